@@ -49,6 +49,7 @@ var arch = []struct {
 	{"model/unit", pure, ""},
 	{"model/valuetext", pure, "model/unit"},
 	{"model/node", pure, "model/unit model/valuetext"},
+	{"model/trial", pure, "model/node"},
 	// decide
 	{"decide/limit", pure, "model/unit model/node"},
 	{"decide/match", pure, "model/unit model/node"},
@@ -61,6 +62,7 @@ var arch = []struct {
 	{"decide/paired", pure, ""},
 	{"decide/facts", pure, "model/unit model/node decide/trend"},
 	{"decide/slo", pure, "model/node"},
+	{"decide/switchback", pure, "model/node model/trial decide/paired"},
 	{"decide/memory", pure, "model/unit model/node decide/limit decide/plan decide/facts"},
 	{"decide/blockio", pure, "model/unit model/node decide/plan decide/facts"},
 	{"decide/cache", pure, "model/unit model/node decide/pick decide/plan decide/slo"},
@@ -176,7 +178,7 @@ var outside = map[string]string{
 	"github.com/prometheus/":           "cluster/manager agent/telemetry",
 	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon-manager cmd/tenond",
 	"go.yaml.in/yaml/":                 "config",
-	"gonum.org/":                       "decide/paired lab/stat",
+	"gonum.org/":                       "decide/paired decide/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
 	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond",
 	"sigs.k8s.io/":                     "cluster/manager cmd/kubectl-tenon cmd/tenon-manager",
@@ -189,6 +191,7 @@ const pureStd = "cmp encoding/json errors fmt iter maps math math/bits math/rand
 
 var pureUse = map[string]string{
 	"decide/paired":     "gonum.org/v1/gonum/",
+	"decide/switchback": "gonum.org/v1/gonum/",
 	"lab/stat":          "gonum.org/v1/gonum/",
 	"cluster/kube":      "k8s.io/api/ k8s.io/apimachinery/pkg/api/",
 	"cluster/admission": "k8s.io/api/ k8s.io/apimachinery/pkg/",

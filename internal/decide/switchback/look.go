@@ -1,0 +1,109 @@
+package switchback
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/model/trial"
+)
+
+const (
+	// within is the ratio up to which a single service may be said to wait no
+	// longer, and sure the probability with which its upper bound must lie
+	// below.
+	within = 1.10
+	sure   = 0.95
+	// gain is the ratio that a candidate must be able to reach. If the pairs show
+	// that it does not, the trial ends before its last look.
+	gain = 0.90
+	// costShare is the part of the waiting of a service in the time every that
+	// all trials of a round together may add. A trial ends at 0.4 of it, because
+	// the cost is seen a tick later.
+	costShare = 0.02
+)
+
+// rule is the rule of a trial: looks of which each may be wrong with a
+// probability of 1.25 % on each side. Four would be enough where services wait
+// evenly; the fifth finds a fifth of the waiting where a pair has a standard
+// deviation of 0.5.
+func rule() paired.Rule {
+	looks := []int{8, 16, 32, 64, 128}
+	return paired.Rule{Looks: looks, Alpha: 0.0125 * float64(len(looks)), Least: 8, LeastSkewed: 8}
+}
+
+// look judges the trial, if this number of pairs is one of the planned looks.
+func (st State) look(in Input) State {
+	t, r := st.Trial, rule()
+	if !r.IsLook(len(t.Logs)) {
+		return st.say()
+	}
+	logs := make([]float64, len(t.Logs))
+	for i, v := range t.Logs {
+		logs[i] = float64(v) / 1000
+	}
+	j := r.Judge(logs)
+	last := len(logs) == r.Last()
+	harmed := t.harmed()
+	switch below := j.Below(1); {
+	case below && harmed == "":
+		return st.end(trial.Kept, "the services wait less with it", j, in)
+	case j.Above(1):
+		return st.end(trial.Worse, "the services wait longer with it", j, in)
+	case below && last:
+		return st.end(trial.Harmed, harmed+" may wait longer with it, though all together wait less", j, in)
+	case last:
+		return st.end(trial.NoGain, fmt.Sprintf("no difference shows in %d pairs", len(logs)), j, in)
+	case j.Above(gain):
+		return st.end(trial.NoGain, "it does not save a tenth of the waiting", j, in)
+	}
+	return st.say()
+}
+
+// harmed returns the name of a service of which the pairs do not show that it
+// waits at most within times as long; empty: there is none. Services that waited
+// too rarely are not judged alone.
+func (t Trial) harmed() string {
+	for _, name := range sortedNames(t.By) {
+		x := t.By[name]
+		if x.Pairs < rule().Least {
+			continue
+		}
+		n := float64(x.Pairs)
+		mean := x.Sum / n
+		variance := max(x.Squares-n*mean*mean, 0) / (n - 1)
+		reach := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure) * math.Sqrt(variance/n)
+		if mean+reach >= math.Log(within) {
+			return name
+		}
+	}
+	return ""
+}
+
+// cost returns the reason why the trial costs a service too much; empty: it does
+// not. The cost is what the service waited since the candidate was asked for
+// beyond as many waits without it. share is the number of candidates that share
+// what a round may cost.
+func (t Trial) cost(in Input, share int) string {
+	now := t.spent(in)
+	if t.For <= 0 {
+		return ""
+	}
+	part := 0.4 * costShare / float64(max(share, 1))
+	may := part * float64(every) / float64(t.For)
+	for _, name := range sortedNames(now) {
+		x := now[name]
+		if x.Without.Waits < leastWaits {
+			continue
+		}
+		added := float64(x.Spent.Waited) - float64(x.Spent.Waits)*x.Without.mean()
+		if added > may*float64(x.Without.Waited+resolution*time.Duration(x.Without.Waits)) {
+			return fmt.Sprintf("%s waited %v longer with it: more than %g %% of its waiting in %v", name,
+				time.Duration(added).Round(time.Millisecond), 100*part, every)
+		}
+	}
+	return ""
+}

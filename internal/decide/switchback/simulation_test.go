@@ -1,0 +1,203 @@
+package switchback
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
+)
+
+// A world is a node whose services wait by a law. The log of the waiting of an
+// epoch has noise: that of a pair has the standard deviation sd.
+type world struct {
+	sd float64
+	// bad is the share of epochs in which all services wait e² times as long,
+	// whatever is in force.
+	bad float64
+	// heavy: the noise has the tails of Student's t with 3 degrees of freedom.
+	heavy    bool
+	services []simulated
+	// turn: the effects have the opposite sign after so many pairs; 0: never.
+	turn int
+	// limit: an objective is missed when a service waits this many times its
+	// usual time in an epoch; 0: there is no objective.
+	limit float64
+	tick  time.Duration // 0: simTick
+}
+
+// A simulated service waits rate times a second, mean each time, and effect
+// times as long with the candidate.
+type simulated struct {
+	rate, mean, effect float64
+}
+
+// An outcome is what one simulated round of one candidate came to.
+type outcome struct {
+	kept    bool
+	finding trial.Finding
+	pairs   int
+	// cost is the largest cost of the round to a service, as a part of its
+	// waiting without the candidate in the time until the next round.
+	cost float64
+}
+
+// simTick is longer than the usual period of the agent, so that there are fewer
+// ticks to simulate.
+const simTick = 2500 * time.Millisecond
+
+func (w world) run(rnd *rand.Rand) outcome {
+	at := time.Unix(1000, rnd.Int64N(1e9))
+	counts := map[string]Count{}
+	added := make([]float64, len(w.services))
+	in := Input{Candidates: []node.Mechanism{node.MechanismIdle}, BE: true, InForce: true}
+	var st State
+	var asked time.Time
+	factor := make([]float64, len(w.services))
+	tick := max(w.tick, time.Second)
+	if w.tick == 0 {
+		tick = simTick
+	}
+	for range 100000 {
+		with := st.Use() != ""
+		if now := st.Trial.Asked; now != asked || now.IsZero() {
+			asked = now
+			w.draw(rnd, factor)
+		}
+		next := make(map[string]Count, len(counts))
+		in.Missed = ""
+		for i, s := range w.services {
+			name := fmt.Sprintf("web-%c", 'a'+i)
+			effect := 1.0
+			if with {
+				effect = s.effect
+				if w.turn > 0 && len(st.Trial.Logs) >= w.turn {
+					effect = 1 / effect
+				}
+			}
+			n := s.rate * tick.Seconds()
+			waited := n * s.mean * factor[i]
+			added[i] += waited * (effect - 1)
+			if w.limit > 0 && factor[i]*effect > w.limit {
+				in.Missed = name + " waits"
+			}
+			next[name] = Count{counts[name].Waits + int64(n), counts[name].Waited + time.Duration(waited*effect)}
+		}
+		at = at.Add(tick)
+		counts, in.At, in.Services = next, at, next
+		if st = st.Follow(in); len(st.Results) > 0 {
+			break
+		}
+	}
+	r := st.Results[0]
+	o := outcome{kept: st.Kept != "", finding: r.Finding, pairs: r.Pairs, cost: math.Inf(-1)}
+	for i, s := range w.services {
+		o.cost = max(o.cost, added[i]/(s.rate*s.mean*every.Seconds()))
+	}
+	return o
+}
+
+// draw draws the factors of an epoch: half of the variance of a pair.
+func (w world) draw(rnd *rand.Rand, factor []float64) {
+	shared := 0.0
+	if rnd.Float64() < w.bad {
+		shared = 2
+	}
+	for i := range factor {
+		z := rnd.NormFloat64()
+		if w.heavy { // t with 3 degrees of freedom has the variance 3
+			x, y, q := rnd.NormFloat64(), rnd.NormFloat64(), rnd.NormFloat64()
+			z /= math.Sqrt(x*x + y*y + q*q)
+		}
+		factor[i] = math.Exp(shared + z*w.sd/math.Sqrt2)
+	}
+}
+
+func one(effect float64) []simulated { return []simulated{{1000, 20000, effect}} }
+
+// within3 checks a rate against its bound. A rate of n trials may be off by three standard
+// deviations.
+func within3(t *testing.T, what string, got, bound float64, n int, atLeast bool) {
+	t.Helper()
+	slack := 3 * math.Sqrt(bound*(1-bound)/float64(n))
+	if atLeast && got < bound-slack || !atLeast && got > bound+slack {
+		t.Errorf("%s: %.3f, want %.3f", what, got, bound)
+	}
+}
+
+// TestTheTrialKeepsItsErrorRates simulates whole trials, more of them with
+// TENON_TEST_LONG. The table in docs/kernel-qos.md is what it prints.
+func TestTheTrialKeepsItsErrorRates(t *testing.T) {
+	trials := 100
+	if os.Getenv("TENON_TEST_LONG") != "" {
+		trials = 4000
+	}
+	opposite := []simulated{{1000, 20000, 0.8}, {1000, 20000, 1.2}}
+	hidden := []simulated{{5000, 40000, 0.7}, {300, 10000, 1.2}}
+	several := []simulated{{1000, 20000, 0.8}, {500, 30000, 0.8}, {200, 15000, 1}}
+	var table strings.Builder
+	fmt.Fprintln(&table, "| what the candidate does | noise | kept | worse | stopped | pairs, mean | cost, mean | cost, most |")
+	for _, c := range []struct {
+		name  string
+		w     world
+		least float64 // the least share that is kept; 0: no bound
+		most  float64 // the most that is kept; 1: no bound
+	}{
+		{"saves 20 %", world{sd: 0.17, services: one(0.8)}, 0.90, 1},
+		{"saves 20 %", world{sd: 0.5, services: one(0.8)}, 0, 1},
+		{"saves 20 %, heavy tails", world{sd: 0.17, heavy: true, services: one(0.8)}, 0.90, 1},
+		{"saves 20 %, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(0.8)}, 0, 1},
+		{"saves 50 %", world{sd: 0.5, services: one(0.5)}, 0.90, 1},
+		{"ties", world{sd: 0.17, services: one(1)}, 0, 0.05},
+		{"ties", world{sd: 0.5, services: one(1)}, 0, 0.05},
+		{"ties, heavy tails", world{sd: 0.5, heavy: true, services: one(1)}, 0, 0.05},
+		{"ties, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(1)}, 0, 0.05},
+		{"adds 20 %", world{sd: 0.17, services: one(1.2)}, 0, 0.02},
+		{"adds 20 %", world{sd: 0.5, services: one(1.2)}, 0, 0.02},
+		{"adds 20 %, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(1.2)}, 0, 0.02},
+		{"doubles it", world{sd: 0.5, services: one(2)}, 0, 0.02},
+		{"30 times as long", world{sd: 0.5, tick: time.Second, services: one(30)}, 0, 0.02},
+		{"three times as long, an objective of twice", world{sd: 0.17, limit: 2, services: one(3)}, 0, 0.02},
+		{"saves 20 % of one, adds 20 % to another", world{sd: 0.17, services: opposite}, 0, 0.02},
+		{"saves 20 % of one, adds 20 % to another", world{sd: 0.5, services: opposite}, 0, 0.02},
+		{"saves 30 % of a busy one, adds 20 % to a small one", world{sd: 0.17, services: hidden}, 0, 0.02},
+		{"saves 30 % of a busy one, adds 20 % to a small one", world{sd: 0.5, services: hidden}, 0, 0.02},
+		{"saves 20 % of two, ties for a third", world{sd: 0.17, services: several}, 0.90, 1},
+		{"saves 20 %, adds 25 % after 6 pairs", world{sd: 0.17, turn: 6, services: one(0.8)}, 0, 0.02},
+		{"adds 25 %, saves 20 % after 6 pairs", world{sd: 0.17, turn: 6, services: one(1.25)}, 0, 1},
+	} {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		kept, pairs, cost, most := 0, 0, 0.0, math.Inf(-1)
+		by := map[trial.Finding]int{}
+		for range trials {
+			o := c.w.run(rnd)
+			if o.kept {
+				kept++
+			}
+			by[o.finding]++
+			pairs += o.pairs
+			cost += o.cost
+			most = max(most, o.cost)
+		}
+		n := float64(trials)
+		name := fmt.Sprintf("%s, sd %g", c.name, c.w.sd)
+		rate := float64(kept) / n
+		if c.least > 0 {
+			within3(t, name+": kept", rate, c.least, trials, true)
+		}
+		if c.most < 1 {
+			within3(t, name+": kept", rate, c.most, trials, false)
+		}
+		if most > costShare {
+			t.Errorf("%s: a trial cost a service %.2f %% of its waiting", name, 100*most)
+		}
+		fmt.Fprintf(&table, "| %s | %g | %.1f %% | %.1f %% | %.1f %% | %.0f | %.2f %% | %.2f %% |\n", c.name, c.w.sd, 100*rate,
+			100*float64(by[trial.Worse])/n, 100*float64(by[trial.Stopped])/n, float64(pairs)/n, 100*cost/n, 100*most)
+	}
+	t.Logf("%d trials each\n%s", trials, table.String())
+}

@@ -1,0 +1,241 @@
+// Package switchback finds out on the services of a node whether an isolation
+// mechanism makes them wait less for a CPU than the one in use. It alternates
+// between the two in pairs of short epochs, in random order (a switchback
+// experiment), and keeps the candidate only if the services together wait less
+// and none of them may wait much longer. A tie keeps what is in use.
+package switchback
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
+)
+
+const (
+	// epoch is the length of an epoch, and settle the part at its beginning that
+	// does not count: queues from before the switch drain in that time.
+	epoch  = 5 * time.Second
+	settle = 500 * time.Millisecond
+	// switchWithin is the time within which a mechanism must be in force after
+	// it was asked for. Loading a BPF scheduler takes seconds on slow machines.
+	switchWithin = 30 * time.Second
+	// calm is the time for which services, CPUs and candidates must be the same
+	// before a round of trials.
+	calm = time.Minute
+	// every is the shortest time between the beginnings of two rounds.
+	every = 6 * time.Hour
+	// patience is the number of pairs that may be lost in a trial, because
+	// services or BE did not run in them or counters began anew.
+	patience = 32
+	// longest is the time after which a trial that has found nothing ends.
+	longest = time.Hour
+	// namesKnown bounds the names of services that are remembered.
+	namesKnown = 1024
+)
+
+// An Input is what a tick knows.
+type Input struct {
+	At time.Time
+	// Off is the reason why nothing may be tried; empty: it may. A mechanism
+	// that an owner pinned is such a reason.
+	Off string
+	// Candidates are the mechanisms that may help here, in the order in which
+	// they are tried. None is the one that needs no trial.
+	Candidates []node.Mechanism
+	// Place is a hash of what decides where threads run: the CPUs of the node
+	// and the sets of CPUs of the services.
+	Place uint64
+	// Services are the counters of all latency-sensitive work whose waits are
+	// counted, by the name of the service.
+	Services map[string]Count
+	// BE reports whether best-effort work runs. Without it no mechanism has an
+	// effect.
+	BE bool
+	// Missed is the reason why an objective is missed; empty: none is.
+	Missed string
+	// InForce reports whether the mechanism that State.Use returned is in force
+	// in every knob.
+	InForce bool
+}
+
+// A State is what is remembered between ticks. The zero State knows nothing.
+type State struct {
+	At time.Time `json:"at,omitzero"` // the last tick
+	// Place, Candidates and Names are those of the last tick; Names also has the
+	// services of before. Changed is the time of their last change, and What it
+	// was.
+	Place      uint64           `json:"place,omitempty"`
+	Candidates []node.Mechanism `json:"candidates,omitempty"`
+	Names      []string         `json:"names,omitempty"`
+	Changed    time.Time        `json:"changed,omitzero"`
+	What       string           `json:"what,omitempty"`
+	// Round is the beginning of the last round; zero: there was none. Left are
+	// the candidates of the round that are still to be tried. Due: what the last
+	// round knew does not hold any more.
+	Round time.Time        `json:"round,omitzero"`
+	Left  []node.Mechanism `json:"left,omitempty"`
+	Share int              `json:"share,omitempty"` // the number of candidates of the round
+	Due   bool             `json:"due,omitempty"`
+	// Kept is the mechanism that the last round kept; empty: the floor. Since is
+	// the time since which it is kept.
+	Kept    node.Mechanism `json:"kept,omitempty"`
+	Since   time.Time      `json:"since,omitzero"`
+	Results []trial.Result `json:"results,omitempty"`
+	Trial   Trial          `json:"trial,omitzero"`
+	// Why says what the machine does, or what it waits for.
+	Why string `json:"why,omitempty"`
+}
+
+// Use is the mechanism to use now; empty: the floor.
+func (st State) Use() node.Mechanism {
+	if st.Trial.running() && st.Trial.with() {
+		return st.Trial.Candidate
+	}
+	return st.Kept
+}
+
+// Shown returns the state for views.
+func (st State) Shown() trial.Status {
+	v := trial.Status{Kept: st.Kept, Since: st.Since, Trying: st.Trial.Candidate, Pairs: len(st.Trial.Logs), Why: st.Why, Results: st.Results}
+	if st.Due && !st.Round.IsZero() && !st.Trial.running() && len(st.Left) == 0 {
+		v.Next = st.Round.Add(every)
+	}
+	return v
+}
+
+// Follow returns the state after a tick. It changes nothing in st.
+func (st State) Follow(in Input) State {
+	if st.At.After(in.At) { // from before a reboot
+		st = State{}
+	}
+	st.At = in.At
+	if in.Off != "" {
+		return State{At: in.At, Names: st.Names, Round: st.Round, Why: in.Off}
+	}
+	st = st.compare(in)
+	if st.Since.IsZero() {
+		st.Since = in.At
+	}
+	switch {
+	case st.Trial.running():
+		return st.advance(in)
+	case len(st.Left) > 0:
+		return st.try(in)
+	}
+	return st.wait(in)
+}
+
+// compare finds what has changed since the last tick. A change ends the trial in
+// progress, and what earlier trials found does not hold any more.
+func (st State) compare(in Input) State {
+	var fresh []string
+	for name := range in.Services {
+		if _, known := slices.BinarySearch(st.Names, name); !known {
+			fresh = append(fresh, name)
+		}
+	}
+	slices.Sort(fresh)
+	what := ""
+	switch {
+	case st.Changed.IsZero():
+		what = "the agent has started"
+	case st.Place != in.Place:
+		what = "the CPUs of the node or of a service have changed"
+	case !slices.Equal(st.Candidates, in.Candidates):
+		what = "the kernel or the configuration offers other mechanisms"
+	case len(fresh) == 1:
+		what = "the service " + fresh[0] + " is new"
+	case len(fresh) > 1:
+		what = fmt.Sprintf("%d services are new, %s among them", len(fresh), fresh[0])
+	}
+	st.Place, st.Candidates = in.Place, in.Candidates
+	if len(fresh) > 0 {
+		names := slices.Concat(st.Names, fresh)
+		if len(names) > namesKnown { // forget those that are gone
+			names = names[:0]
+			for name := range in.Services {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		st.Names = names
+	}
+	if what == "" {
+		return st
+	}
+	if st.Kept != "" {
+		st.Kept, st.Since = "", in.At
+	}
+	st.Changed, st.What, st.Due, st.Left = in.At, what, true, nil
+	if st.Trial.running() {
+		st = st.end(trial.Failed, what, paired.Judgement{}, in)
+		st.Left = nil
+	}
+	return st
+}
+
+// wait waits for the next round and begins it.
+func (st State) wait(in Input) State {
+	if !st.Due {
+		return st
+	}
+	hold := st.What
+	switch next := st.Round.Add(every); {
+	case len(in.Candidates) == 0:
+		st.Why = "no other mechanism can help here"
+		return st
+	case !st.Round.IsZero() && in.At.Before(next):
+		st.Why = fmt.Sprintf("%s: the next trials begin %v after the last ones", hold, every)
+		return st
+	case in.At.Sub(st.Changed) < calm:
+		st.Why = fmt.Sprintf("%s: trials begin when nothing has changed for %v", hold, calm)
+		return st
+	}
+	if why := idle(in); why != "" {
+		st.Why = why
+		return st
+	}
+	st.Round, st.Due, st.Results = in.At, false, nil
+	st.Left, st.Share = slices.Clone(in.Candidates), len(in.Candidates)
+	return st.try(in)
+}
+
+// idle returns the reason why nothing could be measured now; empty: it could.
+func idle(in Input) string {
+	switch {
+	case len(in.Services) == 0:
+		return "the waits of no service are counted"
+	case !in.BE:
+		return "no best-effort work runs"
+	case in.Missed != "":
+		return "an objective is missed: " + in.Missed
+	}
+	return ""
+}
+
+// try begins the trial of the next candidate of the round.
+func (st State) try(in Input) State {
+	if why := idle(in); why != "" {
+		st.Why = why
+		return st
+	}
+	st.Trial = Trial{
+		Candidate: st.Left[0], Against: st.Kept, Began: in.At, Seed: seedOf(in.At, st.Left[0]), Pause: true, Asked: in.At, Start: in.Services,
+	}
+	st.Left = slices.Clone(st.Left[1:])
+	return st.say()
+}
+
+// say describes the trial in progress.
+func (st State) say() State {
+	against := "the floor"
+	if st.Trial.Against != "" {
+		against = string(st.Trial.Against)
+	}
+	st.Why = fmt.Sprintf("tries %s against %s: %d pairs so far", st.Trial.Candidate, against, len(st.Trial.Logs))
+	return st
+}

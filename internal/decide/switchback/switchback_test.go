@@ -1,0 +1,278 @@
+package switchback
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A scene is a node on which trials run, a tick of a second at a time.
+type scene struct {
+	t      *testing.T
+	in     Input
+	st     State
+	effect map[node.Mechanism]float64
+	used   []node.Mechanism // of each tick
+}
+
+func newScene(t *testing.T, effects map[node.Mechanism]float64, candidates ...node.Mechanism) *scene {
+	return &scene{t: t, effect: effects, in: Input{
+		At: time.Unix(5000, 0), Candidates: candidates, Services: map[string]Count{"web": {}}, BE: true, InForce: true,
+	}}
+}
+
+// ticks lets so many seconds pass. Each service waits 100 times a second,
+// 10 µs each time without a mechanism that changes it. After each tick the
+// state goes through its JSON form, as in a record.
+func (n *scene) ticks(seconds int) *scene {
+	n.t.Helper()
+	for range seconds {
+		effect, is := n.effect[n.st.Use()]
+		if !is {
+			effect = 1
+		}
+		// Epochs differ a little, or the variance would be 0.
+		wobble := 1 + float64(n.in.At.Unix()%7)/100
+		services := map[string]Count{}
+		for name, c := range n.in.Services {
+			services[name] = Count{c.Waits + 100, c.Waited + time.Duration(1e6*effect*wobble)}
+		}
+		n.in.Services, n.in.At = services, n.in.At.Add(time.Second)
+		before, err := json.Marshal(n.st)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		next := n.st.Follow(n.in)
+		if after, _ := json.Marshal(n.st); string(after) != string(before) {
+			n.t.Fatalf("Follow changes the state that it gets:\n%s\n%s", before, after)
+		}
+		text, err := json.Marshal(next)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.st = State{}
+		if err := json.Unmarshal(text, &n.st); err != nil {
+			n.t.Fatal(err)
+		}
+		n.used = append(n.used, n.st.Use())
+	}
+	return n
+}
+
+// until lets time pass until what is true, for at most an hour.
+func (n *scene) until(what func(State) bool) *scene {
+	n.t.Helper()
+	for range 3600 {
+		if n.ticks(1); what(n.st) {
+			return n
+		}
+	}
+	n.t.Fatalf("it never happens; %s", n.st.Why)
+	return n
+}
+
+func ended(st State) bool { return len(st.Results) > 0 && !st.Trial.running() && len(st.Left) == 0 }
+
+func (n *scene) findings() string {
+	var all []string
+	for _, r := range n.st.Results {
+		all = append(all, fmt.Sprintf("%s %s", r.Candidate, r.Finding))
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestACandidateThatHelpsIsKept(t *testing.T) {
+	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(ended)
+	if n.findings() != "cpu.idle kept" || n.st.Use() != node.MechanismIdle {
+		t.Errorf("%s; in use %q", n.findings(), n.st.Use())
+	}
+	r := n.st.Results[0]
+	if r.Pairs != 8 || r.Ratio < 0.45 || r.Ratio > 0.55 || r.Low >= r.Ratio || r.High <= r.Ratio || r.High >= 1 {
+		t.Errorf("%+v", r)
+	}
+	s := r.Services[0]
+	if s.Name != "web" || s.HourWithout < 3600*time.Millisecond || s.HourWithout > 3900*time.Millisecond || s.HourWith > s.HourWithout*6/10 {
+		t.Errorf("%+v", s)
+	}
+	if got, is := n.st.Shown().InForce(); !is || got.Candidate != node.MechanismIdle {
+		t.Errorf("in force: %+v, %v", got, is)
+	}
+	n.ticks(7 * 3600)
+	if n.st.Trial.running() || len(n.st.Results) != 1 || n.st.Use() != node.MechanismIdle {
+		t.Errorf("nothing has changed, and it tries again: %+v", n.st)
+	}
+}
+
+func TestATieAndAHarmKeepTheFloor(t *testing.T) {
+	for effect, want := range map[float64]string{1: "cpu.idle no gain", 1.5: "cpu.idle worse"} {
+		n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: effect}, node.MechanismIdle).until(ended)
+		if n.findings() != want || n.st.Use() != "" {
+			t.Errorf("%g: %s; in use %q", effect, n.findings(), n.st.Use())
+		}
+	}
+}
+
+// TestEachCandidateIsTriedAgainstTheBest checks that the second candidate is
+// compared with the first one, if that was kept.
+func TestEachCandidateIsTriedAgainstTheBest(t *testing.T) {
+	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.6, node.MechanismSiblings: 0.9, node.MechanismSchedExt: 0.3},
+		node.MechanismIdle, node.MechanismSiblings, node.MechanismSchedExt).until(ended)
+	if n.findings() != "cpu.idle kept, siblings worse, sched_ext kept" || n.st.Use() != node.MechanismSchedExt {
+		t.Errorf("%s; in use %q", n.findings(), n.st.Use())
+	}
+	if r := n.st.Results[2]; r.Against != node.MechanismIdle {
+		t.Errorf("sched_ext was compared with %q", r.Against)
+	}
+}
+
+func TestAMissedObjectiveEndsATrialAtOnce(t *testing.T) {
+	with := func(st State) bool { return st.Trial.with() }
+	n := newScene(t, nil, node.MechanismIdle).until(with)
+	n.in.Missed = "web waits up to 8ms"
+	n.ticks(1)
+	if n.findings() != "cpu.idle stopped" || n.st.Use() != "" || n.st.Results[0].Why != "an objective is missed: web waits up to 8ms" {
+		t.Errorf("%s; %+v", n.findings(), n.st.Results)
+	}
+}
+
+// TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial checks that the
+// candidate is not blamed for it, and not used meanwhile.
+func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
+	without := func(st State) bool { return st.Trial.running() && !st.Trial.with() && len(st.Trial.Logs) > 0 }
+	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(without)
+	n.in.Missed = "web waits"
+	n.used = nil
+	n.ticks(120)
+	for _, m := range n.used {
+		if m != "" {
+			t.Fatalf("%s is used while an objective is missed", m)
+		}
+	}
+	n.in.Missed = ""
+	if n.until(ended); n.findings() != "cpu.idle kept" {
+		t.Errorf("%s", n.findings())
+	}
+}
+
+// TestWhatWasFoundEndsWithANewService checks that the floor is back at once, and
+// that the next round begins no earlier than six hours after the last one.
+func TestWhatWasFoundEndsWithANewService(t *testing.T) {
+	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(ended)
+	round := n.st.Round
+	n.in.Services["db"] = Count{}
+	if n.ticks(1); n.st.Use() != "" || !strings.HasPrefix(n.st.Why, "the service db is new") {
+		t.Errorf("in use %q; %s", n.st.Use(), n.st.Why)
+	}
+	if want := round.Add(every); !n.st.Shown().Next.Equal(want) {
+		t.Errorf("next round at %v, want %v", n.st.Shown().Next, want)
+	}
+	for !n.st.Trial.running() {
+		n.ticks(1)
+	}
+	if n.st.Round.Sub(round) < every {
+		t.Errorf("the next round began after %v", n.st.Round.Sub(round))
+	}
+	n.until(ended)
+	if n.st.Use() != node.MechanismIdle || len(n.st.Results) != 1 || len(n.st.Results[0].Services) != 2 {
+		t.Errorf("in use %q; %+v", n.st.Use(), n.st.Results)
+	}
+	delete(n.in.Services, "db")
+	if n.ticks(1); n.st.Use() != node.MechanismIdle {
+		t.Error("a service that ends changes what was found")
+	}
+	n.in.Place++
+	if n.ticks(1); n.st.Use() != "" {
+		t.Error("other CPUs, and the mechanism is still in use")
+	}
+}
+
+func TestAServiceThatComesEndsTheTrial(t *testing.T) {
+	n := newScene(t, nil, node.MechanismIdle, node.MechanismSiblings).until(func(st State) bool { return len(st.Trial.Logs) == 3 })
+	n.in.Services["db"] = Count{}
+	n.ticks(1)
+	if n.findings() != "cpu.idle failed" || n.st.Trial.running() || len(n.st.Left) > 0 || n.st.Use() != "" {
+		t.Errorf("%s; %+v", n.findings(), n.st)
+	}
+}
+
+func TestAMechanismThatDoesNotComeIntoForceFails(t *testing.T) {
+	n := newScene(t, nil, node.MechanismIdle).until(func(st State) bool { return st.Trial.with() })
+	n.in.InForce = false
+	if n.ticks(31); n.findings() != "cpu.idle failed" || n.st.Use() != "" {
+		t.Errorf("%s; %s", n.findings(), n.st.Why)
+	}
+}
+
+// TestNothingIsTriedInVain checks the conditions of a trial.
+func TestNothingIsTriedInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Input)
+		why    string
+	}{
+		"no service":    {func(in *Input) { in.Services = nil }, "the waits of no service are counted"},
+		"no BE":         {func(in *Input) { in.BE = false }, "no best-effort work runs"},
+		"no candidate":  {func(in *Input) { in.Candidates = nil }, "no other mechanism can help here"},
+		"switched off":  {func(in *Input) { in.Off = "trials are off" }, "trials are off"},
+		"not yet calm":  {func(in *Input) { in.Place = uint64(in.At.Unix()) }, "the CPUs of the node or of a service have changed: trials begin when nothing has changed for 1m0s"},
+		"a missed goal": {func(in *Input) { in.Missed = "web waits" }, "an objective is missed: web waits"},
+	} {
+		n := newScene(t, nil, node.MechanismIdle)
+		for range 200 {
+			c.change(&n.in)
+			n.ticks(1)
+		}
+		if n.st.Trial.running() || n.st.Why != c.why {
+			t.Errorf("%s: %+v", name, n.st)
+		}
+	}
+}
+
+// TestTheSameTimesGiveTheSameOrder checks that nothing but the input decides,
+// and that the order is not the same in all pairs.
+func TestTheSameTimesGiveTheSameOrder(t *testing.T) {
+	a := newScene(t, nil, node.MechanismIdle).ticks(600)
+	b := newScene(t, nil, node.MechanismIdle).ticks(600)
+	if diff := cmp.Diff(a.used, b.used); diff != "" {
+		t.Error(diff)
+	}
+	first := map[bool]int{}
+	for pair := range 64 {
+		first[Trial{Candidate: "x", Seed: 7, Pair: pair}.with()]++
+		if (Trial{Candidate: "x", Seed: 7, Pair: pair}).with() == (Trial{Candidate: "x", Seed: 7, Pair: pair, Second: true}).with() {
+			t.Fatal("both epochs of a pair are the same")
+		}
+	}
+	if first[true] < 20 || first[false] < 20 {
+		t.Errorf("the candidate is first in %d of 64 pairs", first[true])
+	}
+}
+
+func TestPodsOfOneWorkloadAreOneService(t *testing.T) {
+	for id, want := range map[string]string{
+		"default/web-7d4b9c6f5d-x2k8p": "default/web", "default/web-7d4b9c6f5d-bbbbb": "default/web",
+		"kube-system/node-exporter-zx7kd": "kube-system/node-exporter", "default/db-0": "default/db", "default/db-12": "default/db",
+		"default/front-end": "default/front-end", "default/web": "default/web",
+		"system.slice/nginx.service": "system.slice/nginx.service", "a-bcdfg/web": "a-bcdfg/web", "-bcdfg": "-bcdfg",
+	} {
+		if got := ServiceName(id); got != want {
+			t.Errorf("%s is %s, want %s", id, got, want)
+		}
+	}
+}
+
+// TestABusierEpochIsNotAWorseOne checks that a service that runs more in one
+// epoch of a pair does not change the ratio of another kind of wait.
+func TestABusierEpochIsNotAWorseOne(t *testing.T) {
+	without := map[string]Count{"short": {1000, 1e6}, "long": {100, 1e7}}
+	with := map[string]Count{"short": {1000, 1e6}, "long": {900, 9e7}, "new": {50, 1e9}}
+	all, one, ok := pairOf(without, with)
+	if !ok || all < -0.001 || all > 0.001 || len(one) != 2 {
+		t.Errorf("log %v, %v, %v", all, one, ok)
+	}
+}

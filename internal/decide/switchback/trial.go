@@ -1,0 +1,266 @@
+package switchback
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
+)
+
+// A Trial is a trial in progress. The zero Trial is none.
+type Trial struct {
+	Candidate node.Mechanism `json:"candidate,omitempty"`
+	Against   node.Mechanism `json:"against,omitempty"`
+	Began     time.Time      `json:"began,omitzero"`
+	// Seed decides the order of the epochs in each pair.
+	Seed uint64 `json:"seed,omitempty"`
+	// Pause: this epoch has no candidate and is in no pair. The trial begins with
+	// one, which shows how long services wait, so that the cost of the candidate
+	// is known from its first epoch on. Another follows each pair that is lost.
+	Pause bool `json:"pause,omitempty"`
+	// Pair numbers the pairs, lost ones included; Second: this epoch is the
+	// second one of its pair.
+	Pair   int  `json:"pair,omitempty"`
+	Second bool `json:"second,omitempty"`
+	// Asked is the time from which the mechanism of this epoch is asked for, and
+	// Start has the counters at that time. InForce is the time from which it is
+	// in force; zero: it is not yet. Base are the counters at BaseAt, when the
+	// part of the epoch that counts began; nil: it has not begun.
+	Asked   time.Time        `json:"asked,omitzero"`
+	Start   map[string]Count `json:"start,omitempty"`
+	InForce time.Time        `json:"in_force,omitzero"`
+	BaseAt  time.Time        `json:"base_at,omitzero"`
+	Base    map[string]Count `json:"base,omitempty"`
+	// First has the waits of the first epoch of the pair.
+	First map[string]Count `json:"first,omitempty"`
+	// Logs has the log of the ratio of each pair, in thousandths.
+	Logs []int            `json:"logs,omitempty"`
+	By   map[string]Tally `json:"by,omitempty"`
+	// For is the time of the epochs without the candidate that count, and Lost
+	// the number of pairs that do not.
+	For  time.Duration `json:"for_ns,omitempty"`
+	Lost int           `json:"lost,omitempty"`
+}
+
+// A Tally is what a trial knows of one service.
+type Tally struct {
+	// Without and With are its waits in the epochs that count. Spent are all its
+	// waits since the candidate was asked for, those of the epoch in progress
+	// left out.
+	Without Count `json:"without,omitzero"`
+	With    Count `json:"with,omitzero"`
+	Spent   Count `json:"spent,omitzero"`
+	// Pairs, Sum and Squares are the moments of the logs of its ratios.
+	Pairs   int     `json:"pairs,omitempty"`
+	Sum     float64 `json:"sum,omitempty"`
+	Squares float64 `json:"squares,omitempty"`
+}
+
+func (t Trial) running() bool { return t.Candidate != "" }
+
+// with reports whether the present epoch is one with the candidate.
+func (t Trial) with() bool {
+	return t.running() && !t.Pause && mixed(t.Seed+uint64(t.Pair))&1 == 1 != t.Second
+}
+
+// seedOf returns the seed of a trial that begins now. The same record decides
+// the same order again.
+func seedOf(at time.Time, m node.Mechanism) uint64 {
+	v := mixed(uint64(at.UnixNano()))
+	for _, letter := range []byte(m) {
+		v = mixed(v ^ uint64(letter))
+	}
+	return v
+}
+
+// mixed is the output function of SplitMix64 (Steele, Lea, Flood 2014).
+func mixed(v uint64) uint64 {
+	v += 0x9e3779b97f4a7c15
+	v = (v ^ v>>30) * 0xbf58476d1ce4e5b9
+	v = (v ^ v>>27) * 0x94d049bb133111eb
+	return v ^ v>>31
+}
+
+// advance takes the trial through a tick.
+func (st State) advance(in Input) State {
+	t := st.Trial
+	switch {
+	case !slices.Contains(in.Candidates, t.Candidate):
+		return st.end(trial.Failed, "the node does not offer it any more", paired.Judgement{}, in)
+	case in.At.Sub(t.Began) >= longest:
+		return st.end(trial.Failed, fmt.Sprintf("the trial has taken %v", longest), paired.Judgement{}, in)
+	case in.Missed != "" && t.with():
+		return st.end(trial.Stopped, "an objective is missed: "+in.Missed, paired.Judgement{}, in)
+	case in.Missed != "":
+		return st.lose(in, "an objective is missed without it")
+	}
+	if why := t.cost(in, st.Share); why != "" {
+		return st.end(trial.Stopped, why, paired.Judgement{}, in)
+	}
+	if t.InForce.IsZero() {
+		switch {
+		case in.InForce:
+			t.InForce = in.At
+		case in.At.Sub(t.Asked) >= switchWithin:
+			return st.end(trial.Failed, fmt.Sprintf("not in force after %v", switchWithin), paired.Judgement{}, in)
+		}
+	} else if !in.InForce {
+		return st.lose(in, "its knobs did not stay as they were set")
+	}
+	switch st.Trial = t; {
+	case t.InForce.IsZero() || in.At.Sub(t.InForce) < settle:
+	case t.Base == nil:
+		st.Trial.Base, st.Trial.BaseAt = in.Services, in.At
+	case in.At.Sub(t.InForce) >= epoch:
+		return st.finish(in)
+	}
+	return st.say()
+}
+
+// lose gives up the pair in progress. An epoch without the candidate follows.
+func (st State) lose(in Input, why string) State {
+	t := st.Trial
+	t.By = t.spent(in)
+	if !t.Pause {
+		t.Lost++
+	}
+	if st.Trial = t; t.Lost > patience {
+		return st.end(trial.Failed, fmt.Sprintf("%d pairs were lost, the last one because %s", t.Lost, why), paired.Judgement{}, in)
+	}
+	t.Pause, t.Second, t.First = true, false, nil
+	st.Trial = t.enter(in)
+	return st.say()
+}
+
+// enter begins an epoch.
+func (t Trial) enter(in Input) Trial {
+	if !t.Second && !t.Pause {
+		t.Pair++
+	}
+	t.Asked, t.Start = in.At, in.Services
+	t.InForce, t.Base, t.BaseAt = time.Time{}, nil, time.Time{}
+	return t
+}
+
+// finish ends an epoch that was in force for its whole length.
+func (st State) finish(in Input) State {
+	t := st.Trial
+	waits := since(t.Base, in.Services)
+	var all Count
+	for _, c := range waits {
+		all = all.plus(c)
+	}
+	if all.Waits < leastWaits {
+		return st.lose(in, "the services hardly ran")
+	}
+	if !t.with() && !in.BE { // with the candidate BE may have no CPU because of it
+		return st.lose(in, "no best-effort work ran")
+	}
+	t.By = t.spent(in)
+	for name, c := range waits {
+		x := t.By[name]
+		if t.with() {
+			x.With = x.With.plus(c)
+		} else {
+			x.Without = x.Without.plus(c)
+		}
+		t.By[name] = x
+	}
+	if !t.with() {
+		t.For += in.At.Sub(t.BaseAt)
+	}
+	switch {
+	case t.Pause:
+		t.Pause = false
+		st.Trial = t.enter(in)
+		return st.say()
+	case !t.Second:
+		t.First, t.Second = waits, true
+		st.Trial = t.enter(in)
+		return st.say()
+	}
+	without, with := t.First, waits
+	if !t.with() {
+		without, with = waits, t.First
+	}
+	log, one, ok := pairOf(without, with)
+	if !ok {
+		return st.lose(in, "other services ran in its second epoch")
+	}
+	t.Logs = append(slices.Clone(t.Logs), int(math.Round(1000*log)))
+	for name, v := range one {
+		x := t.By[name]
+		x.Pairs, x.Sum, x.Squares = x.Pairs+1, x.Sum+v, x.Squares+v*v
+		t.By[name] = x
+	}
+	t.Second, t.First = false, nil
+	st.Trial = t.enter(in)
+	return st.look(in)
+}
+
+// spent returns the tallies with the waits of the present epoch in Spent, if it
+// has the candidate.
+func (t Trial) spent(in Input) map[string]Tally {
+	by := maps.Clone(t.By)
+	if by == nil {
+		by = map[string]Tally{}
+	}
+	if !t.with() {
+		return by
+	}
+	for name, c := range since(t.Start, in.Services) {
+		x := by[name]
+		x.Spent = x.Spent.plus(c)
+		by[name] = x
+	}
+	return by
+}
+
+// sortedNames returns the keys of a map in ascending order.
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// end ends the trial with a finding. The node keeps what it had, except with
+// FindingKept.
+func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) State {
+	t := st.Trial
+	r := trial.Result{Candidate: t.Candidate, Against: t.Against, Finding: f, Why: why, Began: t.Began, Ended: in.At, Pairs: len(t.Logs)}
+	if low, high := math.Min(j.MeanLower, j.MedianLower), math.Max(j.MeanUpper, j.MedianUpper); j.Pairs > 0 && !math.IsInf(low, 0) && !math.IsInf(high, 0) {
+		r.Ratio, r.Low, r.High = math.Exp(j.Mean), math.Exp(low), math.Exp(high)
+	}
+	var without, with Count
+	for _, name := range sortedNames(t.By) {
+		x := t.By[name]
+		without, with = without.plus(x.Without), with.plus(x.With)
+		s := trial.Service{Name: name, Pairs: x.Pairs, Without: time.Duration(x.Without.mean()), With: time.Duration(x.With.mean())}
+		if hours := t.For.Hours(); hours > 0 {
+			s.HourWithout = time.Duration(float64(x.Without.Waited) / hours)
+			s.HourWith = time.Duration(float64(x.Without.Waits) / hours * x.With.mean())
+		}
+		if x.With.Waits == 0 {
+			s.HourWith = s.HourWithout
+		}
+		r.Services = append(r.Services, s)
+	}
+	slices.SortFunc(r.Services, func(a, b trial.Service) int {
+		return cmp.Or(cmp.Compare(b.HourWithout, a.HourWithout), strings.Compare(a.Name, b.Name))
+	})
+	if r.More = len(r.Services) - trial.MostServices; r.More > 0 {
+		r.Services = slices.Clip(r.Services[:trial.MostServices])
+	}
+	r.More = max(r.More, 0)
+	r.Without, r.With = time.Duration(without.mean()), time.Duration(with.mean())
+	st.Trial = Trial{}
+	st.Results = append(slices.Clone(st.Results), r)
+	if f == trial.Kept {
+		st.Kept, st.Since = r.Candidate, in.At
+	}
+	st.Why = fmt.Sprintf("the trial of %s ended: %s", r.Candidate, f)
+	return st
+}
