@@ -89,9 +89,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// colocationOff reports whether no node offers batch resources, because
-// colocation is disabled. A manager that has just started and finds no
-// ConfigMap has no settings yet; then the nodes themselves show it.
+// colocationOff reports whether no node offers batch resources. The nodes show
+// it while a manager that has just started finds no ConfigMap.
 func (h *hooks) colocationOff(ctx context.Context) bool {
 	if c := h.settings.cluster(); c != nil {
 		return !c.Colocates()

@@ -33,8 +33,7 @@ import (
 // Each spends most of its time waiting for the API server.
 const workers = 32
 
-// publish adds the controller that watches reports, nodes and settings. It
-// returns the settings, by which the webhooks also decide.
+// publish adds the controller of nodes and returns that of the settings.
 func (o Options) publish(m manager.Manager) (*settings, error) {
 	wake := make(chan event.GenericEvent, 1)
 	set := &settings{
