@@ -112,7 +112,7 @@ var arch = []struct {
 	// cluster
 	{"cluster/apiserver", affects, ""},
 	{"cluster/apiserver/apitest", affects, ""},
-	{"cluster/kube", pure, "model/unit model/node config"},
+	{"cluster/kube", pure, "model/unit model/node decide/pick decide/place config"},
 	{"cluster/admission", pure, "model/unit model/node config api/config/v1alpha1 cluster/kube"},
 	{"cluster/kubelet", affects, ""},
 	{"cluster/manager", affects, "model/unit model/node decide/policy config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission"},

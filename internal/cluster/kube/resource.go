@@ -249,3 +249,8 @@ func CPUQuantity(m unit.MilliCPU) resource.Quantity {
 func MemoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
+
+// milliQuantity prints an amount of CPU under its native name, in CPUs.
+func milliQuantity(m unit.MilliCPU) resource.Quantity {
+	return *resource.NewMilliQuantity(int64(m), resource.DecimalSI)
+}

@@ -312,8 +312,13 @@ func Faults(p *corev1.Pod) []Fault {
 	faults = append(faults, more...)
 	_, more = Extended(p)
 	faults = append(faults, more...)
-	_, more = ResourceSpecOf(p)
+	_, _, more = DemandOf(p)
 	faults = append(faults, more...)
 	_, more = ResourceStatusOf(p)
-	return append(faults, more...)
+	faults = append(faults, more...)
+	if _, given := p.Annotations[AnnotationCPUs]; given {
+		_, _, more = ContractOf(p)
+		faults = append(faults, more...)
+	}
+	return faults
 }

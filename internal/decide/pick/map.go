@@ -368,12 +368,18 @@ func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 	return parts
 }
 
-// ByNode returns the number of CPUs of a set by NUMA node, ascending.
-func (m *Map) ByNode(set unit.CPUSet) iter.Seq2[node.NUMANode, int] {
+// Nodes returns the part of a set on each NUMA node, ascending.
+func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
 	b := m.maskOf(set)
-	return func(yield func(node.NUMANode, int) bool) {
+	return func(yield func(node.NUMANode, unit.CPUSet) bool) {
 		for _, p := range m.pools[m.from[NUMA]:m.from[NUMA+1]] {
-			if n := b.count(p.lo, p.hi); n > 0 && !yield(m.cpus[p.lo].NUMA, int(n)) {
+			var cpus []unit.CPU
+			for i := p.lo; i < p.hi; i++ {
+				if b.has(i) {
+					cpus = append(cpus, m.cpus[i].ID)
+				}
+			}
+			if len(cpus) > 0 && !yield(m.cpus[p.lo].NUMA, unit.CPUSetOf(cpus...)) {
 				return
 			}
 		}

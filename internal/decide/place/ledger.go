@@ -217,7 +217,7 @@ func (p *place) look() *View {
 	for uid, e := range p.promised {
 		switch _, known := p.facts[uid]; {
 		case known:
-		case e.contract.Grade == 0:
+		case !e.contract.Matches(e.pod.Demand):
 			open = append(open, e)
 		default:
 			holds = append(holds, Held{uid, e.contract.Hold(e.pod.Demand)})

@@ -113,7 +113,8 @@ func shares(m *pick.Map, d Demand, o pick.Offer) []NodeShare {
 	}
 	n := unit.MilliCPU(o.CPUs.Len())
 	var all []NodeShare
-	for numa, k := range m.ByNode(o.CPUs) {
+	for numa, set := range m.Nodes(o.CPUs) {
+		k := set.Len()
 		all = append(all, NodeShare{NUMA: numa, CPU: request * unit.MilliCPU(k) / n, Memory: d.Memory / unit.Bytes(n) * unit.Bytes(k)})
 	}
 	return all
@@ -122,4 +123,17 @@ func shares(m *pick.Map, d Demand, o pick.Offer) []NodeShare {
 // Hold returns what a pod holds by its contract.
 func (c Contract) Hold(d Demand) pick.Hold {
 	return pick.Hold{Grade: c.Grade, CPUs: c.CPUs, Home: c.Home, Request: d.Request, Apart: d.Apart}
+}
+
+// Matches reports whether a contract is for the demand: of its grade and with
+// its number of CPUs. A contract that was forged does not get a pod more than
+// it demands.
+func (c Contract) Matches(d Demand) bool {
+	if c.Grade != d.Grade {
+		return false
+	}
+	if c.Grade == pick.Pooled {
+		return !c.Home.Empty()
+	}
+	return c.CPUs.Len() == d.CPUs && (c.Grade == pick.Own || c.Home.Contains(c.CPUs))
 }

@@ -64,7 +64,7 @@ func (v *View) With(p Pod, c Contract) *View {
 	if v.m == nil || v.Has(p.UID) {
 		return v
 	}
-	if c.Grade == 0 || c.Topology != v.m.Hash() {
+	if c.Topology != v.m.Hash() || !c.Matches(p.Demand) {
 		o, why := v.m.Fit(v.seats, p.Demand.Claim)
 		if why != pick.Fits {
 			return v

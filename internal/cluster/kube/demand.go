@@ -1,0 +1,178 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Annotations that demand CPUs, or hold the choice of a scheduler.
+const (
+	AnnotationNUMASpec    = "scheduling.koordinator.sh/numa-topology-spec"
+	AnnotationACKNUMASpec = "scheduling.alibabacloud.com/numa-topology-spec"
+	// AnnotationCPUSetScheduler and AnnotationCPUPolicy are ACK's topology-aware
+	// CPU scheduling. AnnotationCPUSet holds its result.
+	AnnotationCPUSetScheduler = "cpuset-scheduler"
+	AnnotationCPUPolicy       = "cpu-policy"
+	AnnotationCPUSet          = "cpuset"
+	// AnnotationCPUs holds the choice of Tenon's scheduler.
+	AnnotationCPUs = "tenon.sh/cpus"
+)
+
+// StaticBurst is the word of AnnotationCPUPolicy for pooled CPUs.
+const StaticBurst = "static-burst"
+
+// constrainedBurst is the word of resource-spec for pooled CPUs.
+const constrainedBurst = "ConstrainedBurst"
+
+// A NUMASpec is the content of the annotation numa-topology-spec.
+type NUMASpec struct {
+	NUMATopologyPolicy      string `json:"numaTopologyPolicy"`
+	SingleNUMANodeExclusive string `json:"singleNUMANodeExclusive"`
+}
+
+var (
+	numaPolicies   = []string{"", "None", "BestEffort", "Restricted", "SingleNUMANode"}
+	numaExclusives = []string{"", "Required", "Preferred"}
+	schedulerWords = []string{"", "true", "false", "required"}
+	cpuPolicyWords = []string{"", StaticBurst}
+)
+
+// NUMASpecOf reads the annotation numa-topology-spec under Koordinator's name,
+// or else ACK's.
+func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
+	for _, key := range []string{AnnotationNUMASpec, AnnotationACKNUMASpec} {
+		text, given := p.Annotations[key]
+		if !given {
+			continue
+		}
+		var s NUMASpec
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			return NUMASpec{}, faultOf(key, "not JSON keys with text: %s", oneLine(err))
+		}
+		faults := wordFault(key, "numaTopologyPolicy", s.NUMATopologyPolicy, numaPolicies)
+		faults = append(faults, wordFault(key, "singleNUMANodeExclusive", s.SingleNUMANodeExclusive, numaExclusives)...)
+		if len(faults) > 0 {
+			return NUMASpec{}, faults
+		}
+		return s, nil
+	}
+	return NUMASpec{}, nil
+}
+
+// DemandOf returns what a pod demands of the CPUs of its node. It is false for
+// a pod that demands nothing and shares CPUs with others, also if what it
+// demands has a fault.
+func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
+	class := ClassWithDefault(p)
+	spec, faults := ResourceSpecOf(p)
+	numa, more := NUMASpecOf(p)
+	faults = append(faults, more...)
+	word, policy := p.Annotations[AnnotationCPUSetScheduler], p.Annotations[AnnotationCPUPolicy]
+	faults = append(faults, wordFault(AnnotationCPUSetScheduler, "", word, schedulerWords)...)
+	faults = append(faults, wordFault(AnnotationCPUPolicy, "", policy, cpuPolicyWords)...)
+	ack := word == "true" || word == "required"
+	burst := ack && policy == StaticBurst
+	if policy == StaticBurst && !ack {
+		faults = append(faults, inert(AnnotationCPUPolicy, "", StaticBurst+` counts with cpuset-scheduler: "true" only`)...)
+	}
+	if !class.Sensitive() {
+		if ack {
+			faults = append(faults, inert(AnnotationCPUSetScheduler, "", fmt.Sprintf("counts for LSE, LSR and LS pods only, and this one is %s", class))...)
+		}
+		return place.Demand{}, false, faults
+	}
+	d := place.Demand{Memory: Native(p).MemoryRequest.Or(0)}
+	request, requested := Native(p).CPURequest.Value()
+	pooled := burst || spec.RequiredCPUBindPolicy == constrainedBurst || spec.PreferredCPUBindPolicy == constrainedBurst
+	switch {
+	case pooled || class == node.LS && !ack && numa.NUMATopologyPolicy == "SingleNUMANode":
+		d.Grade, d.Request = pick.Pooled, request
+		if !requested && burst {
+			return place.Demand{}, false, append(faults, faultOf(AnnotationCPUPolicy, "the pod requests no cpu")...)
+		}
+	case class == node.LSE || class == node.LSR:
+		if !requested || request <= 0 || request%unit.CPUs(1) != 0 {
+			return place.Demand{}, false, faults // an agent says so in the reason of its want
+		}
+		d.Grade, d.CPUs = pick.Own, int(request/unit.CPUs(1))
+		if ack {
+			d.Containers = limitsOf(p, d.CPUs)
+		}
+	case ack:
+		if wrong := byLimits(p, request, &d); wrong != "" {
+			return place.Demand{}, false, append(faults, faultOf(AnnotationCPUSetScheduler, "%s", wrong)...)
+		}
+	default:
+		return place.Demand{}, false, faults
+	}
+	bindOf(&d, spec, numa)
+	return d, true, faults
+}
+
+// byLimits fills in the demand of ACK's annotation: each container has as many
+// CPUs as its limit. They are its own if the pod requests all of them. The
+// result is what is wrong; empty: nothing.
+func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
+	for _, c := range p.Spec.Containers {
+		limit, limited := amountsOf(c.Resources, nativeCPU, nativeMem).CPULimit.Value()
+		switch {
+		case !limited:
+			continue
+		case limit%unit.CPUs(1) != 0:
+			return fmt.Sprintf("container %.64q has the cpu limit %v: want a whole number of CPUs, or cpu-policy: static-burst", c.Name, limit)
+		case limit > unit.CPUs(unit.MaxCPUs):
+			return fmt.Sprintf("container %.64q has the cpu limit %v: want at most %d CPUs", c.Name, limit, unit.MaxCPUs)
+		}
+		d.CPUs += int(limit / unit.CPUs(1))
+		d.Containers = append(d.Containers, place.Container{Name: c.Name, CPUs: int(limit / unit.CPUs(1))})
+	}
+	if d.CPUs == 0 {
+		return "no container has a cpu limit: want a whole number of CPUs"
+	}
+	d.Grade = pick.Own
+	if request != unit.CPUs(d.CPUs) {
+		d.Grade, d.Request = pick.Seated, request
+	}
+	return ""
+}
+
+// limitsOf returns the CPUs of the containers if their limits are whole and add
+// up to n; else the CPUs are the pod's.
+func limitsOf(p *corev1.Pod, n int) []place.Container {
+	var d place.Demand
+	if byLimits(p, unit.CPUs(n), &d) != "" || d.CPUs != n {
+		return nil
+	}
+	return d.Containers
+}
+
+// bindOf fills in the words of resource-spec and numa-topology-spec.
+func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
+	binds := map[string][2]pick.Bind{
+		"FullPCPUs": {pick.OnlyWhole, pick.PreferWhole}, "SpreadByPCPUs": {pick.OnlySpread, pick.PreferSpread},
+	}
+	if b, known := binds[spec.RequiredCPUBindPolicy]; known {
+		d.Bind = b[0]
+	} else if b, known := binds[spec.PreferredCPUBindPolicy]; known {
+		d.Bind = b[1]
+	}
+	switch spec.PreferredCPUExclusivePolicy {
+	case "PCPULevel":
+		d.Apart = pick.ApartCores
+	case "NUMANodeLevel":
+		d.Apart = pick.ApartNodes
+	}
+	switch numa.NUMATopologyPolicy {
+	case "SingleNUMANode":
+		d.Within = pick.NUMA
+	case "Restricted":
+		d.Fewest = d.Grade == pick.Own
+	}
+}

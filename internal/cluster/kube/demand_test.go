@@ -1,0 +1,136 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
+	ack, burst := annotation(AnnotationCPUSetScheduler, "true"), annotation(AnnotationCPUPolicy, StaticBurst)
+	full := annotation(AnnotationResourceSpec, `{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"PCPULevel"}`)
+	single := annotation(AnnotationNUMASpec, `{"numaTopologyPolicy":"SingleNUMANode"}`)
+	lse, lsr := label(LabelQOSClass, "LSE"), label(LabelQOSClass, "LSR")
+	for name, c := range map[string]struct {
+		made   []making
+		want   string // grade, CPUs, request, bind, level; empty: no demand
+		faults int
+	}{
+		"a service":                               {[]making{container("c", "cpu=4", "cpu=4")}, "", 0},
+		"ACK, requests are limits":                {[]making{ack, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 machine", 0},
+		"ACK, requests are left out":              {[]making{ack, container("c", "", "cpu=4")}, "own 4 0m 0 machine", 0},
+		"ACK, the seed's go-demo":                 {[]making{ack, container("c", "cpu=1", "cpu=4")}, "seats 4 1000m 0 machine", 0},
+		"ACK, two containers":                     {[]making{ack, container("c", "cpu=4", "cpu=4"), container("d", "cpu=2", "cpu=2")}, "own 6 0m 0 machine", 0},
+		"ACK, a container without a limit":        {[]making{ack, container("c", "cpu=4", "cpu=4"), container("d", "", "")}, "own 4 0m 0 machine", 0},
+		"ACK, no limit":                           {[]making{ack, container("c", "cpu=4", "")}, "", 1},
+		"ACK, a fraction":                         {[]making{ack, container("c", "cpu=1500m", "cpu=1500m")}, "", 1},
+		"ACK, static-burst":                       {[]making{ack, burst, container("c", "cpu=4", "cpu=4")}, "pool 0 4000m 0 machine", 0},
+		"ACK, static-burst with a fraction":       {[]making{ack, burst, container("c", "cpu=1500m", "cpu=4")}, "pool 0 1500m 0 machine", 0},
+		"static-burst alone":                      {[]making{burst, container("c", "cpu=4", "cpu=4")}, "", 1},
+		"another word":                            {[]making{annotation(AnnotationCPUSetScheduler, "yes"), container("c", "cpu=4", "cpu=4")}, "", 1},
+		"switched off":                            {[]making{annotation(AnnotationCPUSetScheduler, "false"), container("c", "cpu=4", "cpu=4")}, "", 0},
+		"BE":                                      {[]making{ack, label(LabelQOSClass, "BE"), container("c", "cpu=4", "cpu=4")}, "", 1},
+		"LSE":                                     {[]making{lse, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 machine", 0},
+		"LSR with whole cores":                    {[]making{lsr, full, container("c", "cpu=4", "cpu=4")}, "own 4 0m 2 machine", 0},
+		"LSR of a fraction":                       {[]making{lsr, container("c", "cpu=1500m", "cpu=4")}, "", 0},
+		"LSE on one NUMA node":                    {[]making{lse, single, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 NUMA node", 0},
+		"a service on one NUMA node":              {[]making{single, container("c", "cpu=1500m", "")}, "pool 0 1500m 0 NUMA node", 0},
+		"the NUMA policy under ACK's name":        {[]making{lse, annotation(AnnotationACKNUMASpec, `{"numaTopologyPolicy":"SingleNUMANode"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 NUMA node", 0},
+		"a NUMA policy that there is not":         {[]making{lse, annotation(AnnotationNUMASpec, `{"numaTopologyPolicy":"One"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 machine", 1},
+		"ConstrainedBurst, a pool for a fraction": {[]making{annotation(AnnotationResourceSpec, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`), container("c", "cpu=1500m", "cpu=4")}, "pool 0 1500m 0 machine", 0},
+	} {
+		p := pod("p", c.made...)
+		d, any, faults := DemandOf(&p)
+		got := ""
+		if any {
+			got = fmt.Sprint(d.Grade, " ", d.CPUs, " ", d.Request, " ", d.Bind, " ", d.Within)
+		}
+		if got != c.want || len(faults) != c.faults {
+			t.Errorf("%s: got %q with the faults %v; want %q with %d", name, got, faults, c.want, c.faults)
+		}
+	}
+}
+
+// twoCaches returns a node with two L3 caches of two cores.
+func twoCaches() *pick.Map {
+	var t node.Topology
+	for c := range 8 {
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c / 2), L3: node.CacheID(c / 4)})
+	}
+	return pick.Compile(t)
+}
+
+// TestTheChoiceIsInTheAnnotationsOfThePod writes a contract and reads it back.
+func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
+	p := pod("p", annotation(AnnotationCPUSetScheduler, "true"), container("nginx", "cpu=2 memory=2Gi", "cpu=2 memory=2Gi"), container("side", "cpu=1", "cpu=1"))
+	d, _, _ := DemandOf(&p)
+	m := twoCaches()
+	o, why := m.Fit(m.Seats(unit.CPUSet{}, 1, nil), d.Claim)
+	if why != pick.Fits {
+		t.Fatal(why)
+	}
+	c := place.ContractOf(m, d, o)
+	notes, err := ContractAnnotations(&p, m, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(p.Annotations, notes)
+	got, there, faults := ContractOf(&p)
+	if !there || len(faults) > 0 || got.CPUs != c.CPUs || got.Topology != m.Hash() || !got.Matches(d) || !maps.Equal(got.Containers, c.Containers) {
+		t.Errorf("%s was read as %+v, %v", notes[AnnotationCPUs], got, faults)
+	}
+	var ack map[string]map[string]struct {
+		Elems map[string]struct{} `json:"elems"`
+	}
+	if err := json.Unmarshal([]byte(notes[AnnotationCPUSet]), &ack); err != nil || len(ack["nginx"]["0"].Elems) != 2 || len(ack["side"]["0"].Elems) != 1 {
+		t.Errorf("ACK's annotation is %s (%v)", notes[AnnotationCPUSet], err)
+	}
+	status, faults := ResourceStatusOf(&p)
+	if status.CPUs != c.CPUs || len(faults) > 0 || len(status.NUMANodes) != 1 || status.NUMANodes[0].Resources.Cpu().Value() != 3 {
+		t.Errorf("Koordinator's annotation is %s (%v)", notes[AnnotationResourceStatus], faults)
+	}
+	delete(p.Annotations, AnnotationCPUs)
+	if got, there, _ = ContractOf(&p); !there || got.CPUs != c.CPUs || got.Topology != 0 {
+		t.Errorf("by Koordinator's annotation alone: %+v", got)
+	}
+}
+
+// TestAForgedChoiceIsNoChoice reads annotations that no scheduler writes.
+func TestAForgedChoiceIsNoChoice(t *testing.T) {
+	for text, faults := range map[string]int{
+		`{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"0-3"}`:  0,
+		`{"v":2,"topology":"00000000000000ff","grade":"own","cpus":"0-3"}`:  1,
+		`{"v":1,"topology":"xyz","grade":"own","cpus":"0-3"}`:               1,
+		`{"v":1,"topology":"00000000000000ff","grade":"mine","cpus":"0-3"}`: 1,
+		`{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"3-0"}`:  1,
+		`0-3`: 1,
+	} {
+		p := pod("p", label(LabelQOSClass, "LSE"), container("c", "cpu=2", "cpu=2"), annotation(AnnotationCPUs, text))
+		c, there, found := ContractOf(&p)
+		if there != (faults == 0) || len(found) != faults || len(Faults(&p)) != faults {
+			t.Errorf("%s: %+v, %v", text, c, found)
+		}
+		if d, _, _ := DemandOf(&p); there && c.Matches(d) {
+			t.Errorf("4 CPUs match the demand for 2: %+v", c)
+		}
+	}
+}
+
+func FuzzContract(f *testing.F) {
+	f.Add(`{"v":1,"topology":"00000000000000ff","grade":"seats","cpus":"0-3","home":"0-7","containers":{"a":"0"}}`, `{"cpuset":"0-3"}`)
+	m := twoCaches()
+	f.Fuzz(func(t *testing.T, contract, status string) {
+		p := pod("p", label(LabelQOSClass, "LSE"), container("c", "cpu=2", "cpu=2"), annotation(AnnotationCPUs, contract), annotation(AnnotationResourceStatus, status))
+		d, _, _ := DemandOf(&p)
+		c, there, _ := ContractOf(&p)
+		if there {
+			m.Seats(unit.CPUSet{}, 1, []pick.Hold{c.Hold(d)})
+		}
+	})
+}
