@@ -13,7 +13,6 @@
 package journal
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,8 +29,8 @@ import (
 const DefaultDir = "/run/tenon"
 
 // compactAbove is the size of the file, in bytes, above which it is rewritten
-// without obsolete entries. A line has some 200 bytes, and each write of a knob
-// adds two.
+// without obsolete entries, if most of its lines are obsolete. A line has some
+// 200 bytes, and each write of a knob adds two.
 const compactAbove = 256 << 10
 
 // A Session is one Tenon process. It tells entries of living processes from
@@ -64,6 +63,7 @@ type Journal struct {
 	// repaired is the damage that an entry found and repaired, until Repair
 	// returns it.
 	repaired string
+	spent    int64 // bytes that this process has written to the file, for tests
 }
 
 // Open returns the journal of the given boot in dir. It writes nothing: the
@@ -125,14 +125,7 @@ func (j *Journal) Touches(f node.File) (bool, error) {
 // given inode. It stores the value from before only if no process has an entry
 // for this knob of this cgroup.
 func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) error {
-	return j.append(func(s State) *entry {
-		e := &entry{Op: opIntend, Knob: &k, Inode: inode, Value: value.String()}
-		if t, touched := s.Touches[k]; !touched || t.Inode != inode {
-			text := before.String()
-			e.Before = &text
-		}
-		return e
-	})
+	return j.append(func(s State) *entry { return s.intend(Intention{k, inode, before, value}) })
 }
 
 // Wrote records the value that the kernel shows after the write.
@@ -143,38 +136,19 @@ func (j *Journal) Wrote(k node.Knob, value node.Value) error {
 // Abandon records that the kernel refused the intended value and that the knob
 // is unchanged. A knob without any successful write leaves the journal.
 func (j *Journal) Abandon(k node.Knob) error {
-	return j.append(func(s State) *entry {
-		t, touched := s.Touches[k]
-		switch {
-		case !touched || t.Pending == nil:
-			return nil
-		case t.Written == nil:
-			return &entry{Op: opForget, Knob: &k}
-		}
-		return &entry{Op: opWrote, Knob: &k, Value: t.Written.String()}
-	})
+	return j.append(func(s State) *entry { return s.abandon(k) })
 }
 
 // Forget deletes the entry of knob k, because Tenon does not manage it any
 // more.
 func (j *Journal) Forget(k node.Knob) error {
-	return j.append(func(s State) *entry {
-		if _, touched := s.Touches[k]; !touched {
-			return nil
-		}
-		return &entry{Op: opForget, Knob: &k}
-	})
+	return j.append(func(s State) *entry { return s.forget(k) })
 }
 
 // Adopt transfers knob k to this session, because the process that wrote it has
 // ended. The value from before stays.
 func (j *Journal) Adopt(k node.Knob) error {
-	return j.append(func(s State) *entry {
-		if t, touched := s.Touches[k]; !touched || t.By == j.session {
-			return nil
-		}
-		return &entry{Op: opAdopt, Knob: &k}
-	})
+	return j.append(func(s State) *entry { return s.adopt(k, j.session) })
 }
 
 // Rebase changes the value from before of knob k, because the owner of the knob
@@ -219,73 +193,6 @@ func (j *Journal) Reaped(p Process) error {
 		}
 		return &entry{Op: opReaped, Process: &p}
 	})
-}
-
-// append calls decide with the present state, and writes the entry that it
-// returns in one write. It writes nothing for nil.
-func (j *Journal) append(decide func(State) *entry) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	locked, err := j.acquire()
-	if err != nil {
-		return fmt.Errorf("journal in %s: %w", j.dir, err)
-	}
-	defer j.release()
-	if err := j.load(); err != nil {
-		return err
-	}
-	if j.lost != "" {
-		damage, err := j.repair(locked)
-		if err != nil {
-			return err
-		}
-		j.repaired = damage
-	}
-	e := decide(j.state)
-	if e == nil {
-		return nil
-	}
-	lines, err := j.lines(e)
-	if err != nil {
-		return err
-	}
-	if err := j.write(lines, e.first(), locked); err != nil {
-		return err
-	}
-	if err := j.load(); err != nil {
-		return err
-	}
-	if locked && j.off > compactAbove {
-		if err := j.compact(j.nextPath()); err != nil {
-			return err
-		}
-	}
-	if locked && j.read != nil {
-		j.noteExtent()
-	}
-	return nil
-}
-
-// lines returns the text of an entry: with the first line of the file before it
-// if there is no file, and with the damage that was found in the file.
-func (j *Journal) lines(e *entry) ([]byte, error) {
-	var text []byte
-	before := []*entry{}
-	switch {
-	case j.read == nil:
-		before = append(before, &entry{Op: opBegin})
-	case j.state.Damage != "" && !j.head.noted:
-		before = append(before, &entry{Op: opDamaged, Value: j.state.Damage})
-	}
-	for _, e := range append(before, e) {
-		e.By = j.session
-		line, err := json.Marshal(e)
-		if err != nil {
-			return nil, fmt.Errorf("journal %v: %w", e.Op, err)
-		}
-		text = append(text, sealed(line)...)
-	}
-	return text, nil
 }
 
 // lockPatience is how long a writer waits for another one, which holds the
@@ -369,6 +276,7 @@ func (j *Journal) compact(next string) error {
 	if err := writeNext(next, text); err != nil {
 		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
 	}
+	j.spent += int64(len(text))
 	if info, err := os.Stat(j.path); err != nil || info.Size() != j.size || !os.SameFile(info, j.read) {
 		return errors.Join(err, os.Remove(next)) // another process writes: try later
 	}

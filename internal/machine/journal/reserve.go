@@ -7,9 +7,21 @@ import (
 	"syscall"
 )
 
-// reserveSize is the space, in bytes, that is reserved for a full file system:
-// a compacted journal of some three hundred entries.
+// reserveSize is the least space, in bytes, that is reserved for a full file
+// system: a compacted journal of some three hundred entries.
 const reserveSize = 64 << 10
+
+// lineSize is more bytes than most lines have.
+const lineSize = 256
+
+// reserve returns the space that a compacted journal needs, as a power of two,
+// so that it seldom changes.
+func (j *Journal) reserve() int64 {
+	size := int64(reserveSize)
+	for need := int64(j.state.lines()) * lineSize; size < need; size *= 2 {
+	}
+	return size
+}
 
 // nextPath returns the path of the file that replaces the journal when it is
 // compacted. The file is created early and empty, with allocated space, so that
@@ -21,7 +33,8 @@ func (j *Journal) nextPath() string { return j.path + ".next" }
 // keepReserve allocates the reserve, or as much of it as possible. It returns
 // an error if that is not all of it.
 func (j *Journal) keepReserve() error {
-	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= reserveSize {
+	want := j.reserve()
+	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= want {
 		return nil
 	}
 	f, err := os.OpenFile(j.nextPath(), os.O_WRONLY|os.O_CREATE, 0o644)
@@ -32,7 +45,7 @@ func (j *Journal) keepReserve() error {
 	// On a full file system there may be only the page that the last compaction
 	// has freed, which is enough for the next one.
 	const keepSize = 1 // FALLOC_FL_KEEP_SIZE
-	for size := int64(reserveSize); size >= int64(os.Getpagesize()); size /= 2 {
+	for size := want; size >= int64(os.Getpagesize()); size /= 2 {
 		sizeErr := syscall.Fallocate(int(f.Fd()), keepSize, 0, size)
 		if errors.Is(sizeErr, syscall.EOPNOTSUPP) {
 			return nil // this file system cannot reserve space
@@ -80,6 +93,7 @@ func (j *Journal) appendLine(line []byte) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	_, err = f.Write(line)
+	j.spent += int64(len(line))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("append to %s: %w", j.path, err)
 	}

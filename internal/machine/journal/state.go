@@ -28,6 +28,7 @@ type State struct {
 
 // A file is what the lines about the file itself say.
 type file struct {
+	lines int  // how many it has
 	begun bool // it has its first line
 	noted bool // it has a line about State.Damage
 }
@@ -114,6 +115,7 @@ func (s *State) replay(text []byte, f *file) int {
 			return n
 		}
 		n += len(line) + 1
+		f.lines++
 		bare, right := unsealed(line)
 		var e entry
 		if err := json.Unmarshal(bare, &e); err != nil || !right || s.apply(e, f) != nil {

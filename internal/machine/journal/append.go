@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// append calls decide with the present state, and writes the entry that it
+// returns. It writes nothing for nil.
+func (j *Journal) append(decide func(State) *entry) error {
+	return j.appendAll(func(s State) []*entry {
+		if e := decide(s); e != nil {
+			return []*entry{e}
+		}
+		return nil
+	})
+}
+
+// appendAll calls decide with the present state, and writes the entries that it
+// returns in one write: all of them, or after a kill the first of them.
+func (j *Journal) appendAll(decide func(State) []*entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	locked, err := j.acquire()
+	if err != nil {
+		return fmt.Errorf("journal in %s: %w", j.dir, err)
+	}
+	defer j.release()
+	if err := j.load(); err != nil {
+		return err
+	}
+	if j.lost != "" {
+		damage, err := j.repair(locked)
+		if err != nil {
+			return err
+		}
+		j.repaired = damage
+	}
+	es := decide(j.state)
+	if len(es) == 0 {
+		return nil
+	}
+	lines, err := j.lines(es)
+	if err != nil {
+		return err
+	}
+	first := false
+	for _, e := range es {
+		first = first || e.first()
+	}
+	if err := j.write(lines, first, locked); err != nil {
+		return err
+	}
+	if err := j.load(); err != nil {
+		return err
+	}
+	if locked && j.off > compactAbove && j.head.lines > 2*j.state.lines() {
+		if err := j.compact(j.nextPath()); err != nil {
+			return err
+		}
+	}
+	if locked && j.read != nil {
+		j.noteExtent()
+	}
+	return nil
+}
+
+// lines returns the text of entries: with the first line of the file before them
+// if there is no file, and with the damage that was found in the file.
+func (j *Journal) lines(es []*entry) ([]byte, error) {
+	var text []byte
+	before := []*entry{}
+	switch {
+	case j.read == nil:
+		before = append(before, &entry{Op: opBegin})
+	case j.state.Damage != "" && !j.head.noted:
+		before = append(before, &entry{Op: opDamaged, Value: j.state.Damage})
+	}
+	for _, e := range append(before, es...) {
+		e.By = j.session
+		line, err := json.Marshal(e)
+		if err != nil {
+			return nil, fmt.Errorf("journal %v: %w", e.Op, err)
+		}
+		text = append(text, sealed(line)...)
+	}
+	return text, nil
+}
+
+// lines is about how many lines text has: the file is worth a compaction if it
+// has more than twice as many. Then each entry pays for one line of a
+// compaction, however many knobs the journal has.
+func (s State) lines() int {
+	return 1 + len(s.Groups) + len(s.Controls) + 2*len(s.Touches) + len(s.Processes)
+}
