@@ -76,6 +76,7 @@ var arch = []struct {
 	{"kernel/rqdelay", affects, "model/unit"},
 	{"kernel/schedtrace", affects, "model/unit"},
 	{"kernel/scx", affects, "model/unit"},
+	{"kernel/note", affects, ""},
 	{"kernel/task", affects, "model/unit"},
 	// machine
 	{"machine/conformance", affects, "model/unit model/node decide/plan"},
@@ -93,7 +94,7 @@ var arch = []struct {
 	{"machine/bescheduler", affects, "model/unit model/node kernel/cgroup kernel/scx machine/reread machine/topology"},
 	{"machine/isolation", affects, "model/node kernel/cgroup kernel/proc kernel/scx kernel/task machine/knob machine/journal machine/reread machine/subtree machine/topology machine/vendormark machine/exempt machine/bescheduler"},
 	{"machine/process", affects, "kernel/proc machine/journal"},
-	{"machine/change", affects, "model/node kernel/cgroup kernel/proc kernel/resctrl machine/knob machine/journal machine/blockio machine/cachectl machine/bescheduler machine/process"},
+	{"machine/change", affects, "model/node kernel/cgroup kernel/note kernel/proc kernel/resctrl machine/knob machine/journal machine/blockio machine/cachectl machine/bescheduler machine/process"},
 	{"machine/restore", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/subtree machine/cachectl machine/process machine/change"},
 	{"machine/host", affects, "model/unit model/node decide/plan kernel/cgroup kernel/proc machine/knob machine/journal machine/blockio machine/reread machine/subtree machine/topology machine/cachectl machine/capability machine/usage machine/vendormark machine/exempt machine/bescheduler machine/isolation machine/process machine/change machine/restore"},
 	{"machine/launch", affects, "model/unit model/node decide/match kernel/cgroup kernel/proc machine/host"},

@@ -34,6 +34,7 @@ var kernelWrites = []struct {
 	in, functions, why string
 }{
 	{applies, "machine/host/knob.go", "adapters", "the table of the knobs of a cgroup"},
+	{applies, "machine/change/notes.go", "write Forget", "the value from before, at the cgroup itself; no task runs differently"},
 	{applies, "machine/vendormark/marks.go", "Write", "the mark of a vendor's kernel, and its switch"},
 	{applies, "machine/cachectl/knob.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
 	{applies, "machine/cachectl/group.go", "Make remove", "a control group exists as long as a knob of it is set"},
@@ -81,7 +82,7 @@ var kernelWrites = []struct {
 // systemWrites are the functions by which packages change the kernel or files:
 // of the standard library, and of a link to a BPF program.
 const systemWrites = "os.Mkdir os.MkdirAll os.MkdirTemp os.OpenFile os.Remove os.RemoveAll os.Rename os.WriteFile " +
-	"syscall.Kill syscall.Rmdir syscall.Syscall unix.Kill unix.PrctlArg5Ptr unix.SchedSetAttr unix.SchedSetaffinity unix.Setpriority unix.Syscall unix.Write " +
+	"syscall.Kill syscall.Rmdir syscall.Syscall unix.Kill unix.PrctlArg5Ptr unix.SchedSetAttr unix.SchedSetaffinity unix.Removexattr unix.Setpriority unix.Setxattr unix.Syscall unix.Write " +
 	"link.AttachStructOps link.AttachTracing hook.Close ops.Close p.Signal"
 
 // mapWrites are the methods that write BPF maps.

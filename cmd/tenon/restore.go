@@ -29,9 +29,10 @@ made are removed when they are empty. A command started by tenon run is never
 ended: the group that it is in stays and is reported. Processes that a lab
 started, and that outlived it, are ended.
 
-If another program has damaged the journal, what is left of it is restored, and
-the command fails: knobs that the journal does not know any more may still have
-Tenon's values. A restart of the machine clears those.`,
+If another program has damaged or removed the journal, what is left of it and
+what the notes at the cgroups say is restored. With a damaged journal the
+command fails: what it does not know any more and what is not at a cgroup, such
+as groups of resctrl, may still be there. A restart of the machine clears that.`,
 		Example: `  sudo tenon restore
   sudo tenon restore --dry-run -o json`,
 		Args: noArgs,

@@ -117,8 +117,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.watcher.Close()
-	if err := d.host.Adopt(); err != nil {
+	recovered, err := d.host.Adopt()
+	if err != nil {
 		return fmt.Errorf("take over from the last tenond: %w", err)
+	}
+	if recovered > 0 {
+		d.Log.Warn("the journal of the last tenond was lost: read its entries from the notes at the cgroups", "entries", recovered)
 	}
 	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o)
 	defer func() { err = errors.Join(err, d.show.close()) }()

@@ -131,6 +131,7 @@ func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 	if err := c.o.Journal.Intend(k, inode, before, now); err != nil {
 		return err
 	}
+	c.noted(k, before, now)
 	return c.o.Journal.Wrote(k, now)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -43,6 +44,8 @@ type Knobs struct {
 	former map[node.Knob][]node.Value // of cpusets, see overwritten
 
 	examined map[string]bool // the cgroups that AdoptBorn has examined
+
+	unnoted atomic.Bool // the kernel allows no notes here
 }
 
 // New returns the knobs of a node. Use must be called before others.
@@ -85,6 +88,10 @@ func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	if err := c.o.Journal.Intend(k, inode, first, to); err != nil {
 		return err
 	}
+	if touched && t.Inode == inode {
+		first = t.Before
+	}
+	c.noted(k, first, to)
 	writeErr := c.table.Write(k, to)
 	now, err := c.table.Read(k)
 	c.o.Saw(k, now, err)
@@ -95,11 +102,21 @@ func (c *Knobs) Set(k node.Knob, to node.Value) error {
 		return c.o.Journal.Wrote(k, now)
 	}
 	if err == nil && now == before { // refused without any change
-		return errors.Join(writeErr, c.o.Journal.Abandon(k))
+		return errors.Join(writeErr, c.abandon(k))
 	}
 	// The knob is between the two values. Its entry stays pending, so that a
 	// restore accepts any mix of them as Tenon's.
 	return errors.Join(writeErr, err)
+}
+
+// abandon journals that the kernel refused a value. A knob without any
+// successful write leaves the journal, and its note goes.
+func (c *Knobs) abandon(k node.Knob) error {
+	if t, touched := c.touch(k); touched && t.Written != nil {
+		c.noted(k, t.Before, t.Written)
+		return c.o.Journal.Abandon(k)
+	}
+	return c.Forget(k)
 }
 
 // before returns the value from before Tenon of a knob that reads as v.
@@ -140,7 +157,7 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 		if now, touched, err := c.displaced(k); err != nil || !touched || now.Inode != t.Inode {
 			return err // its entry has moved along with the cgroup
 		}
-		return errors.Join(c.o.Released(k), c.o.Journal.Forget(k)) // the cgroup and its knobs are gone
+		return errors.Join(c.o.Released(k), c.Forget(k)) // the cgroup and its knobs are gone
 	}
 	if err != nil {
 		return err
@@ -148,7 +165,7 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	now, err := c.table.Read(k)
 	c.o.Saw(k, now, err)
 	if Dropped(err) {
-		return c.o.Journal.Forget(k)
+		return c.Forget(k)
 	}
 	if err != nil {
 		return err
@@ -180,5 +197,5 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 		return err
 	}
 	c.forgetFormer(k)
-	return c.o.Journal.Forget(k)
+	return c.Forget(k)
 }

@@ -21,6 +21,9 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 	var errs []error
 	for k, t := range touches {
 		if next := change(k, t.Before); next != nil && next != t.Before {
+			if t.Written != nil {
+				c.noted(k, next, t.Written)
+			}
 			errs = append(errs, c.o.Journal.Rebase(k, next))
 		}
 	}
@@ -50,20 +53,23 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 
 // Adopt makes this process responsible for the knobs that ended Tenon processes
 // left changed: the next agent continues where the last one stopped. It does
-// not adopt a lab's changes, which a restore undoes.
-func (c *Knobs) Adopt() error {
+// not adopt a lab's changes, which a restore undoes. It first enters into the
+// journal what that lacks and the notes at the cgroups say, and returns how many
+// knobs and cgroups that is.
+func (c *Knobs) Adopt() (recovered int, err error) {
 	touches, err := c.Own()
 	if err == nil && c.o.Tree != nil {
 		err = c.Follow(touches, c.o.Tree.Paths)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var errs []error
+	recovered, err = c.recover()
+	errs := []error{err}
 	for k, t := range touches {
 		if !t.By.Lab {
 			errs = append(errs, c.o.Journal.Adopt(k))
 		}
 	}
-	return errors.Join(errs...)
+	return recovered, errors.Join(errs...)
 }

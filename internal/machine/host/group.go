@@ -26,6 +26,11 @@ func (h *Host) MakeGroup(p node.CgroupPath) error {
 		}
 	}
 	err := h.tree.Make(string(p))
+	if err == nil {
+		for _, q := range missing {
+			h.changes.NoteMade(q)
+		}
+	}
 	if err != nil {
 		for _, q := range missing {
 			if !h.tree.Exists(string(q)) {

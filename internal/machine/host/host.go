@@ -289,7 +289,7 @@ func (h *Host) Rebase(change func(k node.Knob, before node.Value) node.Value) er
 
 // Adopt makes this process responsible for the knobs that ended Tenon processes
 // left changed: see change.Knobs.
-func (h *Host) Adopt() error { return h.changes.Adopt() }
+func (h *Host) Adopt() (recovered int, err error) { return h.changes.Adopt() }
 
 // Restore undoes all changes of any Tenon process since boot: see
 // restore.Restorer.

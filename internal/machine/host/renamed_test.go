@@ -124,7 +124,8 @@ func TestTheAgentFollowsRenamedCgroups(t *testing.T) {
 		},
 		"when it starts": func(t *testing.T, r renaming) *host.Host {
 			next := resident(t, r.dir, nil)
-			do(t, next.Adopt())
+			_, err := next.Adopt()
+			do(t, err)
 			return next
 		},
 	} {

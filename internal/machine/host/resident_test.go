@@ -89,7 +89,8 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 	do(t, resident(t, dir, &dead).Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 99}}))
 
 	next := resident(t, dir, nil)
-	do(t, next.Adopt())
+	_, err := next.Adopt()
+	do(t, err)
 	// Another Tenon process sees that a living process answers for the knob.
 	self, err := proc.Default().PIDStat(os.Getppid())
 	do(t, err)

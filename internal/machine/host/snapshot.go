@@ -173,7 +173,7 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 	for k, t := range touches {
 		inode, err := h.changes.Inode(k)
 		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
-			errs = append(errs, h.journal.Forget(k))
+			errs = append(errs, h.changes.Forget(k))
 		}
 	}
 	again, err = h.changes.AdoptBorn(groups)

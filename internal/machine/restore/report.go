@@ -21,6 +21,9 @@ type Report struct {
 	// Damage says that the journal was damaged, and how: changes may remain
 	// that it does not know any more. Empty: it was whole.
 	Damage string `json:"damage,omitempty"`
+	// Recovered is the number of knobs and cgroups that the journal did not
+	// have, and that the notes at the cgroups named.
+	Recovered int `json:"recovered,omitempty"`
 }
 
 // A Change is a knob with its value as found and its value from before
@@ -69,6 +72,9 @@ func (r Report) String() string {
 	}
 	for _, g := range r.Busy {
 		fmt.Fprintf(&b, "in use    cgroup %s: %s\n", g.Cgroup, g.occupants())
+	}
+	if r.Recovered > 0 {
+		fmt.Fprintf(&b, "recovered %s that the journal did not have, from the notes at the cgroups\n", count(r.Recovered, "entry", "entries"))
 	}
 	if r.Damage != "" {
 		fmt.Fprintf(&b, "damaged   the journal lost entries (%s): knobs that Tenon changed may still have its values\n", r.Damage)

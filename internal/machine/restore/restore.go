@@ -74,18 +74,17 @@ func (x *Restorer) All(ctx context.Context) (Report, error) {
 // Plan returns what All would do, and changes nothing.
 func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	state, err := x.o.Journal.State()
+	if err != nil {
+		return Report{}, err
+	}
+	lost, err := x.lost(&state)
 	if err != nil || state.Empty() {
 		return Report{Damage: state.Damage}, err
 	}
 	if err := errors.Join(ctx.Err(), x.needTree()); err != nil {
 		return Report{}, fmt.Errorf("plan the restore: %w", err)
 	}
-	moves, err := x.o.Knobs.Renamed(state.Touches, x.o.Tree.Paths)
-	if err != nil {
-		return Report{}, fmt.Errorf("plan the restore: %w", err)
-	}
-	state.Move(moves)
-	r := Report{Damage: state.Damage}
+	r := Report{Damage: state.Damage, Recovered: len(lost.Touches) + len(lost.Groups)}
 	victims := x.victims(state, everything)
 	r.Killed = slices.Sorted(maps.Keys(victims))
 	removed := map[node.CgroupPath]bool{}
@@ -101,14 +100,14 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 		}
 	}
 	x.addCopies(state)
-	steps, left, _, lost := x.undo(state, everything)
+	steps, left, _, dropped := x.undo(state, everything)
 	for _, s := range steps {
 		if !removed[s.Knob.Cgroup] && s.From != s.To {
 			r.Restored = append(r.Restored, changeOf(s))
 		}
 	}
 	r.Left = left
-	r.Dropped = slices.DeleteFunc(lost, func(k node.Knob) bool { return removed[k.Cgroup] })
+	r.Dropped = slices.DeleteFunc(dropped, func(k node.Knob) bool { return removed[k.Cgroup] })
 	r.Controls = slices.Sorted(maps.Keys(state.Controls))
 	return r, nil
 }
@@ -134,24 +133,30 @@ func everything(journal.Session) bool { return true }
 
 func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 	state, err := x.o.Journal.State()
+	if err != nil {
+		return Report{}, err
+	}
+	if x.o.Tree != nil {
+		if err := x.o.Knobs.Follow(state.Touches, x.o.Tree.Paths); err != nil {
+			return Report{}, fmt.Errorf("restore: %w", err)
+		}
+		if state, err = x.o.Journal.State(); err != nil {
+			return Report{}, err
+		}
+	}
+	lost, err := x.lost(&state)
 	if err != nil || state.Empty() {
 		return Report{}, err
 	}
 	if err := x.needTree(); err != nil {
 		return Report{}, fmt.Errorf("restore: %w", err)
 	}
-	if err := x.o.Knobs.Follow(state.Touches, x.o.Tree.Paths); err != nil {
-		return Report{}, fmt.Errorf("restore: %w", err)
-	}
-	if state, err = x.o.Journal.State(); err != nil {
-		return Report{}, err
-	}
-	var r Report
+	r := Report{Recovered: len(lost.Touches) + len(lost.Groups)}
 	var errs []error
 	errs = append(errs, x.endProcesses(ctx, state, in, &r))
 	// Cgroups before knobs: the knobs of a removed cgroup need no restore.
 	errs = append(errs, x.removeGroups(state, in, &r))
-	errs = append(errs, x.restoreKnobs(in, &r))
+	errs = append(errs, x.restoreKnobs(in, lost, &r))
 	r.Controls, err = x.o.Controls.RemoveMade(state, in)
 	errs = append(errs, err)
 	return r, errors.Join(errs...)
@@ -204,27 +209,28 @@ func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, 
 // restoreKnobs writes back the knobs in scope, in the order of a plan. It tries
 // refused writes again after the others, as long as some succeed: cgroups of
 // other components can invalidate the order.
-func (x *Restorer) restoreKnobs(in scope, r *Report) error {
+func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	state, err := x.o.Journal.State()
 	if err != nil {
 		return err
 	}
+	maps.Copy(state.Touches, lost.Touches)
 	x.addCopies(state)
-	steps, left, gone, lost := x.undo(state, in)
+	steps, left, gone, dropped := x.undo(state, in)
 	var errs []error
 	for _, k := range gone {
 		if k.ControlGroup == "" {
 			r.gone(k.Cgroup)
 		}
-		errs = append(errs, x.o.Journal.Forget(k))
+		errs = append(errs, x.o.Knobs.Forget(k))
 	}
-	for _, k := range lost {
+	for _, k := range dropped {
 		r.Dropped = append(r.Dropped, k)
-		errs = append(errs, x.o.Journal.Forget(k))
+		errs = append(errs, x.o.Knobs.Forget(k))
 	}
 	for _, c := range left {
 		r.Left = append(r.Left, c)
-		errs = append(errs, x.o.Journal.Forget(c.Knob))
+		errs = append(errs, x.o.Knobs.Forget(c.Knob))
 	}
 	var threads []node.Knob
 	for _, s := range steps {
@@ -252,6 +258,28 @@ func (x *Restorer) restoreKnobs(in scope, r *Report) error {
 	}
 	errs = append(errs, x.o.TakeBackLate(threads))
 	return errors.Join(errs...)
+}
+
+// lost adds to a state what the notes at the cgroups say and the journal lacks,
+// after the moves of renamed cgroups. It returns what it added, and writes
+// nothing.
+func (x *Restorer) lost(state *journal.State) (journal.State, error) {
+	if x.o.Tree == nil {
+		return journal.State{}, nil
+	}
+	moves, err := x.o.Knobs.Renamed(state.Touches, x.o.Tree.Paths)
+	if err != nil {
+		return journal.State{}, fmt.Errorf("find renamed cgroups: %w", err)
+	}
+	state.Move(moves)
+	paths, err := x.o.Tree.Paths()
+	if err != nil {
+		return journal.State{}, fmt.Errorf("look for notes at the cgroups: %w", err)
+	}
+	lost, err := x.o.Knobs.Lost(*state, paths)
+	maps.Copy(state.Touches, lost.Touches)
+	maps.Copy(state.Groups, lost.Groups)
+	return lost, err
 }
 
 // addCopies adds the cpusets that new cgroups have copied from a cgroup that

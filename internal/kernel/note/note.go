@@ -1,0 +1,87 @@
+// Package note keeps short texts at directories of cgroups. The kernel keeps
+// them as extended attributes (trusted.*, xattr(7)), without effect on the
+// cgroup. A note lives and ends with its cgroup and stays with it when it is
+// renamed. cgroupfs takes them from processes with CAP_SYS_ADMIN.
+package note
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnsupported means that the file system or the rights of this process do
+// not allow notes.
+var ErrUnsupported = errors.New("no notes here")
+
+// prefix begins the names of the attributes.
+const prefix = "trusted.tenon."
+
+// Set writes a note at a directory.
+func Set(dir, name, text string) error {
+	if err := unix.Setxattr(dir, prefix+name, []byte(text), 0); err != nil {
+		return fmt.Errorf("write note %s at %s: %w", name, dir, cause(err))
+	}
+	return nil
+}
+
+// Drop removes a note. It is no error if there is none, or no such directory.
+func Drop(dir, name string) error {
+	err := unix.Removexattr(dir, prefix+name)
+	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove note %s at %s: %w", name, dir, cause(err))
+	}
+	return nil
+}
+
+// All returns the notes at a directory by their names. A process without
+// CAP_SYS_ADMIN sees none.
+func All(dir string) (map[string]string, error) {
+	list, err := attribute(func(b []byte) (int, error) { return unix.Listxattr(dir, b) })
+	if err != nil {
+		return nil, fmt.Errorf("list the notes at %s: %w", dir, cause(err))
+	}
+	var notes map[string]string
+	for attr := range strings.SplitSeq(string(list), "\x00") {
+		name, ours := strings.CutPrefix(attr, prefix)
+		if !ours {
+			continue
+		}
+		text, err := attribute(func(b []byte) (int, error) { return unix.Getxattr(dir, attr, b) })
+		if errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read note %s at %s: %w", name, dir, cause(err))
+		}
+		if notes == nil {
+			notes = map[string]string{}
+		}
+		notes[name] = string(text)
+	}
+	return notes, nil
+}
+
+// largest is the size, in bytes, that the kernel allows for one attribute
+// (XATTR_SIZE_MAX).
+const largest = 64 << 10
+
+// attribute calls read with a buffer that is large enough.
+func attribute(read func([]byte) (int, error)) ([]byte, error) {
+	for size := 1 << 10; ; size *= 8 {
+		b := make([]byte, size)
+		n, err := read(b)
+		if !errors.Is(err, unix.ERANGE) || size >= largest {
+			return b[:max(n, 0)], err
+		}
+	}
+}
+
+func cause(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EROFS) {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
+}

@@ -1,0 +1,159 @@
+package change
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/note"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/process"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// The values from before are also kept at the cgroups themselves, as notes
+// (package note). Without them a state directory that was removed while
+// no agent ran would leave no trace of what Tenon changed. Where the kernel
+// allows no notes, the journal is alone.
+
+// madeNote is the name of the note at a cgroup that Tenon made. The other notes
+// have the name of their knob's file.
+const madeNote = "made"
+
+// A record is the content of a note.
+type record struct {
+	Dir    string          `json:"dir"` // of the journal: another Tenon may have one elsewhere
+	By     journal.Session `json:"by"`
+	Before *string         `json:"before,omitempty"`
+	Value  string          `json:"value,omitempty"`
+}
+
+// noted writes the note of a knob that Tenon is about to write.
+func (c *Knobs) noted(k node.Knob, before, value node.Value) {
+	if k.ControlGroup != "" || c.unnoted.Load() {
+		return
+	}
+	text := before.String()
+	c.write(k.Cgroup, string(k.File), record{Before: &text, Value: value.String()})
+}
+
+// NoteMade notes at a cgroup that Tenon has made it.
+func (c *Knobs) NoteMade(p node.CgroupPath) { c.write(p, madeNote, record{}) }
+
+func (c *Knobs) write(p node.CgroupPath, name string, n record) {
+	n.Dir, n.By = c.noteDir(), c.o.Journal.Session()
+	text, err := json.Marshal(n)
+	if err != nil {
+		return
+	}
+	if err := note.Set(c.home(p), name, string(text)); errors.Is(err, note.ErrUnsupported) {
+		c.unnoted.Store(true)
+	}
+}
+
+// home returns the directory of a cgroup in the first hierarchy, which is that
+// of its inode.
+func (c *Knobs) home(p node.CgroupPath) string {
+	for _, controller := range cgroup.Controllers() {
+		if dir, err := c.o.Tree.Dir(controller, string(p)); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+func (c *Knobs) noteDir() string {
+	dir := filepath.Dir(c.o.Journal.Path())
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+// Forget removes a knob from the journal, and its note: Tenon does not manage it
+// any more.
+func (c *Knobs) Forget(k node.Knob) error {
+	var err error
+	if k.ControlGroup == "" && c.o.Tree != nil && !c.unnoted.Load() {
+		if err = note.Drop(c.home(k.Cgroup), string(k.File)); errors.Is(err, note.ErrUnsupported) {
+			err = nil
+		}
+	}
+	return errors.Join(err, c.o.Journal.Forget(k))
+}
+
+// Lost returns what the notes at the cgroups say of this journal's changes and a
+// state of the journal lacks.
+func (c *Knobs) Lost(known journal.State, paths []string) (journal.State, error) {
+	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
+	dir := c.noteDir()
+	var errs []error
+	for _, path := range append([]string{""}, paths...) {
+		notes, err := note.All(c.home(node.CgroupPath(path)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, note.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+		for name, text := range notes {
+			var n record
+			if json.Unmarshal([]byte(text), &n) != nil || n.Dir != dir {
+				continue
+			}
+			p := node.CgroupPath(path)
+			if name == madeNote {
+				if _, made := known.Groups[p]; !made {
+					lost.Groups[p] = n.By
+				}
+				continue
+			}
+			k := node.Knob{Cgroup: p, File: node.File(name)}
+			inode, err := c.Inode(k)
+			if t, touched := known.Touches[k]; err != nil || touched && t.Inode == inode {
+				continue
+			}
+			if t, ok := n.touch(k, inode); ok {
+				lost.Touches[k] = t
+			}
+		}
+	}
+	return lost, errors.Join(errs...)
+}
+
+// touch returns the entry that the note stands for.
+func (n record) touch(k node.Knob, inode uint64) (journal.Touch, bool) {
+	if n.Before == nil {
+		return journal.Touch{}, false
+	}
+	before, err := node.ParseValue(k.File, *n.Before)
+	value, wrong := node.ParseValue(k.File, n.Value)
+	return journal.Touch{Inode: inode, Before: before, Written: value, Pending: value, By: n.By}, err == nil && wrong == nil
+}
+
+// recover enters into the journal what it lacks and the notes at the cgroups
+// say. It returns the number of knobs and cgroups.
+func (c *Knobs) recover() (int, error) {
+	if c.o.Tree == nil {
+		return 0, nil
+	}
+	state, err := c.o.Journal.State()
+	if err != nil {
+		return 0, err
+	}
+	paths, err := c.o.Tree.Paths()
+	if err != nil {
+		return 0, err
+	}
+	lost, err := c.Lost(state, paths)
+	errs := []error{err}
+	for k, t := range lost.Touches {
+		if t.By != c.o.Journal.Session() && process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {
+			continue // that process writes it still
+		}
+		errs = append(errs, c.enter(k, t.Inode, t.Before, t.Written))
+	}
+	for p := range lost.Groups {
+		errs = append(errs, c.o.Journal.Made(p))
+	}
+	return len(lost.Touches) + len(lost.Groups), errors.Join(errs...)
+}

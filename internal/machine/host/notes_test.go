@@ -1,0 +1,120 @@
+package host_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/note"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A losing is a cgroup that a host in dir has bounded and made idle, and one that
+// it made.
+type losing struct {
+	m         *machine
+	dir       string
+	job, made node.CgroupPath
+	quota     plan.Step
+}
+
+func openLosing(t *testing.T) losing {
+	t.Helper()
+	m := open(t, false)
+	x := losing{m: m, dir: filepath.Join(t.TempDir(), "state"), job: m.group(t, "job"), made: node.CgroupPath(groupName("made"))}
+	if err := note.Set(x.at(t, x.job), "probe", "text"); err != nil {
+		skip(t, "the kernel keeps no notes: %v", err)
+	}
+	do(t, note.Drop(x.at(t, x.job), "probe"))
+	x.quota = plan.Step{Knob: node.Knob{Cgroup: x.job, File: node.FileCPUMax}, To: node.CPUMax{Quota: 1_000_000, Period: 100_000_000}}
+	h := resident(t, x.dir, nil)
+	do(t, h.MakeGroup(x.made))
+	t.Cleanup(func() { _ = m.tree.Remove(string(x.made)) })
+	do(t, h.Apply(t.Context(), x.quota))
+	do(t, h.Apply(t.Context(), plan.Step{Knob: x.weight(), To: node.CPUWeight{Idle: true}}))
+	x.quota.To = node.CPUMax{Quota: 2_000_000, Period: 100_000_000}
+	do(t, h.Apply(t.Context(), x.quota))
+	do(t, h.Close())
+	return x
+}
+
+// at returns the directory of a cgroup.
+func (x losing) at(t *testing.T, p node.CgroupPath) string {
+	t.Helper()
+	dir, err := x.m.tree.Dir("cpu", string(p))
+	do(t, err)
+	return dir
+}
+
+func (x losing) weight() node.Knob { return node.Knob{Cgroup: x.job, File: node.FileCPUWeight} }
+
+// restored restores without an agent, and checks that nothing is left.
+func (x losing) restored(t *testing.T) {
+	t.Helper()
+	h, err := host.Open(host.Options{JournalDir: x.dir})
+	do(t, err)
+	planned, err := h.RestorePlan(t.Context())
+	do(t, err)
+	r, err := h.Restore(t.Context())
+	do(t, err)
+	if len(r.Restored) != 2 || len(r.Removed) != 1 || len(planned.Restored) != 2 || len(planned.Removed) != 1 {
+		t.Errorf("planned:\n%v\nrestored:\n%v", planned, r)
+	}
+	v, err := x.m.tree.ReadCPUMax(string(x.job))
+	do(t, err)
+	if notes, err := note.All(x.at(t, x.job)); len(notes) > 0 || err != nil || v.Quota < 1<<62 {
+		t.Errorf("notes %v, %v; quota %v", notes, err, v)
+	}
+	if again, err := h.Restore(t.Context()); err != nil || !again.Empty() {
+		t.Errorf("a second restore: %v %v", again, err)
+	}
+}
+
+// TestARemovedJournalIsRecoveredFromTheCgroups: the state directory is removed
+// while no agent runs. The values from before stand at the cgroups, too.
+func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
+	t.Run("by a restore", func(t *testing.T) {
+		x := openLosing(t)
+		do(t, os.RemoveAll(x.dir))
+		x.restored(t)
+	})
+	t.Run("also of a renamed cgroup", func(t *testing.T) {
+		x := openLosing(t)
+		if x.m.tree.Version() != 1 {
+			t.Skip("cgroup v2 refuses to rename a cgroup")
+		}
+		do(t, os.RemoveAll(x.dir))
+		r := renaming{m: x.m, be: x.job, ls: x.m.group(t, "other")}
+		r.exchange(t)
+		x.job = r.ls
+		x.restored(t)
+	})
+	t.Run("by the next agent", func(t *testing.T) {
+		x := openLosing(t)
+		do(t, os.RemoveAll(x.dir))
+		next := resident(t, x.dir, nil)
+		if n, err := next.Adopt(); n != 3 || err != nil {
+			t.Errorf("recovered %d entries, want 3: %v", n, err)
+		}
+		x.quota.To = node.CPUMax{Quota: 3_000_000, Period: 100_000_000}
+		do(t, next.Apply(t.Context(), x.quota))
+		s, err := next.Snapshot(t.Context())
+		do(t, err)
+		if v, _ := s.Knobs.Before[x.quota.Knob].(node.CPUMax); v.Quota != node.NoQuota {
+			t.Errorf("the quota was %v before Tenon", v)
+		}
+		do(t, next.Close())
+		x.restored(t)
+	})
+	t.Run("but not by one with another directory", func(t *testing.T) {
+		x := openLosing(t)
+		h, err := host.Open(host.Options{JournalDir: t.TempDir()})
+		do(t, err)
+		if r, err := h.Restore(t.Context()); err != nil || !r.Empty() {
+			t.Errorf("%v %v", r, err)
+		}
+		x.restored(t)
+	})
+}
