@@ -366,9 +366,9 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":          {"", "no turn"},
 		"other text":       {"hello\n", "line 1"},
-		"a newer record":   {`{"version":8,"turn":1,"state":{},"color":"red"}` + "\n" + `{"turn":2}` + "\n", "version 8, and this program reads version 7"},
-		"a field too many": {`{"version":7,"turn":1,"state":{},"color":"red"}` + "\n", "color"},
-		"half a key":       {`{"version":7,"turn":1,"state":{}}` + "\n", "must hold"},
+		"a newer record":   {versioned(version+1, `"turn":1,"state":{},"color":"red"}`+"\n"+`{"turn":2}`), fmt.Sprintf("version %d, and this program reads version %d", version+1, version)},
+		"a field too many": {versioned(version, `"turn":1,"state":{},"color":"red"}`), "color"},
+		"half a key":       {versioned(version, `"turn":1,"state":{}}`), "must hold"},
 		"no key":           {`{"turn":7}` + "\n", "no turn"},
 		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
 	} {
@@ -378,22 +378,27 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	}
 }
 
+// versioned returns a line of a record of the given version.
+func versioned(version int, rest string) string {
+	return fmt.Sprintf(`{"version":%d,`, version) + rest + "\n"
+}
+
 // TestTicksOfAnotherVersionAreLeftOut: a tenond that was replaced leaves them
 // in the ring of the next one.
 func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	turns := lived(4, 30, time.Second)
-	old := strings.Replace(linesOf(t, turns[:10], 50), `{"version":7,`, `{"version":6,"color":"red",`, 1)
+	old := strings.Replace(linesOf(t, turns[:10], 50), strings.TrimSpace(versioned(version, "")), strings.TrimSpace(versioned(version-1, `"color":"red",`)), 1)
 	r, err := Replay(strings.NewReader(old+linesOf(t, turns[10:], 50)), nil)
 	if err != nil || !r.Identical() || r.Ticks != 20 || r.Stretches != 1 || r.Foreign != 10 {
 		t.Errorf("an older one before: %v, %+v", err, r)
 	}
-	if want := "10 lines are left out: they are of version 6 of the record, and this program reads version 7.\n"; !strings.Contains(r.String(), want) {
+	if want := fmt.Sprintf("10 lines are left out: they are of version %d of the record, and this program reads version %d.\n", version-1, version); !strings.Contains(r.String(), want) {
 		t.Errorf("the report lacks %q:\n%v", want, r)
 	}
 	var own bytes.Buffer
 	for i, line := range strings.SplitAfter(linesOf(t, turns, 10), "\n") {
 		if i == 10 { // the second of three key lines
-			line = strings.Replace(line, `{"version":7,`, `{"version":8,`, 1)
+			line = strings.Replace(line, strings.TrimSpace(versioned(version, "")), strings.TrimSpace(versioned(version+1, "")), 1)
 		}
 		own.WriteString(line)
 	}
@@ -427,7 +432,7 @@ func FuzzReplay(f *testing.F) {
 		text = append(append(text, one...), '\n')
 	}
 	f.Add(text)
-	f.Add([]byte(`{"version":7,"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}` + "\n"))
+	f.Add([]byte(versioned(version, `"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}`)))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)
