@@ -37,7 +37,7 @@ func (t Threshold) evict() evict.Config {
 		e.CPU.Window = time.Duration(valueOf(t.CPUEvictTimeWindowSeconds)) * time.Second
 	}
 	e.Grace = time.Duration(valueOf(t.EvictGracePeriodSeconds)) * time.Second
-	e.MostPriority = t.EvictEnabledPriorityThreshold
+	e.MostPriority, e.Unlabelled = t.EvictEnabledPriorityThreshold, t.EvictUnlabelled.Or(false)
 	return e
 }
 

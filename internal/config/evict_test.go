@@ -54,8 +54,8 @@ func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30}":                                                {},
 		"{enable: true, memoryEvictThresholdPercent: 80}": {
 			Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 78}, Grace: 10 * time.Second},
-		"{enable: true, memoryEvictThresholdPercent: 80, memoryEvictLowerPercent: 60, evictGracePeriodSeconds: 0, evictEnabledPriorityThreshold: -3}": {
-			Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 60}, MostPriority: node.Some[int64](-3)},
+		"{enable: true, memoryEvictThresholdPercent: 80, memoryEvictLowerPercent: 60, evictGracePeriodSeconds: 0, evictEnabledPriorityThreshold: -3, evictUnlabelled: true}": {
+			Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 60}, MostPriority: node.Some[int64](-3), Unlabelled: true},
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60}": {
 			CPU: evict.CPUConfig{SatisfactionLower: 30, SatisfactionUpper: 60, UsageThreshold: 90, Window: time.Minute}, Grace: 10 * time.Second},
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60, cpuEvictPolicy: evictByAllocatable}": {},

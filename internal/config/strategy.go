@@ -46,6 +46,8 @@ type Threshold struct {
 
 	// EvictGracePeriodSeconds is a key of Tenon.
 	EvictGracePeriodSeconds node.Maybe[int64] `json:"evictGracePeriodSeconds,omitzero" range:"0..3600"`
+	// EvictUnlabelled is a key of Tenon.
+	EvictUnlabelled node.Maybe[bool] `json:"evictUnlabelled,omitzero"`
 	// Pods with a priority above these values are never evicted.
 	EvictEnabledPriorityThreshold     node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero" range:"-2147483648..2147483647"`
 	AllocatableEvictPriorityThreshold node.Maybe[int64] `json:"allocatableEvictPriorityThreshold,omitzero" range:"-2147483648..7999" later:""`

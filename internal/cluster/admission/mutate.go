@@ -77,7 +77,7 @@ func mirrors(p *corev1.Pod) bool {
 // kindOf returns the resource names that the amounts of a pod must have, and
 // whether they must change. A BE pod gets batch resources, whether it is BE by
 // its label, by the old annotation of ACK, or by a batch priority without a
-// class. A pod gets mid resources only if a profile gives it the mid priority:
+// class. A pod, of class BE or not, gets mid resources only if a profile gives it the mid priority:
 // perhaps no node has mid resources, so a service with that priority from
 // another source keeps its amounts.
 func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (kind, bool) {
@@ -89,6 +89,8 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 	asks := asksBatch(p)
 	low := priority == kube.PriorityBatch || priority == kube.PriorityFree
 	switch {
+	case class == node.BE && prioritised && priority == kube.PriorityMid:
+		return mid, true
 	case class == node.BE:
 		return batch, true
 	case class == "" && !labelled && low && (asks || matched && priority == kube.PriorityBatch):

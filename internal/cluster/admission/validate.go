@@ -184,7 +184,7 @@ func (v *Verdict) hints(p *corev1.Pod) {
 	none := 0
 	for _, c := range places(p) {
 		cpu, memory := c.Resources.Limits[batch.cpu], c.Resources.Limits[batch.memory]
-		if cpu.IsZero() && memory.IsZero() {
+		if cpu.IsZero() && memory.IsZero() && !c.hasAny(mid.both()) {
 			none++
 		}
 		if cpu.Sign() > 0 && cpu.Cmp(leastCPU) < 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -192,6 +193,36 @@ func TestEvictionPriorityByAnnotationAndSubPriorityByLabel(t *testing.T) {
 		s, sFaults := SubPriority(&p)
 		if e != 0 || s != 0 || len(eFaults) != 1 || len(sFaults) != 1 {
 			t.Errorf("%q: %d %d %v %v", bad, e, s, eFaults, sFaults)
+		}
+	}
+}
+
+// TestEvictionOrderOfPodsWithoutWords checks what counts for an eviction where a
+// pod has no label of its class, no priority or no sub-priority, and which pods
+// a DaemonSet runs.
+func TestEvictionOrderOfPodsWithoutWords(t *testing.T) {
+	daemon := func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "u", Controller: new(true)}}
+	}
+	be := label(LabelQOSClass, "BE")
+	for name, tc := range map[string]struct {
+		pod                corev1.Pod
+		unlabelled, daemon bool
+		priority, def, sub int
+	}{
+		"no label":                       {pod("p"), true, false, 0, 5500, 0},
+		"ACK's annotation":               {pod("p", annotation(AnnotationACKQOSClass, "BE")), false, false, 0, 5500, 0},
+		"the label, no priority":         {pod("p", be), false, false, 0, 5500, 0},
+		"the label and priority 0":       {pod("p", be, priority(0)), false, false, 0, 5500, 0},
+		"the label of a priority class":  {pod("p", be, label(LabelPriorityClass, "koord-free")), false, false, 3500, 0, 3500},
+		"a priority outside all classes": {pod("p", be, priority(120)), false, false, 120, 0, 120},
+		"a priority and a sub-priority":  {pod("p", be, priority(120), label(LabelSubPriority, "100")), false, false, 120, 0, 100},
+		"an exporter of a DaemonSet":     {pod("p", daemon), true, true, 0, 5500, 0},
+		"BE of a DaemonSet":              {pod("p", be, daemon), false, true, 0, 5500, 0},
+	} {
+		w := one(t, tc.pod)
+		if w.Unlabelled != tc.unlabelled || w.Daemon != tc.daemon || w.Priority != tc.priority || w.DefaultPriority != tc.def || w.SubPriority != tc.sub {
+			t.Errorf("%s: unlabelled %v, daemon %v, priority %d, default %d, sub-priority %d; want %+v", name, w.Unlabelled, w.Daemon, w.Priority, w.DefaultPriority, w.SubPriority, tc)
 		}
 	}
 }

@@ -67,8 +67,16 @@ func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 	return PriorityProd
 }
 
-// SubPriority orders pods of the same priority; 0 if the label is absent.
-func SubPriority(p *corev1.Pod) (int, []Fault) { return whole32(p.Labels, LabelSubPriority) }
+// SubPriority orders pods of the same priority. If the label is absent, it is
+// the priority of the pod, as in Koordinator, so that a label with a lower
+// number comes before pods without a label, and one with a higher number after
+// them.
+func SubPriority(p *corev1.Pod) (int, []Fault) {
+	if _, labelled := p.Labels[LabelSubPriority]; !labelled {
+		return priorityOf(p), nil
+	}
+	return whole32(p.Labels, LabelSubPriority)
+}
 
 // EvictionPriority orders pods for eviction, before their priority: the pod
 // with the lower value is evicted first. It is 0 if the annotation is absent.
@@ -96,4 +104,14 @@ func priorityOf(p *corev1.Pod) int {
 		return int(*p.Spec.Priority)
 	}
 	return int(Bands[Priority(p)].Default)
+}
+
+// defaultPriority returns the default priority of the class of a pod that has
+// the priority 0, which the API server gives each pod without a priority class.
+// It is 0 for all other pods.
+func defaultPriority(p *corev1.Pod) int {
+	if priorityOf(p) != 0 {
+		return 0
+	}
+	return int(Bands[PriorityWithDefault(p)].Default)
 }

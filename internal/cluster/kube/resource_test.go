@@ -62,6 +62,21 @@ func TestMidResourcesAreWhatAServiceCountsOn(t *testing.T) {
 	}
 }
 
+// TestBEOfTheMiddlePriorityDoesNotGiveWay checks that a BE pod with the priority
+// koord-mid counts on its mid resources, unless it has batch resources.
+func TestBEOfTheMiddlePriorityDoesNotGiveWay(t *testing.T) {
+	be := label(LabelQOSClass, "BE")
+	if w := one(t, pod("p", be, priority(7999), container("c", "", "mid-cpu=1500 mid-memory=1Gi"))); !w.Mid || w.CPURequest != node.Some(unit.MilliCPU(1500)) {
+		t.Errorf("mid resources: mid %v, request %v", w.Mid, w.CPURequest)
+	}
+	if w := one(t, pod("p", be, priority(7999), container("c", "", "batch-cpu=1500"))); w.Mid {
+		t.Error("a pod with batch resources does not give way")
+	}
+	if w := one(t, pod("p", label(LabelQOSClass, "LS"), priority(7999), container("c", "", "cpu=1"))); w.Mid {
+		t.Error("a service counts as BE")
+	}
+}
+
 // The expected values are those of the kubelet for the same pods: PodRequests
 // and PodLimits of k8s.io/component-helpers/resource, and ResourceConfigForPod.
 func TestAmountsAreCountedAsTheKubeletDoes(t *testing.T) {

@@ -112,7 +112,9 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	w.Class, w.Rule = classAndRule(p)
 	s.root(p, &w)
 	s.amounts(p, &w)
-	w.Priority = priorityOf(p)
+	w.Priority, w.DefaultPriority = priorityOf(p), defaultPriority(p)
+	w.Unlabelled = Class(p) == "" && w.Class == node.BE
+	w.Daemon = isDaemon(p)
 	w.SubPriority, _ = SubPriority(p)
 	w.EvictionPriority, _ = EvictionPriority(p)
 	var faults []Fault
@@ -157,7 +159,8 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 		asksCPU, asksMemory = false, false
 	}
 	own := choose(asksCPU, asksMemory, batch, native)
-	if w.Class != node.BE {
+	w.Mid = w.Class == node.BE && Priority(p) == PriorityMid && !asksCPU && !asksMemory
+	if w.Class != node.BE || w.Mid {
 		own = orMid(own, Mid(p))
 	}
 	if w.Class == node.BE && !own.CPURequest.Known() {
@@ -179,6 +182,16 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 		w.Containers = append(w.Containers, part)
 	}
 	slices.SortFunc(w.Containers, func(a, b node.Container) int { return strings.Compare(string(a.Cgroup), string(b.Cgroup)) })
+}
+
+// isDaemon reports whether a DaemonSet runs the pod.
+func isDaemon(p *corev1.Pod) bool {
+	for _, o := range p.OwnerReferences {
+		if o.Controller != nil && *o.Controller {
+			return o.Kind == "DaemonSet"
+		}
+	}
+	return false
 }
 
 // Natives returns the native amounts that the kubelet enforces in each cgroup

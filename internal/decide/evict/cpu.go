@@ -27,8 +27,9 @@ type CPUConfig struct {
 	// cpuEvictLowerPercent); 0: never.
 	ThresholdPercent unit.Percent `json:"cpuEvictThresholdPercent,omitempty"`
 	LowerPercent     unit.Percent `json:"cpuEvictLowerPercent,omitempty"`
-	// Window is the time for which either condition must hold without
-	// interruption (cpuEvictTimeWindowSeconds).
+	// Window is the time over which BE must starve in the mean, or for which the
+	// use of the node must be above its threshold without interruption
+	// (cpuEvictTimeWindowSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
 }
 
@@ -61,21 +62,27 @@ func (x *evictor) satisfy() {
 		return
 	}
 	limit := allowance(x.Layout, x.snap)
-	near := limit < unit.CPUs(1) || used*100 >= limit*unit.MilliCPU(c.UsageThreshold)
-	starved := request > 0 && near && limit*100 <= request*unit.MilliCPU(c.SatisfactionLower)
-	x.next.Starved = x.was.Starved.next(starved, x.elapsed)
+	now := balance{Bound: limit, Used: used, Request: request}
+	x.next.Satisfied = x.was.Satisfied.next(now, x.elapsed, c.Window)
+	mean, full := x.next.Satisfied.mean(c.Window)
+	// The use of the last second belongs to the bound of that time.
+	now.Bound = min(limit, x.was.Satisfied.Last)
+	if x.held || !full || !mean.starved(c) || !now.starved(c) || limit*100 > request*unit.MilliCPU(c.SatisfactionLower) {
+		return
+	}
 	// The remaining requests must be small enough for the bound to be
 	// SatisfactionUpper percent of them. Koordinator's formula, request × upper
 	// − limit, evicts too little for that.
-	need := request - limit*100/unit.MilliCPU(c.SatisfactionUpper)
-	if x.held || !starved || x.next.Starved.For < c.Window || need <= 0 {
+	bound := max(limit, mean.Bound)
+	need := request - bound*100/unit.MilliCPU(c.SatisfactionUpper)
+	if need <= 0 {
 		return
 	}
-	reason := fmt.Sprintf("BE may use %v of the %v that it counts on, %v or less for %v: %v must go", limit, request, c.SatisfactionLower, c.Window, need)
+	reason := fmt.Sprintf("BE may use %v of the %v that it counts on, %v or less for %v: %v must go", bound, request, c.SatisfactionLower, c.Window, need)
 	x.choose(CauseCPU, reason, int64(need),
 		func(w node.Workload) int64 { return int64(w.CPURequest.Or(0)) },
 		func(w node.Workload) int64 { return int64(x.use.Workload[w.ID]) }, milli)
-	x.next.Starved = lasting{}
+	x.next.Satisfied = satisfaction{}
 }
 
 // unload evicts BE work if the use of the node's CPUs is too high.

@@ -29,6 +29,9 @@ type Config struct {
 	// MostPriority is the highest priority of work that may be evicted
 	// (evictEnabledPriorityThreshold). Absent: every BE workload may be evicted.
 	MostPriority node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero"`
+	// Unlabelled lets work be evicted that is BE only because it requests nothing
+	// (evictUnlabelled).
+	Unlabelled bool `json:"evictUnlabelled,omitempty"`
 }
 
 // On reports whether any kind of eviction is enabled.
@@ -73,10 +76,10 @@ type State struct {
 	// Settling is the remaining time in which no other victim is chosen.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
-	// Starved is the time for which BE has had too little CPU. Busy is the time
+	// Satisfied is what BE has had of the CPU that it requests. Busy is the time
 	// for which the use of the node's CPUs has been above its threshold.
-	Starved lasting `json:"starved,omitzero"`
-	Busy    lasting `json:"busy,omitzero"`
+	Satisfied satisfaction `json:"satisfied,omitzero"`
+	Busy      lasting      `json:"busy,omitzero"`
 }
 
 // A victim is a workload that was asked to end.
@@ -136,7 +139,8 @@ type evictor struct {
 
 // Decide returns the next state and the wanted value of the knob run of BE
 // workloads. It chooses victims by the lowest priority, and among equals by the
-// largest use.
+// largest use. The workloads of a DaemonSet come after all others, because
+// their controller starts them again at once on the same node.
 func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (State, []plan.Want) {
 	if !c.On() {
 		return State{}, nil // package policy releases frozen cgroups, because no policy wants them
@@ -248,7 +252,7 @@ func (x *evictor) remember(w node.Workload, v victim) {
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
-		return cmp.Or(cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority),
+		return cmp.Or(after(a.Daemon, b.Daemon), cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority),
 			cmp.Compare(use(b), use(a)), strings.Compare(string(a.ID), string(b.ID)))
 	})
 	for _, w := range all {
@@ -267,10 +271,21 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 	return expected, chosen
 }
 
+// after orders false before true.
+func after(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
 // rankOf prints, for a reason, the priorities by which a workload was chosen.
 func rankOf(w node.Workload) string {
 	s := fmt.Sprintf("priority %d", w.Priority)
-	if w.SubPriority != 0 {
+	if w.SubPriority != 0 && w.SubPriority != w.Priority {
 		s += fmt.Sprintf(".%d", w.SubPriority)
 	}
 	if w.EvictionPriority != 0 {
@@ -313,8 +328,10 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 		return "its cgroup is the root"
 	case x.inside[w.Cgroup] > 1:
 		return "its cgroup holds other work, too"
-	case bounded && int64(w.Priority) > most:
-		return fmt.Sprintf("its priority %d is above %d", w.Priority, most)
+	case bounded && int64(cmp.Or(w.Priority, w.DefaultPriority)) > most:
+		return fmt.Sprintf("its priority %d is above %d", cmp.Or(w.Priority, w.DefaultPriority), most)
+	case w.Unlabelled && !x.Unlabelled:
+		return "it is BE only because it requests nothing (evictUnlabelled)"
 	case slices.Contains(w.Overrides.EvictionExemptFrom, cause):
 		return "its owner does not let it be evicted for " + cause
 	}

@@ -45,6 +45,8 @@ func (n *scene) readEvict(t *testing.T, verb string, f []string) {
 			c.Grace = must(t, w, time.ParseDuration)
 		case "priority":
 			c.MostPriority = node.Some(int64(must(t, w, number)))
+		case "unlabelled":
+			c.Unlabelled = true
 		case "satisfaction":
 			c.CPU.SatisfactionLower = must(t, w, percent)
 		case "upto":

@@ -88,7 +88,7 @@ func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s 
 		used, rated := a.read(w.Usage.CPU)
 		spent += used
 		charged += memoryUsed(w.Usage, false).Or(0)
-		if w.Class == node.BE {
+		if takes(w) {
 			*a = account{ID: a.ID, Counter: a.Counter}
 		} else {
 			a.CPU.add(used, rated, p)

@@ -104,7 +104,7 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	for i := range s.Workloads {
 		w, a := &s.Workloads[i], &d.Work[i]
 		side := slices.Index(sides[:], w.Class)
-		if side < 0 {
+		if side < 0 || takes(w) {
 			continue
 		}
 		u := r.series(a)

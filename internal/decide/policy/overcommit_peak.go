@@ -91,7 +91,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	}
 	d.System.top(d.Short)
 	for i := range d.Work {
-		if workloads[i].Class != node.BE {
+		if !takes(&workloads[i]) {
 			d.Work[i].top(d.Short)
 		}
 	}
@@ -104,7 +104,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	for _, known := range []bool{true, false} { // work with a history first
 		for i := range d.Work {
 			_, has := d.Peaks.Past[d.Work[i].ID]
-			if workloads[i].Class != node.BE && has == known && len(all) < mostPeaks {
+			if !takes(&workloads[i]) && has == known && len(all) < mostPeaks {
 				d.Work[i].learn(d.Peaks.Past, all, c, elapsed)
 			}
 		}

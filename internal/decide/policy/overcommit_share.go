@@ -9,8 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sides lists the classes except BE, in the order of their terms.
-var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System}
+// sides lists the classes in the order of their terms. Of BE, only the work of
+// the priority class koord-mid has a term.
+var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
+
+// takes reports whether a workload runs on the batch resources, so that its use
+// does not reduce them.
+func takes(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 
 // A share is the counted sum of the work of one class, with the numbers of
 // workloads that count in another way.

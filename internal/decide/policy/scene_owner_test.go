@@ -87,6 +87,14 @@ func (n *scene) readOwner(t *testing.T, line string, f []string) {
 			w.EvictionPriority = must(t, v, number)
 		case "sub":
 			w.SubPriority = must(t, v, number)
+		case "unlabelled":
+			w.Unlabelled = true
+		case "daemon":
+			w.Daemon = true
+		case "mid":
+			w.Mid = true
+		case "default":
+			w.DefaultPriority = must(t, v, number)
 		case "limit":
 			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
 		case "memory":

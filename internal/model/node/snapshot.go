@@ -105,6 +105,14 @@ type Workload struct {
 	Priority         int `json:"priority,omitempty"`
 	EvictionPriority int `json:"eviction_priority,omitempty"`
 	SubPriority      int `json:"sub_priority,omitempty"`
+	// DefaultPriority stands in for a Priority of 0 under a bound; 0: none does.
+	DefaultPriority int `json:"default_priority,omitempty"`
+	// Unlabelled: BE only because it requests nothing. Daemon: a DaemonSet runs
+	// it, and starts it again at once. Mid: BE work of the priority class
+	// koord-mid, which reduces the batch resources.
+	Unlabelled bool `json:"unlabelled,omitempty"`
+	Daemon     bool `json:"daemon,omitempty"`
+	Mid        bool `json:"mid,omitempty"`
 	// Objective is the latency objective of an LS workload.
 	Objective Objective `json:"objective,omitzero"`
 	// Grace is its time to end after SIGTERM; absent: as configured.

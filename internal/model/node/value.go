@@ -62,17 +62,7 @@ func (v CPUWeight) Rounded(k Kernel) Value {
 
 // Narrower compares weights; idle is below every weight.
 func (v CPUWeight) Narrower(o Value) int {
-	w, ok := o.(CPUWeight)
-	if !ok {
-		return 0
-	}
-	if v.Idle != w.Idle {
-		if v.Idle {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(v.Weight, w.Weight)
+	return against(o, func(w CPUWeight) int { return cmp.Compare(v.Weight, w.Weight) })
 }
 
 func parseCPUWeight(text string) (Value, error) {
@@ -151,24 +141,16 @@ func parseCPUMax(text string) (Value, error) {
 	if len(f) != 2 && (len(f) != 4 || f[2] != "burst") {
 		return nil, bad
 	}
-	micro := func(s string) (time.Duration, bool) {
-		n, err := strconv.ParseInt(s, 10, 64)
-		return time.Duration(n) * time.Microsecond, err == nil && n >= 0 && n <= math.MaxInt64/1000
-	}
 	v := CPUMax{Quota: NoQuota}
-	var ok bool
-	if f[0] != "max" {
-		if v.Quota, ok = micro(f[0]); !ok {
+	for i, to := range map[int]*time.Duration{0: &v.Quota, 1: &v.Period, 3: &v.Burst} {
+		if i >= len(f) || i == 0 && f[i] == "max" {
+			continue
+		}
+		micros, err := strconv.ParseInt(f[i], 10, 64)
+		if err != nil || micros < 0 || micros > math.MaxInt64/1000 {
 			return nil, bad
 		}
-	}
-	if v.Period, ok = micro(f[1]); !ok {
-		return nil, bad
-	}
-	if len(f) == 4 {
-		if v.Burst, ok = micro(f[3]); !ok {
-			return nil, bad
-		}
+		*to = time.Duration(micros) * time.Microsecond
 	}
 	return v, nil
 }

@@ -1,0 +1,86 @@
+package evict
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A balance is the CPU that all BE work together may use, uses and requests.
+type balance struct{ Bound, Used, Request unit.MilliCPU }
+
+// starved reports whether BE gets too little CPU: it uses what it may, and that
+// is a small part of what it requests.
+func (b balance) starved(c CPUConfig) bool {
+	near := b.Bound < unit.CPUs(1) || b.Used*100 >= b.Bound*unit.MilliCPU(c.UsageThreshold)
+	return b.Request > 0 && near && b.Bound*100 <= b.Request*unit.MilliCPU(c.SatisfactionLower)
+}
+
+// A satisfaction is the balance of BE over a window of time. The means of the
+// window decide, and not each moment: CPU suppress moves the bound in each
+// tick, and the use, which is a mean over the last tick, follows it later, so
+// that at most moments after a rise BE seems to use less than it may.
+type satisfaction struct {
+	// Last is the bound of the last tick.
+	Last  unit.MilliCPU `json:"last_mcpu,omitempty"`
+	Parts []period      `json:"parts,omitempty"` // newest first
+}
+
+// A period is a part of the window, with sums over its time: thousandths of a
+// CPU times milliseconds.
+type period struct {
+	Lasted  time.Duration `json:"lasted_ns"`
+	Bound   int64         `json:"bound,omitempty"`
+	Used    int64         `json:"used,omitempty"`
+	Request int64         `json:"request,omitempty"`
+}
+
+// periods is the number of parts of a window.
+const periods = 10
+
+// next adds the time since the last tick, and drops what is older than the
+// window. Of a long time, as after a pause of the agent, only a part counts.
+func (s satisfaction) next(b balance, elapsed, window time.Duration) satisfaction {
+	next := satisfaction{Last: b.Bound}
+	elapsed = min(max(elapsed, 0), facts.LongestGap)
+	ms := elapsed.Milliseconds()
+	newest := period{Lasted: elapsed, Bound: int64(b.Bound) * ms, Used: int64(b.Used) * ms, Request: int64(b.Request) * ms}
+	// The counters are read at the end of the time that they are about, so the
+	// bound of that time is the one of the last tick.
+	if s.Last > 0 {
+		newest.Bound = int64(s.Last) * ms
+	}
+	older := s.Parts
+	if len(older) > 0 && older[0].Lasted < window/periods {
+		newest, older = newest.plus(older[0]), older[1:]
+	}
+	total := newest.Lasted
+	next.Parts = append(next.Parts, newest)
+	for _, p := range older {
+		if total >= window {
+			break
+		}
+		next.Parts = append(next.Parts, p)
+		total += p.Lasted
+	}
+	return next
+}
+
+func (p period) plus(o period) period {
+	return period{p.Lasted + o.Lasted, p.Bound + o.Bound, p.Used + o.Used, p.Request + o.Request}
+}
+
+// mean returns the means over the window. It returns false while less than a
+// window has passed.
+func (s satisfaction) mean(window time.Duration) (balance, bool) {
+	var all period
+	for _, p := range s.Parts {
+		all = all.plus(p)
+	}
+	ms := all.Lasted.Milliseconds()
+	if ms == 0 || all.Lasted < window {
+		return balance{}, false
+	}
+	return balance{unit.MilliCPU(all.Bound / ms), unit.MilliCPU(all.Used / ms), unit.MilliCPU(all.Request / ms)}, true
+}
