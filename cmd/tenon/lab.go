@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/cmd/tenon/jobcmd"
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/archive"
@@ -43,7 +44,7 @@ func newLabCommand(g *global) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newColocationCommand(g), newKernelQOSCommand(g), newMemoryCommand(g), newReactionCommand(g), newLoadCommand(g), newReportCommand(g), newPackCommand(), newChildCommand())
+	cmd.AddCommand(newColocationCommand(g), newKernelQOSCommand(g), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), newLoadCommand(g), newReportCommand(g), newPackCommand(), newChildCommand())
 	return cmd
 }
 
@@ -65,6 +66,17 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 		return g.output.print(cmd.OutOrStdout(), f.Result(), "")
 	}
 	return f.WriteTable(cmd.OutOrStdout())
+}
+
+// jobFrame returns what the commands about jobs need of this program.
+func jobFrame(g *global) jobcmd.Frame {
+	return jobcmd.Frame{
+		Version: version, Usage: func(err error) error { return usageError{err} },
+		Print: func(cmd *cobra.Command, v any, text string) error {
+			return g.output.print(cmd.OutOrStdout(), v, text)
+		},
+		Findings: func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) },
+	}
 }
 
 // interruption reports that the user has interrupted the experiment.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tenon.sh/tenon/cmd/tenon/jobcmd"
 	"tenon.sh/tenon/internal/machine/journal"
 )
 
@@ -62,6 +63,7 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 		newReplayCommand(g),
 		newDoctorCommand(g),
 		newLabCommand(g),
+		jobcmd.NewAdvise(jobFrame(g)),
 		newVersionCommand(g),
 	)
 	return root

@@ -33,6 +33,11 @@ func (d *Drawing) Line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
+// Rect draws a filled rectangle that shows title when the pointer is over it.
+func (d *Drawing) Rect(x, y, w, h float64, class, title string) {
+	fmt.Fprintf(&d.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"><title>%s</title></rect>`, x, y, w, h, class, html.EscapeString(title))
+}
+
 // Text writes s at a point. class contains start, middle or end: the part of
 // the text that is at the point.
 func (d *Drawing) Text(x, y float64, class, s string) {

@@ -1,0 +1,155 @@
+// Package jobcmd has the commands of tenon about concurrent batch jobs: tenon
+// lab concurrency and tenon advise.
+package jobcmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/lab/concurrency"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// A Frame is what the commands need of the program that they are part of.
+type Frame struct {
+	Version string
+	// Usage marks an error as one of the command line.
+	Usage func(error) error
+	// Print writes v as JSON if the user asked for JSON, otherwise text.
+	Print func(cmd *cobra.Command, v any, text string) error
+	// Findings prints the result of an experiment.
+	Findings func(*cobra.Command, report.Findings) error
+}
+
+// NewConcurrency returns the command tenon lab concurrency.
+func NewConcurrency(f Frame) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "concurrency",
+		Short: "How many batch jobs fit on a node, with which CPU limit",
+		Long: `Work out from measured jobs how many fit on a node and with which CPU limit: what
+a job costs, what explains the cost, and which way to run jobs is best for which
+goal (see tenon advise).`,
+		Example: "  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return f.Usage(fmt.Errorf("unknown command %q: want import", args[0]))
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newImport(f))
+	return cmd
+}
+
+func newImport(f Frame) *cobra.Command {
+	var e concurrency.Experiment
+	var out string
+	cmd := &cobra.Command{
+		Use:   "import PATH... --out DIR [flags]",
+		Short: "Make an experiment from a table of jobs, or from the logs of containers",
+		Long: `Read jobs that ran elsewhere and make the directory of an experiment, which tenon
+lab report and tenon advise read. PATH is a table (CSV) with the columns of the
+published transcoding experiment, with or without a dash in the type of a job;
+or a folder: a node's /var/log/containers, or one with links.txt and the logs of
+Docker. The name of the folder is the name of the node. Nothing but --out is
+written.`,
+		Example: `  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published
+  tenon lab concurrency import node00/ node01/ --out published`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return f.Usage(errors.New("import wants a table or a folder with logs: see tenon lab concurrency import --help"))
+			case e.Node.CPUs < 0 || e.Node.Cores < 0 || e.Node.Cores > e.Node.CPUs:
+				return f.Usage(fmt.Errorf("--node-cpus %d, --node-cores %d: want numbers from 0, and no more cores than CPUs", e.Node.CPUs, e.Node.Cores))
+			}
+			in, err := concurrency.ReadPaths(args)
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = "tenon-lab-" + time.Now().Format("20060102-150405")
+			}
+			e.Started, e.Command, e.Version, e.Imported, e.Blocks = in.Jobs[0].In, os.Args, f.Version, args, 1
+			if err := concurrency.Create(out, e, in.Jobs); err != nil {
+				return err
+			}
+			findings, err := report.Build(out, concurrency.Open)
+			if err != nil {
+				return err
+			}
+			if err := f.Findings(cmd, findings); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s from %s and %s; other files: %d\nreport: %s\n",
+				report.Plural(len(in.Jobs), "job", "jobs"), report.Plural(in.Tables, "table", "tables"), report.Plural(in.Logs, "log", "logs"), in.Others, filepath.Join(out, "report.html"))
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
+	flags.IntVar(&e.Node.CPUs, "node-cpus", 0, "CPUs of a node, with sibling threads (default: not known)")
+	flags.IntVar(&e.Node.Cores, "node-cores", 0, "cores of a node (default: not known)")
+	return cmd
+}
+
+// NewAdvise returns the command tenon advise.
+func NewAdvise(f Frame) *cobra.Command {
+	var g jobs.Goal
+	var price float64
+	var patch string
+	cmd := &cobra.Command{
+		Use:   "advise DIR [flags]",
+		Short: "Say how many jobs to run at once and with which CPU limit",
+		Long: `Say how many jobs to run at once on a node and with which CPU limit, from an
+experiment of tenon lab concurrency. The advice is one of the ways that were
+measured, never one beyond them. Of ways that the measurement cannot tell apart
+it names the simplest: no limit before a limit, fewer jobs before more.`,
+		Example: `  tenon advise published
+  tenon advise published --shortest
+  tenon advise published --deadline 30s
+  tenon advise published --jobs 200 --within 2h --price 0.80
+  tenon advise published --patch transcoder`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return f.Usage(fmt.Errorf("advise wants one directory, got %d: see tenon advise --help", len(args)))
+			}
+			if price < 0 {
+				return f.Usage(fmt.Errorf("--price %g: want the cost of a node for an hour, from 0", price))
+			}
+			if err := g.Check(); err != nil {
+				return f.Usage(err)
+			}
+			e, all, err := concurrency.Load(args[0])
+			if err != nil {
+				return err
+			}
+			r := concurrency.Analyse(e, all)
+			advice, err := r.Advise(g, price)
+			if err != nil {
+				return fmt.Errorf("advise %s: %w", args[0], err)
+			}
+			if patch != "" {
+				return f.Print(cmd, advice, advice.Patch(patch))
+			}
+			text := advice.Text()
+			for _, w := range r.Warnings {
+				text += w + "\n"
+			}
+			return f.Print(cmd, advice, text)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&g.Shortest, "shortest", false, "want the shortest job instead of the most jobs an hour")
+	flags.DurationVar(&g.Deadline, "deadline", 0, "longest time that a job may take, such as 30s")
+	flags.IntVar(&g.Jobs, "jobs", 0, "number of jobs that have to end; needs --within")
+	flags.DurationVar(&g.Within, "within", 0, "time in which --jobs have to end on one node")
+	flags.Float64Var(&price, "price", 0, "cost of a node for an hour")
+	flags.StringVar(&patch, "patch", "", "print a patch for a Job whose container has this name")
+	return cmd
+}

@@ -1,0 +1,130 @@
+package concurrency
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// An Advice is the best of the measured ways to run jobs for one goal.
+type Advice struct {
+	Goal       string          `json:"goal"`
+	How        string          `json:"how"`
+	Limit      unit.MilliCPU   `json:"limit_mcpu"` // 0: no limit
+	Memory     unit.Bytes      `json:"memory_bytes"`
+	Jobs       int             `json:"jobs"` // at once on a node
+	Seconds    report.Interval `json:"job_seconds"`
+	Hourly     report.Interval `json:"jobs_per_hour"`
+	CPUSeconds report.Number   `json:"cpu_seconds"`
+	// Equal are the ways that the measurement cannot tell from the best one. The
+	// advice is the simplest of all of them.
+	Equal []string `json:"equal,omitempty"`
+	// Duration is how long all jobs of the goal take on one node; 0: the goal
+	// names no number of jobs.
+	Duration time.Duration `json:"duration_ns,omitempty"`
+	// Price is the cost of one job, in the currency of the price of a node.
+	Price report.Number `json:"price_per_job,omitzero"`
+}
+
+// Advise returns the best measured way to run jobs for a goal. price is the cost
+// of a node for an hour; 0: not known. It returns jobs.ErrNoOption if nothing
+// that was measured reaches the goal: advice never goes beyond what was
+// measured.
+func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
+	best, ties, err := r.Best(g)
+	if err != nil {
+		return Advice{}, err
+	}
+	o := optionOf(best, r.measured)
+	a := Advice{
+		Goal: goalText(g), How: name(best.Cell), Limit: o.Limit, Memory: o.Memory, Jobs: o.Asked,
+		Seconds: o.Seconds, Hourly: o.Hourly, CPUSeconds: o.CPUSeconds,
+	}
+	for _, t := range ties {
+		a.Equal = append(a.Equal, describe(t.Cell))
+	}
+	if g.Jobs > 0 {
+		a.Duration = time.Duration(float64(g.Jobs) / best.Hourly.Value * float64(time.Hour)).Round(time.Second)
+	}
+	if price > 0 {
+		a.Price = report.Number(price / best.Hourly.Value)
+	}
+	return a, nil
+}
+
+func goalText(g jobs.Goal) string {
+	var parts []string
+	if g.Shortest {
+		parts = append(parts, "the shortest job")
+	} else {
+		parts = append(parts, "the most jobs an hour")
+	}
+	if g.Deadline > 0 {
+		parts = append(parts, "each within "+g.Deadline.String())
+	}
+	if g.Jobs > 0 {
+		parts = append(parts, fmt.Sprintf("%d jobs within %v", g.Jobs, g.Within))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Text prints the advice as sentences.
+func (a Advice) Text() string {
+	var b strings.Builder
+	limit := "without a CPU limit"
+	if a.Limit > 0 {
+		limit = fmt.Sprintf("with a CPU limit of %s", limitText(a.Limit))
+	}
+	fmt.Fprintf(&b, "%s: %s at once on a node, %s (%s).\n", capital(a.Goal), report.Plural(a.Jobs, "job", "jobs"), limit, a.How)
+	fmt.Fprintf(&b, "A job takes %s s%s; a node ends %s jobs an hour%s; a job uses %s CPU-s.\n",
+		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), report.FormatNumber(a.CPUSeconds, 0))
+	if len(a.Equal) > 0 {
+		fmt.Fprintf(&b, "This measurement cannot tell it from: %s.\n", strings.Join(a.Equal, "; "))
+	}
+	if a.Duration > 0 {
+		fmt.Fprintf(&b, "All jobs end on one node after %v.\n", a.Duration)
+	}
+	if a.Price.Known() && a.Price > 0 {
+		fmt.Fprintf(&b, "A job costs %s.\n", strconv.FormatFloat(float64(a.Price), 'g', 3, 64))
+	}
+	return b.String()
+}
+
+// span prints an interval, or nothing for a value that was measured once.
+func span(i report.Interval) string {
+	if i.Blocks < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s to %s)", report.FormatNumber(i.Low, 1), report.FormatNumber(i.High, 1))
+}
+
+// Patch prints the advice as a strategic merge patch for a Job of Kubernetes
+// whose container is called container.
+func (a Advice) Patch(container string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s: for one node\nspec:\n  parallelism: %d\n  template:\n    spec:\n      containers:\n      - name: %s\n        resources:\n", a.Goal, a.Jobs, strconv.Quote(container))
+	request := strconv.Quote(fmt.Sprintf("%dm", int(math.Ceil(a.cpus()*1000))))
+	fmt.Fprintf(&b, "          requests:\n            cpu: %s\n", request)
+	if a.Memory > 0 {
+		fmt.Fprintf(&b, "            memory: \"%d\"\n", a.Memory)
+	}
+	b.WriteString("          limits:\n")
+	if a.Limit > 0 {
+		fmt.Fprintf(&b, "            cpu: \"%dm\"\n", a.Limit)
+	} else {
+		b.WriteString("            cpu: null\n")
+	}
+	if a.Memory > 0 {
+		fmt.Fprintf(&b, "            memory: \"%d\"\n", a.Memory)
+	}
+	return b.String()
+}
+
+// cpus returns the CPUs that a job used on average, which it should request.
+func (a Advice) cpus() float64 { return float64(a.CPUSeconds / a.Seconds.Estimate) }

@@ -1,0 +1,217 @@
+package concurrency
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	idA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	idB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+)
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFoldersOfLogsBecomeJobs reads the logs of two nodes: those of Docker with
+// a list of links, and those of the Container Runtime Interface by their names.
+func TestFoldersOfLogsBecomeJobs(t *testing.T) {
+	dir := t.TempDir()
+	docker := func(sec string, text string) string {
+		return `{"log":"` + text + `\n","stream":"stderr","time":"2026-03-17T10:24:` + sec + `Z"}` + "\n"
+	}
+	write(t, filepath.Join(dir, "stats", "node00", "links.txt"), "aws-16cx1-2-0.8-1gi-0-abcde_default_transcoder-0-"+idA+".log\ncoredns-x_kube-system_dns-"+idB+".log\n")
+	write(t, filepath.Join(dir, "stats", "node00", "var", idA, idA+"-json.log"), docker("05", "ffmpeg")+docker("06", "Input #0, mov, from '/data/source1.mp4':")+docker("45", "frame= 1253 fps=30"))
+	write(t, filepath.Join(dir, "stats", "node00", "var", idB, idB+"-json.log"), docker("05", "listening"))
+	write(t, filepath.Join(dir, "containers", "bm-1-2-1gi-0-fghij_default_transcoder-0-"+idB+".log"),
+		"2026-03-17T10:24:05Z stderr F Input #0, mov, from '/data/source2.mp4':\n2026-03-17T10:24:15Z stderr F frame= 10\n")
+
+	in, err := ReadPaths([]string{filepath.Join(dir, "stats"), filepath.Join(dir, "containers")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(in.Jobs) != 2 || in.Logs != 2 || in.Tables != 0 || in.Others != 1 {
+		t.Fatalf("%+v", in)
+	}
+	if j := in.Jobs[0]; j.Host != "node00" || j.Type != "aws-16cx1" || j.Duration() != 40*time.Second || j.Source != "source1.mp4" || j.Extra.Work.Or(0) != 1253 {
+		t.Errorf("job of Docker: %+v", j)
+	}
+	if j := in.Jobs[1]; j.Host != "containers" || j.CPU != 2000 || j.Duration() != 10*time.Second {
+		t.Errorf("job of CRI: %+v", j)
+	}
+}
+
+func TestImportNamesWhatItCannotRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "bad.csv"), "a,b,c\n")
+	write(t, filepath.Join(dir, "empty", "README"), "no logs\n")
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "bad.csv"): "line 1: 3 columns, want 12",
+		filepath.Join(dir, "empty"):   "no job in it",
+		filepath.Join(dir, "none"):    "no such file",
+		pipe:                          "neither a file nor a folder",
+	} {
+		if _, err := ReadPaths([]string{path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestAnExperimentReadsBackAndIsNotOverwritten(t *testing.T) {
+	dir := t.TempDir()
+	all := amazon()
+	if err := Create(dir, Experiment{Node: Node{16, 8}, Blocks: 1}, all); err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(dir, Experiment{}, all); err == nil {
+		t.Error("a second experiment was written into the folder of the first")
+	}
+	e, got, err := Load(dir)
+	if err != nil || e.Kind != Kind || len(got) != len(all) {
+		t.Fatalf("%+v, %d jobs, %v", e, len(got), err)
+	}
+	f, err := report.Kinds{Kind: Open}.Rebuild(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	if err != nil || strings.Count(string(page), "<svg") < 5 || strings.Contains(string(page), "NaN") {
+		t.Errorf("the page has %d pictures, or NaN in it (%v)", strings.Count(string(page), "<svg"), err)
+	}
+	var table strings.Builder
+	if err := f.WriteTable(&table); err != nil || strings.Contains(table.String(), "NaN") {
+		t.Errorf("%v\n%s", err, table.String())
+	}
+}
+
+// TestEveryKeyIsDocumented checks that docs/result.md names every key.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/result.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []any{Result{}, Option{}, Cause{}, Cliff{}, Comparison{}, VoidJob{}, Node{}} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumField() {
+			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if key != "" && !strings.Contains(string(text), key) {
+				t.Errorf("docs/result.md does not name the key %s of %s", key, typ.Name())
+			}
+		}
+	}
+}
+
+// amazonTable are the published seconds of a job on a node of 8 cores and 16
+// CPUs: by limit and jobs really beside each other, under a quota and in pinned
+// slices.
+var amazonTable = []struct {
+	limit         int
+	quota, pinned []float64
+}{
+	{2000, []float64{88.5, 91.6, 96.7, 96.7}, []float64{59.0, 65.8, 77.1, 85.6}},
+	{3000, []float64{60.0, 62.2, 63.9, 64.8}, []float64{39.2, 46.6, 52.4, 61.1}},
+	{4000, []float64{44.0, 46.7, 48.2}, []float64{30.5, 39.1, 45.5}},
+	{5000, []float64{34.7, 37.5, 39.3}, []float64{27.9, 34.6, 41.7}},
+	{0, []float64{14.8, 26.2, 37.8}, nil},
+}
+
+func amazon() []jobs.Job {
+	var all []jobs.Job
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	add := func(how string, limit, n int, seconds float64) {
+		for i := range n {
+			all = append(all, jobs.Job{
+				Host: "node00", Type: how, Concurrency: n, CPU: unit.MilliCPU(limit), Memory: 2 << 30, Index: i, In: at,
+				Out: at.Add(time.Duration(seconds * float64(time.Second))), Precision: time.Nanosecond, ContainerID: idA,
+			})
+		}
+		at = at.Add(time.Hour)
+	}
+	for _, row := range amazonTable {
+		how := "quota"
+		if row.limit == 0 {
+			how = "unbounded"
+		}
+		for i, s := range row.quota {
+			add(how, row.limit, i+1, s)
+		}
+		for i, s := range row.pinned {
+			add("pinned", row.limit, i+1, s)
+		}
+	}
+	return all
+}
+
+// TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne: the published times say that
+// cores of its own shorten a job that is alone by a third, and that no limit
+// gives the most jobs an hour.
+func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
+	r := Analyse(Experiment{Node: Node{16, 8}, Blocks: 1}, amazon())
+	ratio := map[[2]int]float64{}
+	for _, c := range r.Comparisons {
+		if c.Of == "quota" && c.To == "pinned" {
+			ratio[[2]int{int(c.Limit), c.Jobs}] = 1 / float64(c.Seconds)
+		}
+	}
+	for k, want := range map[[2]int]float64{{2000, 1}: 0.67, {3000, 1}: 0.65, {4000, 1}: 0.69, {3000, 4}: 0.94, {5000, 3}: 1.06} {
+		if got := ratio[k]; got < want-0.006 || got > want+0.006 {
+			t.Errorf("limit %dm, %d jobs: pinned / quota %.3f, want %.2f", k[0], k[1], got, want)
+		}
+	}
+	a, err := r.Advise(jobs.Goal{}, 0.80)
+	if err != nil || a.How != "unbounded" || a.Jobs != 3 || a.Hourly.Estimate < 285 || a.Hourly.Estimate > 287 {
+		t.Errorf("most jobs an hour: %+v, %v", a, err)
+	}
+	if a, err = r.Advise(jobs.Goal{Shortest: true}, 0); err != nil || a.How != "unbounded" || a.Jobs != 1 {
+		t.Errorf("shortest job: %+v, %v", a, err)
+	}
+	if a, err = r.Advise(jobs.Goal{Deadline: 30 * time.Second}, 0); err != nil || a.Jobs != 2 || a.How != "unbounded" {
+		t.Errorf("done within 30 s: %+v, %v", a, err)
+	}
+	if a, err = r.Advise(jobs.Goal{Jobs: 200, Within: time.Hour}, 0); err != nil || a.Duration < 41*time.Minute || a.Duration > 43*time.Minute {
+		t.Errorf("200 jobs: %+v, %v", a, err)
+	}
+	if _, err = r.Advise(jobs.Goal{Deadline: time.Second}, 0); !errors.Is(err, jobs.ErrNoOption) || !strings.Contains(err.Error(), "14.8 s") {
+		t.Errorf("a deadline that nothing met: %v", err)
+	}
+	if _, err = r.Advise(jobs.Goal{Jobs: 5}, 0); err == nil {
+		t.Error("a number of jobs without a time is accepted")
+	}
+}
+
+// TestTiesNameTheSimplestWay: ways within the resolution of the measurement are
+// equal, and the one without a limit goes first.
+func TestTiesNameTheSimplestWay(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var all []jobs.Job
+	for i, how := range []string{"quota", "unbounded"} {
+		in := at.Add(time.Duration(i) * time.Hour)
+		all = append(all, jobs.Job{Host: "n", Type: how, Concurrency: 1, CPU: unit.MilliCPU(2000 * (1 - i)), In: in, Out: in.Add(time.Duration(1000-i) * 100 * time.Millisecond)})
+	}
+	all[0].Out = all[0].Out.Add(-300 * time.Millisecond) // quota is 0.2 s faster
+	a, err := Analyse(Experiment{}, all).Advise(jobs.Goal{}, 0)
+	if err != nil || a.How != "unbounded" || len(a.Equal) != 1 || !strings.Contains(a.Text(), "cannot tell it from: quota") {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

@@ -1,0 +1,161 @@
+package concurrency
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"maps"
+	"slices"
+	"strconv"
+
+	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// colours are the styles of ways to run jobs, in the order of their names.
+var colours = []string{"--c:var(--m-default)", "--c:var(--m-tenon)", "--c:var(--m-burstable)", "--c:var(--m-solo)", "--c:var(--m-exclusive-warm)", "--c:var(--m-tenon-siblings)", "--c:var(--m-exclusive)"}
+
+func plots(r Result) []report.Plot {
+	var all []report.Plot
+	for _, how := range ways(r) {
+		all = append(all, report.Plot{
+			Title:   fmt.Sprintf("Time of a job by limit and jobs on a node: %s", how),
+			Text:    "The number is seconds a job. The shade is the CPU time of a job, on one scale for all fields: dark fields pay more CPU for the same work.",
+			Picture: heat(r, how),
+		})
+	}
+	all = append(all,
+		report.Plot{
+			Title:   "CPU time of a job by the load of the node",
+			Text:    "One dot for each set of jobs that ran beside each other. If the CPU time depended on the limit or on the number of jobs, dots at one place of the axis would lie far apart.",
+			Picture: strip(r),
+		},
+		report.Plot{Title: "Time of a job by jobs on a node", Text: "A line for each way and limit; dashed lines stand at the number of cores and of CPUs.", Picture: lines(r)},
+		report.Plot{Title: "Short jobs or many jobs", Text: "A dot for each way to run the jobs: how long a job takes, and how many jobs a node ends in an hour. Up and to the left is better.", Picture: tradeOff(r)},
+	)
+	return slices.DeleteFunc(all, func(p report.Plot) bool { return p.Picture == "" })
+}
+
+// ways returns the names of the ways to run jobs.
+func ways(r Result) []string {
+	names := map[string]bool{}
+	for _, o := range r.measured {
+		names[name(o.Cell)] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// heat draws the options of one way. Of several amounts of memory it shows the
+// largest, for which no job can be short of it before the others.
+func heat(r Result, how string) template.HTML {
+	best := map[[2]int]jobs.Option{}
+	var limits []unit.MilliCPU
+	var numbers []int
+	for _, o := range r.measured {
+		if name(o.Cell) != how {
+			continue
+		}
+		k := [2]int{int(o.Cell.CPU), o.Cell.Concurrency}
+		if old, ok := best[k]; !ok || o.Cell.Memory > old.Cell.Memory {
+			best[k] = o
+		}
+		limits, numbers = append(limits, o.Cell.CPU), append(numbers, o.Cell.Concurrency)
+	}
+	slices.Sort(limits)
+	slices.Sort(numbers)
+	limits, numbers = slices.Compact(limits), slices.Compact(numbers)
+	m := draw.HeatMap{Title: "Seconds a job by limit and jobs", XLabel: "CPU limit of a job", YLabel: "jobs"}
+	for _, l := range limits {
+		m.Columns = append(m.Columns, limitText(l))
+	}
+	for _, n := range numbers {
+		m.Rows = append(m.Rows, strconv.Itoa(n))
+		row := make([]draw.HeatCell, len(limits))
+		for x, l := range limits {
+			o, ok := best[[2]int{int(l), n}]
+			if !ok {
+				continue
+			}
+			row[x] = draw.HeatCell{
+				Text: seconds(o.Seconds.Value), Value: o.CPUSeconds,
+				Title: fmt.Sprintf("%s: %s s a job, %.0f CPU-s", describe(o.Cell), seconds(o.Seconds.Value), o.CPUSeconds),
+			}
+		}
+		m.Cells = append(m.Cells, row)
+	}
+	return draw.Heat(m)
+}
+
+func strip(r Result) template.HTML {
+	byWay := map[string]*draw.Series{}
+	for _, w := range r.costs.Waves {
+		how := name(w.Cell)
+		if byWay[how] == nil {
+			byWay[how] = &draw.Series{Name: how}
+		}
+		s, _ := w.CPUSeconds()
+		byWay[how].Points = append(byWay[how].Points, draw.Point{X: w.Demand(), Y: s})
+		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %.0f CPU-s at %.1f CPUs", describe(w.Cell), s, w.Demand()))
+	}
+	var marks []float64
+	if n := r.Experiment.Node; n.CPUs > 0 {
+		marks = append(marks, float64(n.CPUs))
+	}
+	return draw.Scatter(styled(byWay), draw.Chart{
+		Title: "CPU time of a job over the CPUs asked for", XLabel: "CPUs that the jobs of the node ask for together",
+		XText: short, YText: short, YLog: true, Marks: marks,
+	})
+}
+
+func lines(r Result) template.HTML {
+	series := map[string]*draw.Series{}
+	for _, o := range r.measured {
+		k := fmt.Sprintf("%s, limit %s", name(o.Cell), limitText(o.Cell.CPU))
+		if series[k] == nil {
+			series[k] = &draw.Series{Name: k, Joined: true}
+		}
+		series[k].Points = append(series[k].Points, draw.Point{X: o.Beside, Y: o.Seconds.Value})
+	}
+	maps.DeleteFunc(series, func(_ string, s *draw.Series) bool { return len(s.Points) < 2 })
+	var marks []float64
+	for _, n := range []int{r.Experiment.Node.Cores, r.Experiment.Node.CPUs} {
+		if n > 0 {
+			marks = append(marks, float64(n))
+		}
+	}
+	return draw.Scatter(styled(series), draw.Chart{
+		Title: "Seconds a job over the jobs on a node", XLabel: "jobs beside each other on a node",
+		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 170,
+	})
+}
+
+func tradeOff(r Result) template.HTML {
+	byWay := map[string]*draw.Series{}
+	for _, o := range r.measured {
+		how := name(o.Cell)
+		if byWay[how] == nil {
+			byWay[how] = &draw.Series{Name: how}
+		}
+		byWay[how].Points = append(byWay[how].Points, draw.Point{X: o.Seconds.Value, Y: o.Hourly.Value})
+		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s s a job, %.1f jobs an hour", describe(o.Cell), seconds(o.Seconds.Value), o.Hourly.Value))
+	}
+	return draw.Scatter(styled(byWay), draw.Chart{
+		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", XText: short, YText: short, XLog: true, FromZero: true,
+	})
+}
+
+// styled returns the series by name, each with a colour. Series of one way have
+// the colour of the way.
+func styled(series map[string]*draw.Series) []draw.Series {
+	var all []draw.Series
+	for i, k := range slices.SortedFunc(maps.Keys(series), cmp.Compare[string]) {
+		s := *series[k]
+		s.Style = colours[i%len(colours)]
+		all = append(all, s)
+	}
+	return all
+}
+
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }

@@ -1,0 +1,116 @@
+// Package concurrency holds the records, the analysis and the presentation of
+// the experiment on concurrent jobs: how many batch jobs fit on a node, with
+// which CPU limit, and what makes a job expensive. It also imports the tables
+// and logs of the published transcoding experiment.
+package concurrency
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/archive"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// Kind is the kind of the experiment.
+const Kind = "concurrency"
+
+// An Experiment is the origin of the jobs and the machine on which they ran:
+// experiment.json.
+type Experiment struct {
+	Schema  int       `json:"schema"` // 1
+	Kind    string    `json:"kind"`   // concurrency
+	Started time.Time `json:"started"`
+	Command []string  `json:"command"`
+	Version string    `json:"tenon_version"`
+	// Imported lists the files and folders that the jobs were read from.
+	Imported []string `json:"imported,omitempty"`
+	Node     Node     `json:"node"`
+	// Blocks is how often each cell ran; 1 for imported tables, which hold no
+	// repetition.
+	Blocks  int      `json:"blocks"`
+	Caveats []string `json:"caveats,omitempty"`
+}
+
+// A Node is the size of a machine on which jobs ran.
+type Node struct {
+	CPUs  int `json:"cpus"`  // that the kernel schedules on; 0: not known
+	Cores int `json:"cores"` // fewer than CPUs where cores have sibling threads; 0: not known
+}
+
+const jobsFile = "jobs.csv"
+
+// Create makes the folder of an experiment with its jobs. It refuses a folder
+// that has an experiment.
+func Create(dir string, e Experiment, all []jobs.Job) error {
+	if err := archive.Claim(dir); err != nil {
+		return fmt.Errorf("make the directory of the experiment: %s: %w", dir, err)
+	}
+	var table bytes.Buffer
+	if err := jobs.WriteTable(&table, all); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, jobsFile), table.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("save the jobs: %w", err)
+	}
+	e.Schema, e.Kind = report.Schema, Kind
+	return report.WriteJSON(filepath.Join(dir, report.ExperimentFile), e)
+}
+
+// Load reads an experiment and its jobs.
+func Load(dir string) (Experiment, []jobs.Job, error) {
+	var e Experiment
+	raw, data, err := archive.OpenExperiment(dir)
+	if err != nil {
+		return e, nil, err
+	}
+	name := filepath.Join(dir, report.ExperimentFile)
+	switch err := json.Unmarshal(data, &e); {
+	case err != nil:
+		return e, nil, fmt.Errorf("load %s: %w", name, err)
+	case e.Schema != report.Schema || e.Kind != Kind:
+		return e, nil, fmt.Errorf("load %s: schema %d, kind %q: want schema %d, kind %s", name, e.Schema, e.Kind, report.Schema, Kind)
+	}
+	f, err := raw.Open(jobsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, nil, nil
+	}
+	if err != nil {
+		return e, nil, fmt.Errorf("load experiment: %w", err)
+	}
+	defer f.Close()
+	all, err := jobs.ReadTable(f)
+	if err != nil {
+		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, jobsFile), err)
+	}
+	return e, all, nil
+}
+
+// Open loads and analyses the experiment in dir.
+func Open(dir string) (report.Findings, error) {
+	e, all, err := Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	return findings{Analyse(e, all)}, nil
+}
+
+// findings are the result of an experiment.
+type findings struct{ result Result }
+
+// Result returns the content of result.json.
+func (f findings) Result() any { return f.result }
+
+// WriteTable prints the result for a terminal.
+func (f findings) WriteTable(w io.Writer) error { return writeTable(w, f.result) }
+
+// WritePage writes the result as one self-contained HTML page.
+func (f findings) WritePage(w io.Writer) error { return writePage(w, f.result) }

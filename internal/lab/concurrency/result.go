@@ -1,0 +1,201 @@
+package concurrency
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Result is the result of an experiment: result.json.
+type Result struct {
+	Experiment Experiment `json:"experiment"`
+	Jobs       int        `json:"jobs"` // that count
+	Void       []VoidJob  `json:"void_jobs,omitempty"`
+	Options    []Option   `json:"options"`
+	Causes     []Cause    `json:"causes"`
+	Named      string     `json:"named_cause,omitempty"` // empty: none leads clearly
+	Cliff      *Cliff     `json:"cliff,omitempty"`
+	// CPUMeasured is false if the CPU time of a job is limit × duration.
+	CPUMeasured bool          `json:"cpu_measured"`
+	Comparisons []Comparison  `json:"comparisons,omitempty"`
+	Warnings    []string      `json:"warnings,omitempty"`
+	costs       jobs.Costs    // for the pictures
+	measured    []jobs.Option // the options with their estimates
+}
+
+// A VoidJob is a row that does not count.
+type VoidJob struct {
+	Host   string `json:"host"`
+	Cell   string `json:"cell"`
+	Index  int    `json:"job"`
+	Reason string `json:"reason"`
+}
+
+// An Option is a way to run jobs that was measured.
+type Option struct {
+	Type       string          `json:"type"`
+	Strategy   string          `json:"strategy,omitempty"`
+	Limit      unit.MilliCPU   `json:"limit_mcpu"` // 0: no limit
+	Memory     unit.Bytes      `json:"memory_bytes"`
+	Threads    int             `json:"threads,omitempty"`
+	Asked      int             `json:"jobs"`        // on one node
+	Beside     report.Number   `json:"jobs_beside"` // that really ran beside each other
+	Seconds    report.Interval `json:"job_seconds"`
+	Hourly     report.Interval `json:"jobs_per_hour"`
+	CPUSeconds report.Number   `json:"cpu_seconds"` // of a job
+	// Penalty is the duration of a job relative to that of a job alone under the
+	// same conditions; absent if no job ran alone.
+	Penalty report.Number `json:"penalty,omitzero"`
+}
+
+// A Cause is how much of the variance of a job's CPU time goes with a variable.
+type Cause struct {
+	Variable string        `json:"variable"`
+	Groups   int           `json:"groups"`
+	Share    report.Number `json:"share"`          // R²
+	Adjusted report.Number `json:"adjusted_share"` // R² with regard to the number of groups
+}
+
+// A Cliff is the largest fall of a job's CPU time over the CPUs that all jobs of
+// the node ask for together.
+type Cliff struct {
+	Before report.Number `json:"before_cpus"`
+	After  report.Number `json:"after_cpus"`
+	High   report.Number `json:"high_cpu_seconds"`
+	Low    report.Number `json:"low_cpu_seconds"`
+}
+
+// A Comparison is the duration of jobs of one type relative to another, under
+// the same limit and with the same number of jobs on a node.
+type Comparison struct {
+	Of      string        `json:"of"`
+	To      string        `json:"to"`
+	Limit   unit.MilliCPU `json:"limit_mcpu"`
+	Memory  unit.Bytes    `json:"memory_bytes"`
+	Jobs    int           `json:"jobs"`
+	Seconds report.Number `json:"job_seconds_ratio"`
+	CPU     report.Number `json:"cpu_seconds_ratio"`
+}
+
+// cliffMargin is the smallest fall, relative to the lower level, that is called
+// a cliff.
+const cliffMargin = 0.10
+
+// Analyse turns the jobs of an experiment into its result.
+func Analyse(e Experiment, all []jobs.Job) Result {
+	r := Result{Experiment: e}
+	for _, j := range all {
+		if j.Extra.Void != "" {
+			r.Void = append(r.Void, VoidJob{j.Host, describe(j.Cell()), j.Index, j.Extra.Void})
+		}
+	}
+	r.Jobs = len(all) - len(r.Void)
+	waves := jobs.Waves(all)
+	r.costs = jobs.CostsOf(waves)
+	r.CPUMeasured = r.costs.Measured
+	r.measured = jobs.Options(waves)
+	for _, o := range r.measured {
+		r.Options = append(r.Options, optionOf(o, r.measured))
+	}
+	for _, c := range r.costs.Causes {
+		r.Causes = append(r.Causes, Cause{c.Name, c.Groups, report.Number(c.Share), report.Number(c.Adjusted)})
+	}
+	r.Named = r.costs.Named
+	if c := r.costs.Cliff; r.costs.HasCliff && c.High >= c.Low*(1+cliffMargin) {
+		r.Cliff = &Cliff{report.Number(c.Before), report.Number(c.After), report.Number(c.High), report.Number(c.Low)}
+	}
+	r.Comparisons = compare(r.measured)
+	r.Warnings = warnings(e, r, waves)
+	return r
+}
+
+func optionOf(o jobs.Option, all []jobs.Option) Option {
+	c := Option{
+		Type: o.Cell.Type, Strategy: o.Cell.Strategy, Limit: o.Cell.CPU, Memory: o.Cell.Memory, Threads: o.Cell.Threads, Asked: o.Cell.Concurrency,
+		Beside: report.Number(o.Beside), Seconds: report.IntervalOf(o.Seconds), Hourly: report.IntervalOf(o.Hourly), CPUSeconds: report.Number(o.CPUSeconds),
+	}
+	alone := o.Cell
+	alone.Concurrency = 1
+	if i := slices.IndexFunc(all, func(b jobs.Option) bool { return b.Cell == alone }); i >= 0 {
+		c.Penalty = report.Number(o.Seconds.Value / all[i].Seconds.Value)
+	}
+	return c
+}
+
+// compare pairs the options of different types and strategies.
+func compare(all []jobs.Option) []Comparison {
+	var pairs []Comparison
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			x, y := a.Cell, b.Cell
+			if name(x) == name(y) || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency || x.Threads != y.Threads {
+				continue
+			}
+			pairs = append(pairs, Comparison{
+				Of: name(y), To: name(x), Limit: x.CPU, Memory: x.Memory, Jobs: x.Concurrency,
+				Seconds: report.Number(b.Seconds.Value / a.Seconds.Value), CPU: report.Number(b.CPUSeconds / a.CPUSeconds),
+			})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b Comparison) int {
+		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.Of, b.Of), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.Memory, b.Memory))
+	})
+	return pairs
+}
+
+// name returns the strategy of a cell, or its type if the strategy is not known.
+func name(c jobs.Cell) string { return cmp.Or(c.Strategy, c.Type) }
+
+func describe(c jobs.Cell) string {
+	limit := "no limit"
+	if c.CPU > 0 {
+		limit = fmt.Sprintf("limit %g CPUs", c.CPU.Cores())
+	}
+	return fmt.Sprintf("%s, %s, %s", name(c), report.Plural(c.Concurrency, "job", "jobs"), limit)
+}
+
+func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
+	var w []string
+	if e.Blocks <= 1 {
+		w = append(w, "Each cell ran once: there is no interval between cells, and a slow hour of the machine looks like an effect.")
+	}
+	if !r.CPUMeasured && len(r.Options) > 0 {
+		w = append(w, "The CPU time of a job is limit × duration, which holds for jobs that used their whole limit.")
+	}
+	lopsided := len(slices.DeleteFunc(slices.Clone(waves), func(v jobs.Wave) bool { return !v.Lopsided }))
+	if lopsided > 0 {
+		w = append(w, fmt.Sprintf("In %s the nodes had different numbers of jobs; each counts by the jobs that ran beside each other.", report.Plural(lopsided, "wave", "waves")))
+	}
+	late := len(slices.DeleteFunc(slices.Clone(waves), func(v jobs.Wave) bool { return !v.Late }))
+	if late > 0 {
+		w = append(w, fmt.Sprintf("%s began after the others of their cell had ended; they are cells of their own.", report.Plural(late, "wave", "waves")))
+	}
+	return w
+}
+
+// Best returns the advice for a goal; see jobs.Best. Options differ if
+// their values differ by more than their intervals, or by more than 2 % if they have
+// none.
+func (r Result) Best(g jobs.Goal) (best jobs.Option, ties []jobs.Option, err error) {
+	return jobs.Best(r.measured, g, r.tie())
+}
+
+// tie is the factor below which two options count as equal: what separates
+// the value of an option from its bound, as a median over the options.
+func (r Result) tie() float64 {
+	widths := stat.Sample{}
+	for i, o := range r.measured {
+		if o.Hourly.Blocks > 1 {
+			widths[i] = o.Hourly.High / o.Hourly.Value
+		}
+	}
+	if len(widths) == 0 {
+		return 1.02
+	}
+	return max(1, stat.Median(widths))
+}

@@ -1,0 +1,175 @@
+package concurrency
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+//go:embed page.html.tmpl
+var pageText string
+
+func headline(r Result) string {
+	size := "a node of unknown size"
+	if n := r.Experiment.Node; n.CPUs > 0 {
+		size = "a node of " + report.Plural(n.CPUs, "CPU", "CPUs")
+		if n.Cores > 0 && n.Cores != n.CPUs {
+			size += fmt.Sprintf(" (%s)", report.Plural(n.Cores, "core", "cores"))
+		}
+	}
+	return fmt.Sprintf("%s on %s, %s a cell.", report.Plural(r.Jobs, "job", "jobs"), size, report.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
+}
+
+// explanation says which variable explains the CPU time of a job.
+func explanation(r Result) string {
+	if len(r.Causes) == 0 {
+		return "No job has a CPU time: nothing is explained."
+	}
+	c := r.Causes[0]
+	if r.Named == "" {
+		return "No variable explains the CPU time of a job clearly better than the others."
+	}
+	return fmt.Sprintf("%s explain %s %% of the differences in the CPU time of a job (R², adjusted); the next variable, %s, explains %s %%.",
+		capital(c.Variable), report.Scaled(c.Adjusted, 100, 1), r.Causes[1].Variable, report.Scaled(r.Causes[1].Adjusted, 100, 1))
+}
+
+// collapse describes the largest fall of the CPU time over the load of the node.
+func collapse(r Result) string {
+	if r.Cliff == nil {
+		return fmt.Sprintf("The CPU time of a job falls by less than %.0f %% at any load of the node.", 100*cliffMargin)
+	}
+	return fmt.Sprintf("Between %s and %s CPUs asked for on a node the CPU time of a job falls from %s to %s s, a factor of %.2f.",
+		report.FormatNumber(r.Cliff.Before, 1), report.FormatNumber(r.Cliff.After, 1), report.FormatNumber(r.Cliff.High, 0), report.FormatNumber(r.Cliff.Low, 0), r.Cliff.High/r.Cliff.Low)
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+var columns = []struct {
+	name  string
+	width int
+	cell  func(Option) string
+}{
+	{"how", 14, func(o Option) string { return name(jobs.Cell{Type: o.Type, Strategy: o.Strategy}) }},
+	{"limit", 7, func(o Option) string { return limitText(o.Limit) }},
+	{"jobs", 6, func(o Option) string { return strconv.Itoa(o.Asked) }},
+	{"s a job", 10, func(o Option) string { return seconds(float64(o.Seconds.Estimate)) }},
+	{"penalty", 9, func(o Option) string {
+		if o.Penalty == 0 {
+			return report.Unknown
+		}
+		return report.FormatNumber(o.Penalty, 2)
+	}},
+	{"jobs/h", 9, func(o Option) string { return report.FormatNumber(o.Hourly.Estimate, 1) }},
+	{"CPU-s", 9, func(o Option) string { return report.FormatNumber(o.CPUSeconds, 0) }},
+	{"memory", 10, func(o Option) string { return memoryText(o.Memory) }},
+}
+
+func limitText(m unit.MilliCPU) string {
+	if m == 0 {
+		return "none"
+	}
+	return strconv.FormatFloat(m.Cores(), 'g', -1, 64)
+}
+
+func memoryText(b unit.Bytes) string {
+	if b == 0 {
+		return report.Unknown
+	}
+	return strconv.FormatFloat(float64(b)/(1<<30), 'g', 3, 64) + " GiB"
+}
+
+func seconds(s float64) string {
+	if s >= 100 {
+		return strconv.FormatFloat(s, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(s, 'f', 1, 64)
+}
+
+const legend = "penalty: the duration relative to that of a job alone with the same limit; jobs/h: of one node; CPU-s: CPU time of a job."
+
+// writeTable prints the result for a terminal of 100 columns.
+func writeTable(w io.Writer, r Result) error {
+	var b bytes.Buffer
+	report.WriteParagraph(&b, "", headline(r))
+	report.WriteParagraph(&b, "", explanation(r))
+	report.WriteParagraph(&b, "", collapse(r))
+	b.WriteByte('\n')
+	for _, c := range columns {
+		fmt.Fprintf(&b, "%*s", c.width, c.name)
+	}
+	b.WriteByte('\n')
+	for _, o := range r.Options {
+		for _, c := range columns {
+			fmt.Fprintf(&b, "%*s", c.width, c.cell(o))
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	report.WriteParagraph(&b, "", legend)
+	if len(r.Comparisons) > 0 {
+		b.WriteString("\nOne way beside another, same limit and jobs on a node (time of a job; CPU time)\n")
+		for _, c := range r.Comparisons {
+			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %.2f; %.2f\n", c.Of, c.To, limitText(c.Limit), report.Plural(c.Jobs, "job", "jobs"), c.Seconds, c.CPU)
+		}
+	}
+	for _, v := range r.Void {
+		report.WriteParagraph(&b, "void: ", fmt.Sprintf("job %d of %s on %s: %s", v.Index, v.Cell, v.Host, v.Reason))
+	}
+	report.List(&b, "Warnings", r.Warnings)
+	report.List(&b, "Caveats", r.Experiment.Caveats)
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// A page is the data of the report's template.
+type page struct {
+	Result      Result
+	Headline    string
+	Explanation string
+	Collapse    string
+	Legend      string
+	Columns     []string
+	Rows        [][]string
+	Plots       []report.Plot
+}
+
+// writePage writes the result as one self-contained HTML page.
+func writePage(w io.Writer, r Result) error {
+	tmpl, err := template.New("page").Funcs(template.FuncMap{
+		"style": report.Style,
+		"join":  strings.Join,
+		"when":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") },
+		"share": func(n report.Number) string { return report.Scaled(n, 100, 1) },
+		"limit": limitText,
+		"ratio": func(n report.Number) string { return report.FormatNumber(n, 2) },
+	}).Parse(pageText)
+	if err != nil {
+		return fmt.Errorf("parse the page's template: %w", err)
+	}
+	p := page{Result: r, Headline: headline(r), Explanation: explanation(r), Collapse: collapse(r), Legend: legend, Plots: plots(r)}
+	for _, c := range columns {
+		p.Columns = append(p.Columns, c.name)
+	}
+	for _, o := range r.Options {
+		var row []string
+		for _, c := range columns {
+			row = append(row, c.cell(o))
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	var b bytes.Buffer
+	if err := tmpl.Execute(&b, p); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	_, err = b.WriteTo(w)
+	return err
+}

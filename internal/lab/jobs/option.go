@@ -1,0 +1,141 @@
+package jobs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// An Option is a way to run jobs on one node that was measured.
+type Option struct {
+	Cell   Cell
+	Beside float64 // jobs that really ran beside each other
+	// Seconds is the duration of a job, Hourly the number of jobs that a node
+	// ends in an hour. Both are means over the blocks, with their interval.
+	Seconds, Hourly stat.Estimate
+	CPUSeconds      float64 // of a job; measured is false if it is limit × duration
+	Measured        bool
+	Waves           int
+}
+
+// Options returns the measured ways to run jobs, one for each cell and number
+// of jobs on a node. Late and lopsided waves of a cell are options of their own
+// concurrency, and not of the one that was asked for.
+func Options(waves []Wave) []Option {
+	type key struct {
+		cell   Cell
+		beside float64
+	}
+	groups := map[key][]Wave{}
+	for _, w := range waves {
+		cell := w.Cell
+		cell.Concurrency = len(w.Jobs)
+		k := key{cell, float64(len(w.Jobs))}
+		groups[k] = append(groups[k], w)
+	}
+	var all []Option
+	for k, group := range groups {
+		o := Option{Cell: k.cell, Waves: len(group), Measured: true}
+		seconds, hourly := stat.Sample{}, stat.Sample{}
+		for i, w := range group {
+			d := w.Duration().Seconds()
+			if d <= 0 {
+				continue
+			}
+			seconds[i], hourly[i] = d, w.Beside*3600/d
+			cost, measured := w.CPUSeconds()
+			o.CPUSeconds += cost / float64(len(group))
+			o.Measured = o.Measured && measured
+			o.Beside += w.Beside / float64(len(group))
+		}
+		o.Seconds, o.Hourly = stat.Mean(seconds), stat.Mean(hourly)
+		if o.Seconds.Blocks > 0 {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b Option) int { return cmp.Or(a.Cell.Compare(b.Cell), cmp.Compare(a.Beside, b.Beside)) })
+	return all
+}
+
+// A Goal is what the user wants from a node. The zero value asks for the most
+// jobs an hour.
+type Goal struct {
+	Deadline time.Duration // of a job; 0: none
+	Shortest bool          // the shortest duration of a job
+	// Jobs have to end Within a time on one node; 0: no such goal.
+	Jobs   int
+	Within time.Duration
+}
+
+// Check returns an error if the goals contradict each other.
+func (g Goal) Check() error {
+	switch {
+	case g.Deadline < 0 || g.Within < 0 || g.Jobs < 0:
+		return errors.New("deadline, jobs and within: want values from 0")
+	case g.Jobs > 0 && g.Within == 0:
+		return errors.New("jobs needs within: the time in which the jobs have to end")
+	case g.Within > 0 && g.Jobs == 0:
+		return errors.New("within needs jobs: the number of jobs that have to end in this time")
+	}
+	return nil
+}
+
+// ErrNoOption means that no measured way to run the jobs reaches the goal.
+var ErrNoOption = errors.New("no measured way to run the jobs reaches the goal")
+
+// Best returns the option that reaches the goal best, and those that cannot be
+// distinguished from it: whose value is within the factor tie of the best. Among
+// them the simplest is the first: no limit before a limit, and fewer jobs
+// before more.
+func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err error) {
+	if err := g.Check(); err != nil {
+		return Option{}, nil, err
+	}
+	fit := slices.DeleteFunc(slices.Clone(all), func(o Option) bool {
+		return g.Deadline > 0 && o.Seconds.Value > g.Deadline.Seconds() ||
+			g.Jobs > 0 && float64(g.Jobs)/o.Hourly.Value*3600 > g.Within.Seconds()
+	})
+	if len(fit) == 0 {
+		return Option{}, nil, fmt.Errorf("%w: %s", ErrNoOption, g.nearest(all))
+	}
+	value := func(o Option) float64 { return o.Hourly.Value }
+	if g.Shortest {
+		value = func(o Option) float64 { return 1 / o.Seconds.Value }
+	}
+	top := value(slices.MaxFunc(fit, func(a, b Option) int { return cmp.Compare(value(a), value(b)) }))
+	equal := slices.DeleteFunc(fit, func(o Option) bool { return value(o)*tie < top })
+	slices.SortStableFunc(equal, func(a, b Option) int {
+		return cmp.Or(cmp.Compare(complexity(a), complexity(b)), cmp.Compare(a.Beside, b.Beside), cmp.Compare(value(b), value(a)))
+	})
+	return equal[0], equal[1:], nil
+}
+
+// complexity orders ways to run jobs by what a user has to set.
+func complexity(o Option) int {
+	switch {
+	case o.Cell.Strategy == "unbounded" || o.Cell.CPU == 0:
+		return 0
+	case o.Cell.Strategy == "" || o.Cell.Strategy == "quota":
+		return 1
+	}
+	return 2
+}
+
+// nearest says how near the measured options come to the goal.
+func (g Goal) nearest(all []Option) string {
+	if len(all) == 0 {
+		return "nothing was measured"
+	}
+	if g.Deadline > 0 {
+		o := slices.MinFunc(all, func(a, b Option) int { return cmp.Compare(a.Seconds.Value, b.Seconds.Value) })
+		if o.Seconds.Value > g.Deadline.Seconds() {
+			return fmt.Sprintf("the shortest job took %.3g s", o.Seconds.Value)
+		}
+	}
+	o := slices.MaxFunc(all, func(a, b Option) int { return cmp.Compare(a.Hourly.Value, b.Hourly.Value) })
+	return fmt.Sprintf("the most jobs an hour were %.4g", o.Hourly.Value)
+}
