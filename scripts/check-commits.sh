@@ -17,25 +17,33 @@ complain() {
 	bad=1
 }
 
-# check NAME MESSAGE CHANGED-LINES
+# check NAME MESSAGE COMMAND...: the command prints the number of changed lines,
+# which counts only for a message without a body.
 check() {
-	local subject rest body
-	subject=${2%%$'\n'*}
-	rest=${2#"$subject"}
-	body=$(grep -vE '^[A-Z][A-Za-z-]+-(by|Id|To): ' <<<"$rest" | tr -d '[:space:]' || true)
-	[ ${#subject} -le $most ] || complain "$1" "the first line has more than $most characters"
-	[[ $subject =~ ^[a-z0-9][a-z0-9./,\ -]*:\ [^[:space:]] ]] || complain "$1" "the first line is not \"package: verb what\""
-	! grep -qiE '(^|[^a-z])(wip|fixup!|squash!)' <<<"$subject" || complain "$1" "the work is not done"
-	[[ $rest != $'\n'[!$'\n']* ]] || complain "$1" "the second line is not empty"
-	[ -n "$body" ] || [ "$3" -le $trivial ] || complain "$1" "no body says why $3 lines changed"
+	local name=$1 message=$2 subject rest line lines body=
+	shift 2
+	subject=${message%%$'\n'*}
+	rest=${message#"$subject"}
+	while IFS= read -r line; do
+		[[ $line =~ ^[A-Z][A-Za-z-]+-(by|Id|To):\  || $line =~ ^[[:space:]]*$ ]] || body=yes
+	done <<<"$rest"
+	[ ${#subject} -le $most ] || complain "$name" "the first line has more than $most characters"
+	[[ $subject =~ ^[a-z0-9][a-z0-9./,\ -]*:\ [^[:space:]] ]] || complain "$name" "the first line is not \"package: verb what\""
+	[[ ! ${subject,,} =~ (^|[^a-z])(wip|fixup!|squash!) ]] || complain "$name" "the work is not done"
+	[[ $rest != $'\n'[!$'\n']* ]] || complain "$name" "the second line is not empty"
+	[ -z "$body" ] || return 0
+	lines=$("$@" | awk '{n += $1 + $2} END {print n + 0}')
+	[ "$lines" -le $trivial ] || complain "$name" "no body says why $lines lines changed"
 }
 
-changed() { awk '{n += $1 + $2} END {print n + 0}'; }
+# changed COMMIT: of the oldest commit of a shallow clone, it is not known what
+# it changed.
+changed() { ! git cat-file -e "$1^" 2>/dev/null || git diff --numstat "$1^" "$1"; }
 
 if [ "${1:-}" = --message ]; then
 	! git rev-parse --quiet --verify MERGE_HEAD >/dev/null || exit 0
 	message=$(git stripspace --strip-comments <"$2")
-	check "that you write" "$message" "$(git diff --cached --numstat | changed)"
+	check "that you write" "$message" git diff --cached --numstat
 	exit $bad
 fi
 range=${1:-}
@@ -48,10 +56,8 @@ if [ -z "$range" ]; then
 		exit 0 # a history without the base is not this one
 	fi
 fi
-commits=$(git rev-list --no-merges "$range")
-for commit in $commits; do
-	lines=0 # of the oldest commit of a shallow clone: what it changed is not known
-	! git cat-file -e "$commit^" 2>/dev/null || lines=$(git diff --numstat "$commit^" "$commit" | changed)
-	check "${commit:0:10}" "$(git log -1 --format=%B "$commit")" "$lines"
-done
+while IFS= read -r -d '' entry; do
+	commit=${entry%%$'\n'*}
+	check "${commit:0:10}" "${entry#*$'\n'}" changed "$commit"
+done < <(git log --no-merges -z --format=%H%n%B "$range")
 exit $bad
