@@ -53,6 +53,7 @@ var arch = []struct {
 	// decide
 	{"decide/limit", pure, "model/unit model/node"},
 	{"decide/match", pure, "model/unit model/node"},
+	{"decide/lend", pure, "model/unit model/node"},
 	{"decide/pick", pure, "model/unit model/node"},
 	{"decide/place", pure, "model/unit model/node decide/pick"},
 	{"decide/plan", pure, "model/node"},
@@ -65,10 +66,10 @@ var arch = []struct {
 	{"decide/switchback", pure, "model/node model/trial decide/paired"},
 	{"decide/memory", pure, "model/unit model/node decide/limit decide/plan decide/facts"},
 	{"decide/blockio", pure, "model/unit model/node decide/plan decide/facts"},
-	{"decide/cache", pure, "model/unit model/node decide/pick decide/plan decide/slo"},
+	{"decide/cache", pure, "model/unit model/node decide/plan decide/slo"},
 	{"decide/evict", pure, "model/unit model/node decide/plan decide/facts"},
 	{"decide/isolation", pure, "model/unit model/node decide/plan"},
-	{"decide/policy", pure, "model/unit model/node decide/limit decide/pick decide/plan decide/contest decide/trend decide/facts decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation"},
+	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation"},
 	// kernel
 	{"kernel/cgroup", affects, "model/unit"},
 	{"kernel/proc", affects, "model/unit"},

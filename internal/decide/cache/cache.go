@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -226,11 +225,11 @@ func (d divider) ways(control string, share Share) plan.Want {
 		}
 		return w.abstain("this machine does not divide its L3 caches")
 	}
-	of := pick.Ways{Mask: l3.Mask, Least: l3.Least, Sparse: l3.Sparse}
-	asked := of.Part(share.Start, share.End, w.BE)
+	of := ways{Mask: l3.Mask, Least: l3.Least, Sparse: l3.Sparse}
+	asked := of.part(share.Start, share.End, w.BE)
 	mask := asked
 	if w.BE && d.backOff.Cut > 0 {
-		mask = of.Part(share.Start, share.Start+d.backOff.of(share.End-share.Start), true)
+		mask = of.part(share.Start, share.Start+d.backOff.of(share.End-share.Start), true)
 	}
 	by := node.Ways{}
 	for _, id := range l3.Domains {

@@ -62,26 +62,34 @@ func (c *Claim) Hold(o Offer) Hold {
 	return Hold{Grade: c.Grade, CPUs: o.CPUs, Home: o.Home, Request: c.Request, Apart: c.Apart}
 }
 
-// Fit chooses the CPUs for a claim.
+// Fit chooses the CPUs for a claim. The reason is empty if there is an offer.
 func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
+	ok := len(m.pools) > 0
+	var o Offer
+	switch {
+	case !ok || c.Grade == 0 || c.Grade != Pooled && c.CPUs <= 0:
+		ok = false
+	case c.Grade == Own:
+		o, ok = m.fitOwn(s, c)
+	default:
+		o, ok = m.fitShared(s, c)
+	}
+	if ok {
+		return o, Fits
+	}
 	u := m.Sum(s)
-	if why := u.Room(&c); why != Fits {
-		return Offer{}, why
-	}
-	if c.Grade != Own {
-		return m.fitShared(s, c), Fits
-	}
-	return m.fitOwn(s, c), Fits
+	return Offer{}, cmp.Or(u.Room(&c), TooFewWhole) // only whole cores beside what the claim has can be short here
 }
 
 // fitShared chooses the smallest pool with room; of equal ones the tightest.
-func (m *Map) fitShared(s Seats, c Claim) Offer {
+func (m *Map) fitShared(s Seats, c Claim) (Offer, bool) {
 	n := int32(1)
 	if c.Grade == Seated {
-		n = int32(c.CPUs)
+		n = int32(min(c.CPUs, unit.MaxCPUs+1))
 	}
 	best, least := int32(-1), unit.MilliCPU(0)
-	for l := L3; best < 0; l-- {
+	for l := L3 + 1; best < 0 && l > c.Within; {
+		l--
 		for i := m.from[l]; i < m.from[l+1]; i++ {
 			slack := m.slack(&s, i)
 			if s.open.count(m.pools[i].lo, m.pools[i].hi) < n || slack < c.Request {
@@ -92,8 +100,11 @@ func (m *Map) fitShared(s Seats, c Claim) Offer {
 			}
 		}
 	}
+	if best < 0 {
+		return Offer{}, false
+	}
 	p := &m.pools[best]
-	var at []int32
+	at := make([]int32, 0, p.hi-p.lo)
 	for i := p.lo; i < p.hi; i++ {
 		if s.open.has(i) {
 			at = append(at, i)
@@ -109,122 +120,131 @@ func (m *Map) fitShared(s Seats, c Claim) Offer {
 	}
 	o := m.judge(set)
 	o.Home, o.Level = m.setOf(best), m.levelOf(best)
-	return o
+	return o, true
 }
 
 // judge describes a set of CPUs.
 func (m *Map) judge(set mask) Offer {
 	o := Offer{CPUs: m.cpusOf(set), Level: L3}
-	for l, n := range map[Level]*int{Socket: &o.Sockets, NUMA: &o.Nodes, L3: &o.Caches} {
+	var on [levels]int
+	for l := Socket; l < levels; l++ {
 		for i := m.from[l]; i < m.from[l+1]; i++ {
-			if set.count(m.pools[i].lo, m.pools[i].hi) > 0 {
-				*n++
-			}
-		}
-	}
-	for _, c := range m.cores {
-		if n := set.count(c.lo, c.hi); n < c.hi-c.lo {
-			o.Split += int(n)
-		}
-	}
-	return o
-}
-
-// measureOf returns how the CPUs of a claim are counted.
-func (m *Map) measureOf(s *Seats, c *Claim) measure {
-	tries := []measure{{kind: anyCPU}}
-	switch c.Bind {
-	case OnlyWhole, PreferWhole:
-		for i := len(m.sizes) - 1; i >= 0; i-- {
-			if c.CPUs%int(m.sizes[i]) == 0 {
-				tries = slices.Insert(tries, 0, measure{wholeCores, m.sizes[i]})
-			}
-		}
-	case OnlySpread, PreferSpread:
-		tries = slices.Insert(tries, 0, measure{kind: oneACore})
-	}
-	for _, by := range tries {
-		room := m.room(s, s.open, by)
-		if slices.Max(room[m.from[c.Within]:m.from[c.Within+1]]) < int32(c.CPUs) {
-			continue
-		}
-		if !c.Fewest || m.bestNodes(room)[m.fewestNodes(int32(c.CPUs))] >= int32(c.CPUs) {
-			return by
-		}
-	}
-	return measure{kind: anyCPU}
-}
-
-// fitOwn takes CPUs from the smallest pool that has enough of them.
-func (m *Map) fitOwn(s Seats, c Claim) Offer {
-	by := m.measureOf(&s, &c)
-	room := m.room(&s, s.open, by)
-	n := int32(c.CPUs)
-	set := m.mask()
-	for l := L3; ; l-- {
-		best := int32(-1)
-		for i := m.from[l]; i < m.from[l+1]; i++ {
-			if room[i] >= n && (best < 0 || room[i] <= room[best]) {
-				best = i
-			}
-		}
-		if best >= 0 {
-			m.takeFrom(best, n, room, s.open, by, set)
-			return m.judge(set)
-		}
-	}
-}
-
-// takeFrom takes n CPUs from a pool: as many as there are from the pools below
-// it with most room first. It returns the number that it took.
-func (m *Map) takeFrom(at, n int32, room []int32, open mask, by measure, set mask) int32 {
-	p := &m.pools[at]
-	n = min(n, room[at])
-	if p.after == 0 {
-		m.takeCores(p, n, open, by, set)
-		return n
-	}
-	order := make([]int32, 0, p.after-p.child)
-	for i := p.child; i < p.after; i++ {
-		order = append(order, i)
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(room[b], room[a]) })
-	left := n
-	for _, i := range order {
-		left -= m.takeFrom(i, left, room, open, by, set)
-	}
-	return n - left
-}
-
-// takeCores takes n CPUs from an L3 cache, whole cores first.
-func (m *Map) takeCores(p *pool, n int32, open mask, by measure, set mask) {
-	pass := func(most int32, fits func(k, size int32) bool) {
-		for i := p.last - 1; i >= p.core && n > 0; i-- {
-			c := m.cores[i]
-			k := open.count(c.lo, c.hi) - set.count(c.lo, c.hi)
-			if k == 0 || by.kind == oneACore && set.count(c.lo, c.hi) > 0 || !fits(k, c.hi-c.lo) {
+			p := &m.pools[i]
+			if set.count(p.lo, p.hi) == 0 {
 				continue
 			}
-			for at, taken := c.hi-1, int32(0); at >= c.lo && n > 0 && taken < most; at-- {
-				if open.has(at) && !set.has(at) {
-					set.set(at)
-					n--
-					taken++
+			on[l]++
+			if l < L3 {
+				continue
+			}
+			for _, c := range m.cores[p.core:p.last] {
+				if n := set.count(c.lo, c.hi); n < c.hi-c.lo {
+					o.Split += int(n)
 				}
 			}
 		}
 	}
-	switch by.kind {
-	case oneACore:
-		pass(1, func(k, size int32) bool { return k == size })
-		pass(1, func(int32, int32) bool { return true })
-	case wholeCores:
-		pass(by.size, func(k, size int32) bool { return k == size && size == by.size })
-	default:
-		for _, want := range m.sizes {
-			pass(want, func(k, size int32) bool { return k == size && size == want && n >= size })
+	o.Sockets, o.Nodes, o.Caches = on[Socket], on[NUMA], on[L3]
+	return o
+}
+
+// measuresOf lists the ways in which the CPUs of a claim may be counted, best
+// first.
+func measuresOf(m *Map, c *Claim) []measure {
+	var all []measure
+	switch c.Bind {
+	case OnlyWhole, PreferWhole:
+		for _, size := range m.sizes {
+			if c.CPUs%int(size) == 0 {
+				all = append(all, measure{wholeCores, size})
+			}
 		}
-		pass(n, func(k, size int32) bool { return k < size })
-		pass(n, func(int32, int32) bool { return true })
+	case OnlySpread, PreferSpread:
+		all = append(all, measure{kind: oneACore})
 	}
+	if c.Bind != OnlyWhole && c.Bind != OnlySpread {
+		all = append(all, measure{kind: anyCPU})
+	}
+	return all
+}
+
+// fitOwn chooses own CPUs: of one kind of core if one suffices, the fastest
+// first.
+func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
+	have := m.maskOf(c.Have)
+	for i := range have {
+		have[i] &= s.open[i]
+	}
+	n, had := int32(c.CPUs), have.count(0, int32(len(m.cpus)))
+	switch {
+	case n == had:
+		return m.judge(have), true
+	case n < had:
+		return m.shrink(s, c, have)
+	}
+	measures := measuresOf(m, &c)
+	if had > 0 { // the CPUs that it has need not be whole cores
+		measures = []measure{{kind: anyCPU}}
+	}
+	for _, open := range masksOf(m, s.open, have) {
+		for _, by := range measures {
+			f := finder{m: m, open: open, have: have, by: by, room: m.room(&s, open, by), n: n - had, within: c.Within}
+			if had > 0 {
+				f.room = besides(m, f.room, have)
+			}
+			set := f.find(c.Fewest)
+			if set == nil {
+				continue
+			}
+			for i := range have {
+				set[i] |= have[i]
+			}
+			if o := m.judge(set); c.Bind != OnlyWhole || o.Split == 0 {
+				return o, true
+			}
+		}
+	}
+	return Offer{}, false
+}
+
+// masksOf lists the parts of the open CPUs from which to choose: each kind of
+// core, then all.
+func masksOf(m *Map, open, have mask) []mask {
+	var all []mask
+	for _, kind := range m.kinds {
+		part, fits := m.mask(), true
+		for i := range part {
+			part[i] = open[i] & kind[i]
+			fits = fits && have[i]&^kind[i] == 0
+		}
+		if fits {
+			all = append(all, part)
+		}
+	}
+	return append(all, open)
+}
+
+// shrink keeps the best part of the CPUs that a workload has.
+func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
+	s.open, s.soft, s.least = have, make([]unit.MilliCPU, len(m.pools)), make([]int32, len(m.pools))
+	for _, by := range measuresOf(m, &c) {
+		f := finder{m: m, open: have, have: m.mask(), by: by, room: m.room(&s, have, by), n: int32(c.CPUs), within: Machine}
+		if set := f.find(false); set != nil {
+			return m.judge(set), true
+		}
+	}
+	return Offer{}, false
+}
+
+// besides returns the room that is left when a claim has CPUs of its own that
+// count as open.
+func besides(m *Map, room []int32, have mask) []int32 {
+	for i, p := range m.pools {
+		room[i] -= have.count(p.lo, p.hi)
+		if p.up >= 0 {
+			room[i] = min(room[i], room[p.up])
+		}
+		room[i] = max(room[i], 0)
+	}
+	return room
 }

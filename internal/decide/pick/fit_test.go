@@ -51,6 +51,20 @@ func anyMachine(rnd *rand.Rand, most int) node.Topology {
 	}
 }
 
+// strangeMachine returns a topology that no machine has: cores that span caches
+// and nodes, and nodes that span sockets.
+func strangeMachine(rnd *rand.Rand) node.Topology {
+	topo := node.Topology{CPUs: []node.LogicalCPU{{ID: 3}}}
+	for c := range 40 {
+		if c != 3 && rnd.IntN(4) > 0 {
+			topo.CPUs = append(topo.CPUs, node.LogicalCPU{
+				ID: unit.CPU(c), Core: node.CoreID(rnd.IntN(12)), L3: node.CacheID(rnd.IntN(5)), NUMA: node.NUMANode(rnd.IntN(3)), Socket: node.SocketID(rnd.IntN(2)),
+			})
+		}
+	}
+	return topo
+}
+
 // anyDemand returns a random claim.
 func anyDemand(rnd *rand.Rand, m *Map) Claim {
 	n := rnd.IntN(max(m.Len()/2, 2) + 1)
@@ -76,6 +90,9 @@ func TestRoomIsExact(t *testing.T) {
 			most = 1024
 		}
 		topo := anyMachine(rnd, most)
+		if try%5 == 1 {
+			topo = strangeMachine(rnd)
+		}
 		m := Compile(topo)
 		off, keep := some(rnd, topo.All()).Intersect(some(rnd, topo.All())), rnd.IntN(3)
 		var holds []Hold

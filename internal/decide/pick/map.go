@@ -1,3 +1,6 @@
+// Package pick chooses the CPUs of workloads that demand them, on one machine:
+// own CPUs, seats or a pool. A choice is a value without effect: callers compare
+// it, print it, and put it into a want or a contract.
 package pick
 
 import (
@@ -165,6 +168,15 @@ func (m *Map) fillCores() {
 		}
 	}
 	slices.SortFunc(m.sizes, func(a, b int32) int { return cmp.Compare(b, a) })
+}
+
+// sizeAt returns the index of a size of cores.
+func (m *Map) sizeAt(size int32) int {
+	i := 0
+	for m.sizes[i] != size {
+		i++
+	}
+	return i
 }
 
 func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {

@@ -192,26 +192,75 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 // exact: a claim that asks no more of any pool can be met.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	room := make([]int32, len(m.pools))
-	unitOf := max(by.size, 1)
+	for i := m.from[L3]; i < m.from[L3+1]; i++ {
+		room[i] = m.count(open, &m.pools[i], by)
+	}
+	m.bound(s, m.openOf(s), room, by)
+	return room
+}
+
+// openOf returns the number of open CPUs of each pool.
+func (m *Map) openOf(s *Seats) []int32 {
+	open := make([]int32, len(m.pools))
 	for i := len(m.pools) - 1; i >= 0; i-- {
 		p := &m.pools[i]
-		n, all := int32(0), s.open.count(p.lo, p.hi)
 		if p.after == 0 {
-			n = m.count(open, p, by)
+			open[i] = s.open.count(p.lo, p.hi)
 		}
-		for k := p.child; k < p.after; k++ {
-			n += room[k]
+		if p.up >= 0 {
+			open[p.up] += open[i]
 		}
-		n = min(n, all-s.least[i])
+	}
+	return open
+}
+
+// rooms is room for several measures, in one pass over the cores.
+func (m *Map) rooms(s *Seats, measures []measure) [][]int32 {
+	rooms := make([][]int32, len(measures))
+	for i := range rooms {
+		rooms[i] = make([]int32, len(m.pools))
+	}
+	for i := m.from[L3]; i < m.from[L3+1]; i++ {
+		p := &m.pools[i]
+		for _, c := range m.cores[p.core:p.last] {
+			k := s.open.count(c.lo, c.hi)
+			if k == 0 {
+				continue
+			}
+			rooms[0][i] += k
+			rooms[1][i]++
+			if k == c.hi-c.lo {
+				rooms[2+m.sizeAt(k)][i] += k
+			}
+		}
+	}
+	open := m.openOf(s)
+	for i, by := range measures {
+		m.bound(s, open, rooms[i], by)
+	}
+	return rooms
+}
+
+// bound bounds the room of L3 caches, and finds that of the pools above, so that
+// the shared work of each pool keeps its CPUs.
+func (m *Map) bound(s *Seats, open, room []int32, by measure) {
+	for i := len(m.pools) - 1; i >= 0; i-- {
+		n := min(room[i], open[i]-s.least[i])
 		if s.soft[i] > 0 {
-			n = min(n, all-int32(min((s.soft[i]+999)/unit.CPUs(1), unit.MaxCPUs)))
+			n = min(n, open[i]-int32(min((s.soft[i]+999)/unit.CPUs(1), unit.MaxCPUs)))
 		}
-		room[i] = max(n, 0) / unitOf * unitOf
+		n = max(n, 0)
+		if by.size > 1 {
+			n = n / by.size * by.size
+		}
+		room[i] = n
+		if up := m.pools[i].up; up >= 0 {
+			room[up] += n
+		}
 	}
 	for i := range m.pools {
 		if up := m.pools[i].up; up >= 0 {
 			room[i] = min(room[i], room[up])
 		}
 	}
-	return room
 }

@@ -61,16 +61,18 @@ func (m *Map) Sum(s Seats) Summary {
 		return u
 	}
 	u.open = s.open.count(0, int32(len(m.cpus)))
-	for i, by := range m.measures() {
-		room := m.room(&s, s.open, by)
-		var most [levels]int32
+	measures := m.measures()
+	rooms := m.rooms(&s, measures)
+	u.most = make([][levels]int32, len(measures))
+	for i := range measures {
+		room := rooms[i]
 		for l := range levels {
-			most[l] = slices.Max(room[m.from[l]:m.from[l+1]])
+			u.most[i][l] = slices.Max(room[m.from[l]:m.from[l+1]])
 			if i == 0 {
-				u.sorted[l] = slices.Sorted(slices.Values(room[m.from[l]:m.from[l+1]]))
+				u.sorted[l] = slices.Clone(room[m.from[l]:m.from[l+1]])
+				slices.Sort(u.sorted[l])
 			}
 		}
-		u.most = append(u.most, most)
 		u.few = append(u.few, m.bestNodes(room))
 	}
 	u.seats = make([]seatRoom, len(m.pools))

@@ -23,7 +23,7 @@ type place struct {
 	report   Report
 	m        *pick.Map // nil: no report
 	out      Reason
-	facts    map[UID]pick.Hold
+	facts    map[UID]*pick.Hold
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
 	view     *View
@@ -35,6 +35,7 @@ type entry struct {
 	node     string
 	contract Contract
 	state    state
+	hold     held
 }
 
 type state uint8
@@ -53,7 +54,7 @@ func New() *Ledger {
 func (l *Ledger) at(node string) *place {
 	p := l.nodes[node]
 	if p == nil {
-		p = &place{out: NoReport, facts: map[UID]pick.Hold{}, promised: map[UID]*entry{}, gone: map[UID]bool{}}
+		p = &place{out: NoReport, facts: map[UID]*pick.Hold{}, promised: map[UID]*entry{}, gone: map[UID]bool{}}
 		l.nodes[node] = p
 	}
 	return p
@@ -72,9 +73,9 @@ func (l *Ledger) Learn(node string, r Report) {
 	if r.Manager != "" {
 		p.out = OtherManager
 	}
-	p.facts = make(map[UID]pick.Hold, len(r.Held))
-	for _, h := range r.Held {
-		p.facts[h.UID] = h.Hold
+	p.facts = make(map[UID]*pick.Hold, len(r.Held))
+	for i := range r.Held {
+		p.facts[r.Held[i].UID] = &r.Held[i].Hold
 	}
 	for uid := range p.gone {
 		if _, still := p.facts[uid]; !still {
@@ -107,6 +108,10 @@ func (l *Ledger) Forget(node string) {
 // Bound learns that a pod is bound to a node by a contract. A pod without a
 // contract has the zero Contract: its node chooses for it as the ledger would.
 func (l *Ledger) Bound(p Pod, node string, c Contract) {
+	if e := l.pods[p.UID]; e != nil && e.node == node && e.pod.Demand.same(p.Demand) && e.contract.same(c) {
+		e.state = bound // as reserved: the view stays
+		return
+	}
 	l.remove(p.UID)
 	l.add(&entry{pod: p, node: node, contract: c, state: bound})
 }
@@ -128,7 +133,9 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 		return Contract{}, why
 	}
 	c := ContractOf(v.m, p.Demand, o)
-	l.add(&entry{pod: p, node: node, contract: c, state: reserved})
+	e := &entry{pod: p, node: node, contract: c, state: reserved}
+	l.add(e)
+	l.nodes[node].view = v.with(e.hold)
 	return c, pick.Fits
 }
 
@@ -176,6 +183,7 @@ func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 
 func (l *Ledger) add(e *entry) {
 	p := l.at(e.node)
+	e.hold = heldBy(e.pod, e.contract)
 	l.pods[e.pod.UID], p.promised[e.pod.UID], p.view = e, e, nil
 	delete(p.gone, e.pod.UID)
 }
@@ -207,10 +215,10 @@ func (p *place) look() *View {
 	if p.m == nil {
 		return &View{out: p.out}
 	}
-	var holds []Held
+	holds := make([]held, 0, len(p.facts)+len(p.promised))
 	for uid, h := range p.facts {
 		if !p.gone[uid] {
-			holds = append(holds, Held{uid, h})
+			holds = append(holds, held{uid, h})
 		}
 	}
 	var open []*entry // the node chooses for these pods itself
@@ -220,10 +228,10 @@ func (p *place) look() *View {
 		case !e.contract.Matches(e.pod.Demand):
 			open = append(open, e)
 		default:
-			holds = append(holds, Held{uid, e.contract.Hold(e.pod.Demand)})
+			holds = append(holds, e.hold)
 		}
 	}
-	slices.SortFunc(holds, func(a, b Held) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(holds, func(a, b held) int { return strings.Compare(string(a.uid), string(b.uid)) })
 	slices.SortFunc(open, func(a, b *entry) int { return strings.Compare(string(a.pod.UID), string(b.pod.UID)) })
 	v := viewOf(p.m, p.out, p.report, holds)
 	for _, e := range open {

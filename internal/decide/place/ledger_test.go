@@ -3,6 +3,7 @@ package place
 import (
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/pick"
@@ -159,4 +160,46 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 			t.Fatalf("try %d: %s\nrebuilt: %s", try, a, b)
 		}
 	}
+}
+
+// BenchmarkReserve reserves on a node of 256 CPUs of which about half are taken.
+func BenchmarkReserve(b *testing.B) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(2, 8, 8, 2), Keep: 1})
+	for i := range 32 {
+		l.Reserve(Pod{UID(fmt.Sprint("p", i)), own(1 + i%8)}, "n")
+	}
+	p := Pod{"x", own(4)}
+	before := l.View("n")
+	for name, after := range map[string]func(){
+		"reserve":             func() { l.nodes["n"].view = before },
+		"reserve and release": func() { l.View("n") },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			defer reportCPU(b)()
+			for b.Loop() {
+				if _, why := l.Reserve(p, "n"); why != pick.Fits {
+					b.Fatal(why)
+				}
+				l.Release("x")
+				after()
+			}
+		})
+	}
+}
+
+// reportCPU adds the CPU time of the process for each operation to a benchmark:
+// on a busy machine the time by the clock says little. Call the result at the
+// end.
+func reportCPU(b *testing.B) func() {
+	used := func() int64 {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+			b.Fatal(err)
+		}
+		return r.Utime.Nano() + r.Stime.Nano()
+	}
+	start := used()
+	return func() { b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/op") }
 }

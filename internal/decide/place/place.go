@@ -5,6 +5,9 @@
 package place
 
 import (
+	"maps"
+	"slices"
+
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -136,4 +139,12 @@ func (c Contract) Matches(d Demand) bool {
 		return !c.Home.Empty()
 	}
 	return c.CPUs.Len() == d.CPUs && (c.Grade == pick.Own || c.Home.Contains(c.CPUs))
+}
+
+func (d Demand) same(o Demand) bool {
+	return d.Claim == o.Claim && d.Memory == o.Memory && slices.Equal(d.Containers, o.Containers)
+}
+
+func (c Contract) same(o Contract) bool {
+	return c.Topology == o.Topology && c.Grade == o.Grade && c.CPUs == o.CPUs && c.Home == o.Home && maps.Equal(c.Containers, o.Containers)
 }

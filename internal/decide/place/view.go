@@ -2,6 +2,7 @@ package place
 
 import (
 	"slices"
+	"strings"
 
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/model/unit"
@@ -14,12 +15,18 @@ type View struct {
 	out   Reason
 	off   unit.CPUSet
 	keep  int
-	holds []Held
+	holds []held // by UID
 	seats pick.Seats
 	sum   pick.Summary
 }
 
-func viewOf(m *pick.Map, out Reason, r Report, holds []Held) *View {
+// A held is a Held that views share.
+type held struct {
+	uid  UID
+	hold *pick.Hold
+}
+
+func viewOf(m *pick.Map, out Reason, r Report, holds []held) *View {
 	v := &View{m: m, out: out, off: r.Reserved, keep: r.Keep, holds: holds}
 	v.fill()
 	return v
@@ -28,7 +35,7 @@ func viewOf(m *pick.Map, out Reason, r Report, holds []Held) *View {
 func (v *View) fill() {
 	all := make([]pick.Hold, len(v.holds))
 	for i, h := range v.holds {
-		all[i] = h.Hold
+		all[i] = *h.hold
 	}
 	v.seats = v.m.Seats(v.off, v.keep, all)
 	v.sum = v.m.Sum(v.seats)
@@ -53,7 +60,7 @@ func (v *View) Without(uids ...UID) *View {
 		return v
 	}
 	next := *v
-	next.holds = slices.DeleteFunc(slices.Clone(v.holds), func(h Held) bool { return slices.Contains(uids, h.UID) })
+	next.holds = slices.DeleteFunc(slices.Clone(v.holds), func(h held) bool { return slices.Contains(uids, h.uid) })
 	next.fill()
 	return &next
 }
@@ -71,19 +78,38 @@ func (v *View) With(p Pod, c Contract) *View {
 		}
 		c = ContractOf(v.m, p.Demand, o)
 	}
+	return v.with(heldBy(p, c))
+}
+
+// with returns the view with one more hold. It costs less than a view from all
+// holds.
+func (v *View) with(h held) *View {
 	next := *v
-	next.holds = append(slices.Clone(v.holds), Held{p.UID, c.Hold(p.Demand)})
-	next.fill()
+	i, _ := slices.BinarySearchFunc(v.holds, h.uid, func(a held, uid UID) int { return strings.Compare(string(a.uid), string(uid)) })
+	next.holds = slices.Insert(slices.Clip(v.holds), i, h)
+	next.seats = v.m.With(v.seats, *h.hold)
+	next.sum = v.m.Sum(next.seats)
 	return &next
 }
 
 // Has reports whether a pod holds CPUs in the view.
 func (v *View) Has(uid UID) bool {
-	return slices.ContainsFunc(v.holds, func(h Held) bool { return h.UID == uid })
+	return slices.ContainsFunc(v.holds, func(h held) bool { return h.uid == uid })
 }
 
 // Holds lists what the pods hold, by UID.
-func (v *View) Holds() []Held { return slices.Clone(v.holds) }
+func (v *View) Holds() []Held {
+	all := make([]Held, len(v.holds))
+	for i, h := range v.holds {
+		all[i] = Held{h.uid, *h.hold}
+	}
+	return all
+}
+
+func heldBy(p Pod, c Contract) held {
+	h := c.Hold(p.Demand)
+	return held{p.UID, &h}
+}
 
 // Map returns the topology; nil: it is not known.
 func (v *View) Map() *pick.Map { return v.m }

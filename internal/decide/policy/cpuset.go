@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/lend"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -25,7 +25,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		rooms[m] = roomOf(x.snap.Knobs, m, x.cpus)
 		room = room.Union(rooms[m])
 	}
-	d := pick.Demand{
+	d := lend.Demand{
 		Allowed: x.clear(room.Intersect(p.free)), Load: x.use.Sensitive, Bound: p.bound, Have: x.have(),
 		Swaps: max(int(x.capacity.Percent(growth)/unit.CPUs(1)), 2),
 	}
@@ -37,7 +37,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	if max(has, d.CPUs) > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
 		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // toward needs one common CPU
 	}
-	all := pick.BestEffort(x.snap.Topology, d)
+	all := lend.BestEffort(x.snap.Topology, d)
 	which := x.explain(d, all) + keptOff(room.Intersect(p.free), d.Allowed)
 	if has > 0 {
 		spent = unit.CPUs(max(all.CPUs.Len()-has, 0))
@@ -87,7 +87,7 @@ func (x suppressor) have() unit.CPUSet {
 }
 
 // explain describes the chosen CPUs for a reason.
-func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
+func (x suppressor) explain(d lend.Demand, c lend.Choice) string {
 	text := fmt.Sprintf("%s: %s", x.reason, facts.CountCPUs(c.CPUs.Len()))
 	switch {
 	case len(d.Load) == 0 && d.Bound.Empty():
@@ -106,7 +106,7 @@ func (x suppressor) explain(d pick.Demand, c pick.Choice) string {
 // narrowSet returns the minimum set for a contention root that may use none of
 // the chosen CPUs: free CPUs that it may use, or else CPUs of LSR work. It
 // never takes CPUs of LSE work or reserved CPUs, so the set may be empty.
-func (x suppressor) narrowSet(d pick.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
+func (x suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
 		cpus   unit.CPUSet
@@ -117,7 +117,7 @@ func (x suppressor) narrowSet(d pick.Demand, room unit.CPUSet, p places) (unit.C
 	} {
 		if !from.cpus.Empty() {
 			d.Allowed = from.cpus
-			return pick.BestEffort(x.snap.Topology, d).CPUs, from.reason + ": BE keeps its least"
+			return lend.BestEffort(x.snap.Topology, d).CPUs, from.reason + ": BE keeps its least"
 		}
 	}
 	switch {

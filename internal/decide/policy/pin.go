@@ -17,6 +17,7 @@ import (
 // the CPUs of LSE, and runs on those of LSR only if they are lent.
 type grants struct {
 	of map[node.WorkloadID]unit.CPUSet
+	m  *pick.Map // the topology; nil: no workload requests CPUs
 	// how describes each grant. why is the reason why an LSR or LSE workload
 	// has no grant.
 	how, why map[node.WorkloadID]string
@@ -45,7 +46,7 @@ func pin(shared facts.Pool, keep unit.Percent, had map[node.WorkloadID]unit.CPUS
 			continue
 		}
 		if g.of == nil {
-			g = grants{map[node.WorkloadID]unit.CPUSet{}, map[node.WorkloadID]string{}, map[node.WorkloadID]string{}}
+			g = grants{map[node.WorkloadID]unit.CPUSet{}, pick.Compile(s.Topology), map[node.WorkloadID]string{}, map[node.WorkloadID]string{}}
 		}
 		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
 		n, why := claimed(w)
@@ -171,7 +172,8 @@ func (g grants) grant(s node.Snapshot, c claim, free *unit.CPUSet, least, counte
 		more = free.Len() - max(least, counted)
 	}
 	if c.cpus <= more {
-		if o, ok := pick.Exclusive(s.Topology, pick.Want{CPUs: c.cpus, Free: free.Intersect(room), Have: had}); ok {
+		seats := g.m.Seats(g.m.All().Minus(free.Intersect(room)), 0, nil)
+		if o, why := g.m.Fit(seats, pick.Claim{Grade: pick.Own, CPUs: c.cpus, Have: had}); why == pick.Fits {
 			g.of[id], g.how[id] = o.CPUs, describe(c.work, o)
 			*free = free.Minus(o.CPUs)
 			return
@@ -200,7 +202,7 @@ func atMost(free, spare int) string {
 }
 
 // describe describes a grant for a reason.
-func describe(w node.Workload, o pick.Place) string {
+func describe(w node.Workload, o pick.Offer) string {
 	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	if o.Split > 0 {
 		text += fmt.Sprintf(", %d beside others on a core", o.Split)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/lend"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -126,7 +126,7 @@ func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]u
 		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
 		switch kept := now.Set.Intersect(to); {
 		case to.Empty():
-			chosen[m], reasons[m] = x.narrowSet(pick.Demand{}, room, p)
+			chosen[m], reasons[m] = x.narrowSet(lend.Demand{}, room, p)
 		case i == plan.Abstain && !kept.Empty():
 			chosen[m], free[m] = kept, kept == now.Set
 		}

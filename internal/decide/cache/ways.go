@@ -1,4 +1,4 @@
-package pick
+package cache
 
 import (
 	"math/bits"
@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Ways describes the ways of an L3 cache from which to choose.
-type Ways struct {
+// ways describes the ways of an L3 cache from which to choose.
+type ways struct {
 	// Mask has one bit for each existing way.
 	Mask uint64
 	// Least is the minimum number of ways of a group; 0 counts as 1.
@@ -16,11 +16,11 @@ type Ways struct {
 	Sparse bool
 }
 
-// Part chooses the ways from start to end percent of the cache. Percentages
+// part chooses the ways from start to end percent of the cache. Percentages
 // between two ways are rounded: the part becomes smaller if small is set, and
 // otherwise larger. It has at least Least ways. The result is 0 only if there
 // are no ways.
-func (w Ways) Part(start, end unit.Percent, small bool) uint64 {
+func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	all := w.usable()
 	n := len(all)
 	if n == 0 {
@@ -45,7 +45,7 @@ func (w Ways) Part(start, end unit.Percent, small bool) uint64 {
 
 // usable lists the usable ways in ascending order: all ways, or the longest
 // contiguous row if the ways of a group must be contiguous.
-func (w Ways) usable() []int {
+func (w ways) usable() []int {
 	var all, row, best []int
 	for mask := w.Mask; mask != 0; mask &= mask - 1 {
 		way := bits.TrailingZeros64(mask)

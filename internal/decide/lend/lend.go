@@ -1,7 +1,6 @@
-// Package pick chooses the CPUs or cache ways for a demand on a topology. A
-// choice is a value without effect: callers compare it, print it, and put it
-// into a want.
-package pick
+// Package lend chooses the CPUs on which best-effort work may run: those that
+// latency-sensitive work uses least.
+package lend
 
 import (
 	"slices"

@@ -1,0 +1,116 @@
+package pick
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// half returns a machine of 256 CPUs (two sockets of eight L3 caches) of which
+// about half are taken by random claims.
+func half() (*Map, Seats, []Hold) {
+	rnd := rand.New(rand.NewPCG(71, 72))
+	m := Compile(machine(2, 8, 8, 2))
+	var holds []Hold
+	for m.Open(m.Seats(unit.CPUSet{}, 1, holds)).Len() > 128 {
+		c := Claim{Grade: Own, CPUs: 1 + rnd.IntN(8)}
+		o, _ := m.Fit(m.Seats(unit.CPUSet{}, 1, holds), c)
+		holds = append(holds, c.Hold(o))
+	}
+	return m, m.Seats(unit.CPUSet{}, 1, holds), holds
+}
+
+func BenchmarkRoom(b *testing.B) {
+	m, s, _ := half()
+	u := m.Sum(s)
+	for name, c := range map[string]Claim{
+		"own": {Grade: Own, CPUs: 4}, "whole cores": {Grade: Own, CPUs: 4, Bind: OnlyWhole}, "NUMA": {Grade: Own, CPUs: 8, Within: NUMA, Fewest: true},
+		"pool": {Grade: Pooled, Request: 4000}, "pool in L3": {Grade: Pooled, Request: 4000, Within: L3},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			defer reportCPU(b)()
+			for b.Loop() {
+				u.Room(&c)
+			}
+		})
+	}
+}
+
+func BenchmarkWorth(b *testing.B) {
+	m, s, _ := half()
+	u := m.Sum(s)
+	for name, c := range map[string]Claim{"own": {Grade: Own, CPUs: 4}, "own 24": {Grade: Own, CPUs: 24}, "pool": {Grade: Pooled, Request: 4000}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			defer reportCPU(b)()
+			for b.Loop() {
+				u.Worth(&c)
+			}
+		})
+	}
+}
+
+func BenchmarkFit(b *testing.B) {
+	m, s, _ := half()
+	for name, c := range map[string]Claim{
+		"4": {Grade: Own, CPUs: 4}, "16": {Grade: Own, CPUs: 16}, "64": {Grade: Own, CPUs: 64}, "seats": {Grade: Seated, CPUs: 4, Request: 1000},
+		"pool": {Grade: Pooled, Request: 4000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			defer reportCPU(b)()
+			for b.Loop() {
+				m.Fit(s, c)
+			}
+		})
+	}
+}
+
+func BenchmarkSum(b *testing.B) {
+	m, s, _ := half()
+	b.ReportAllocs()
+	defer reportCPU(b)()
+	for b.Loop() {
+		m.Sum(s)
+	}
+}
+
+func BenchmarkSeats(b *testing.B) {
+	m, _, holds := half()
+	b.ReportAllocs()
+	defer reportCPU(b)()
+	for b.Loop() {
+		m.Seats(unit.CPUSet{}, 1, holds)
+	}
+}
+
+// TestAFilterDoesNotAllocate holds for every node that a scheduler looks at.
+func TestAFilterDoesNotAllocate(t *testing.T) {
+	m, s, _ := half()
+	u := m.Sum(s)
+	rnd := rand.New(rand.NewPCG(73, 74))
+	for range 200 {
+		c := anyDemand(rnd, m)
+		if n := testing.AllocsPerRun(10, func() { u.Room(&c); u.Worth(&c) }); n != 0 {
+			t.Fatalf("%+v: %v allocations", c, n)
+		}
+	}
+}
+
+// reportCPU adds the CPU time of the process for each operation to a benchmark:
+// on a busy machine the time by the clock says little. Call the result at the
+// end.
+func reportCPU(b *testing.B) func() {
+	used := func() int64 {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+			b.Fatal(err)
+		}
+		return r.Utime.Nano() + r.Stime.Nano()
+	}
+	start := used()
+	return func() { b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/op") }
+}

@@ -1,0 +1,294 @@
+package pick
+
+import (
+	"cmp"
+	"slices"
+)
+
+// mostCaches is the number of sets of caches that a choice compares one by one.
+const mostCaches = 600
+
+// bestCaches chooses k of the free caches besides the base.
+func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
+	if k == 0 {
+		s, ok := f.rate(slices.Clone(base))
+		return &s, ok
+	}
+	if k == 1 || choices(len(free), k) <= mostCaches {
+		return f.eachCaches(base, free, k)
+	}
+	return f.packedCaches(base, free, k)
+}
+
+// choices returns the number of sets of k of n, or a large number.
+func choices(n, k int) int {
+	all := 1
+	for i := range min(k, n-k) {
+		all = all * (n - i) / (i + 1)
+		if all > mostCaches {
+			break
+		}
+	}
+	return all
+}
+
+// eachCaches rates all sets of k caches.
+func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
+	var best selection
+	found := false
+	set := make([]int32, len(base), len(base)+k)
+	copy(set, base)
+	var choose func(from, more int)
+	choose = func(from, more int) {
+		if more == 0 {
+			if s, ok := f.rate(set); ok && (!found || s.better(&best)) {
+				s.leaves = append(best.leaves[:0], set...)
+				best, found = s, true
+			}
+			return
+		}
+		for i := from; i+more <= len(free); i++ {
+			set = append(set, free[i])
+			choose(i+1, more-1)
+			set = set[:len(set)-1]
+		}
+	}
+	choose(0, k)
+	return &best, found
+}
+
+// packedCaches chooses k caches among many by dynamic programming: for each
+// number of caches and of CPUs it keeps the set with most whole cores.
+func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
+	type state struct {
+		whole int32
+		last  int32 // index in free; -1: none
+		from  int32 // index of the state before
+	}
+	n, most := f.n, int32(0)
+	have := int32(0)
+	for _, i := range base {
+		n -= f.leaves[i].room
+		have += f.leaves[i].sum
+	}
+	n = max(n, 0)
+	for _, i := range free {
+		most = max(most, f.leaves[i].room)
+	}
+	width := n + most + 1
+	// table[c*width+r] is the best set of c caches with r CPUs, or with more for
+	// the last r.
+	layers := [][]state{make([]state, int32(k+1)*width)}
+	for i := range layers[0] {
+		layers[0][i] = state{whole: -1}
+	}
+	layers[0][0].whole = have
+	for at, i := range free {
+		l := f.leaves[i]
+		before := layers[at]
+		next := slices.Clone(before)
+		for c := min(at+1, k); c > 0; c-- {
+			for r := range width {
+				from := int32(c-1)*width + r
+				if before[from].whole < 0 {
+					continue
+				}
+				to := int32(c)*width + min(r+l.room, width-1)
+				if w := before[from].whole + l.sum; w > next[to].whole {
+					next[to] = state{w, int32(at) + 1, from}
+				}
+			}
+		}
+		layers = append(layers, next)
+	}
+	var best selection
+	found := false
+	for r := n; r < width; r++ {
+		set := slices.Clone(base)
+		at, layer := int32(k)*width+r, len(free)
+		if layers[layer][at].whole < 0 {
+			continue
+		}
+		for layer > 0 && at >= width {
+			st := layers[layer][at]
+			layer = int(st.last) - 1
+			set = append(set, free[layer])
+			at = st.from
+		}
+		if s, ok := f.rate(set); ok && (!found || s.better(&best)) {
+			best, found = s, true
+		}
+	}
+	return &best, found
+}
+
+// rate rates a set of caches. It is false if they have no room for the claim.
+func (f *finder) rate(set []int32) (s selection, ok bool) {
+	sum, open := int32(0), int32(0)
+	if len(set) == 1 {
+		sum = f.leaves[set[0]].room
+		open = sum
+	} else {
+		left := f.scratch
+		copy(left, f.room)
+		for _, i := range set {
+			n := f.gain(left, f.leaves[i].pool)
+			for p := f.leaves[i].pool; p >= 0; p = f.m.pools[p].up {
+				left[p] -= n
+			}
+			sum += n
+			open += f.leaves[i].room
+		}
+	}
+	if sum < f.n {
+		return s, false
+	}
+	s = selection{leaves: set, left: open - f.n}
+	if f.by.kind == anyCPU {
+		s.split, s.broken = f.splitOf(set)
+	}
+	return s, true
+}
+
+// splitOf returns how many of the CPUs that the claim takes from a set of
+// caches share a core with others, and whether a wholly free core is broken.
+func (f *finder) splitOf(set []int32) (int32, bool) {
+	clear(f.counts)
+	partly, n := int32(0), f.n
+	for _, i := range set {
+		l := &f.leaves[i]
+		n -= min(n, l.begun) // completed first
+		partly += l.partly
+		for at, size := range f.m.sizes {
+			f.counts[at] += min(l.whole[at], l.room/size)
+		}
+	}
+	rest := n
+	if len(f.counts) == 1 {
+		rest -= f.m.sizes[0] * min(f.counts[0], n/f.m.sizes[0])
+		return rest, rest > partly
+	}
+	for at, k := range wholeCounts(f.m.sizes, f.counts, n) {
+		rest -= k * f.m.sizes[at]
+	}
+	return rest, rest > partly
+}
+
+// wholeCounts returns how many cores of each size add up to the largest sum of
+// at most n. sizes are descending, and count is the number of cores.
+func wholeCounts(sizes, count []int32, n int32) []int32 {
+	best := make([]int32, len(sizes))
+	sum := int32(0)
+	exact := true // sizes that divide each other: the largest first is exact
+	for i, size := range sizes {
+		best[i] = min(count[i], (n-sum)/size)
+		sum += size * best[i]
+		exact = exact && (i == 0 || sizes[i-1]%size == 0)
+	}
+	if exact || sum == n {
+		return best
+	}
+	now := make([]int32, len(sizes))
+	var try func(i int, left int32)
+	try = func(i int, left int32) {
+		if sum == n {
+			return
+		}
+		if i == len(sizes) {
+			if n-left > sum {
+				sum = n - left
+				copy(best, now)
+			}
+			return
+		}
+		for k := min(count[i], left/sizes[i]); k >= 0; k-- {
+			now[i] = k
+			try(i+1, left-k*sizes[i])
+		}
+	}
+	try(0, n)
+	return best
+}
+
+// take takes the CPUs from the chosen caches, the tightest first, and of equal
+// ones the highest CPUs, because the system's own work prefers low numbers.
+func (f *finder) take(s *selection) mask {
+	m := f.m
+	t := taker{finder: f, set: m.mask(), left: slices.Clone(f.room), n: f.n}
+	order := slices.Clone(s.leaves)
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(f.leaves[a].room, f.leaves[b].room), cmp.Compare(b, a))
+	})
+	switch f.by.kind {
+	case oneACore:
+		t.pass(order, 1, false, func(k, size, had int32) bool { return k == size })
+		t.pass(order, 1, false, func(k, size, had int32) bool { return k < size })
+		return t.done()
+	case wholeCores:
+		t.pass(order, f.by.size, true, func(k, size, had int32) bool { return k == size && size == f.by.size })
+		return t.done()
+	}
+	t.pass(order, t.n, false, func(_, _, had int32) bool { return had > 0 })
+	clear(f.counts)
+	for _, i := range order {
+		l := &f.leaves[i]
+		for at, size := range m.sizes {
+			f.counts[at] += min(l.whole[at], f.gain(t.left, l.pool)/size)
+		}
+	}
+	for at, want := range wholeCounts(m.sizes, f.counts, t.n) {
+		size := m.sizes[at]
+		end := t.n - want*size
+		t.pass(order, size, true, func(k, all, _ int32) bool { return k == all && all == size && t.n-size >= end })
+	}
+	t.pass(order, t.n, false, func(k, size, _ int32) bool { return k < size })
+	t.pass(order, t.n, false, func(int32, int32, int32) bool { return true })
+	return t.done()
+}
+
+// A taker takes CPUs core by core.
+type taker struct {
+	*finder
+	set  mask
+	left []int32 // room of each pool that is left
+	n    int32   // number of CPUs that are still to take
+}
+
+func (t *taker) done() mask {
+	if t.n > 0 {
+		return nil
+	}
+	return t.set
+}
+
+// pass takes CPUs from the cores that fit, at most most of each; whole: all of
+// the core or nothing. fits gets the number of CPUs of a core that can be taken,
+// all its CPUs, and those that the claim has.
+func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, had int32) bool) {
+	m := t.m
+	for _, i := range order {
+		p := &m.pools[t.leaves[i].pool]
+		for at := p.last - 1; at >= p.core && t.n > 0; at-- {
+			c := m.cores[at]
+			had, taken := t.have.count(c.lo, c.hi), t.set.count(c.lo, c.hi)
+			k := t.open.count(c.lo, c.hi) - had - taken
+			if k == 0 || taken > 0 && t.by.kind == oneACore || !fits(k, c.hi-c.lo, had) {
+				continue
+			}
+			n := min(k, most, t.n, t.gain(t.left, t.leaves[i].pool))
+			if whole && n < k {
+				continue // there is no room for the whole core
+			}
+			for cpu := c.hi - 1; cpu >= c.lo && n > 0; cpu-- {
+				if t.open.has(cpu) && !t.have.has(cpu) && !t.set.has(cpu) {
+					t.set.set(cpu)
+					n--
+					t.n--
+					for up := t.leaves[i].pool; up >= 0; up = m.pools[up].up {
+						t.left[up]--
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package pick
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A finder chooses n CPUs for one claim. The best choice has the fewest NUMA
+// nodes, then the fewest sockets, then the fewest L3 caches, then the fewest
+// CPUs on split cores, then the fewest cores that it breaks, then the tightest
+// caches. Caches and nodes in which the claim has CPUs already cost nothing.
+type finder struct {
+	m          *Map
+	open, have mask
+	by         measure
+	room       []int32 // of each pool
+	n          int32
+	within     Level
+	leaves     []leaf
+	scratch    []int32 // by pool
+	counts     []int32 // by size of core
+}
+
+// A leaf is what an L3 cache has for the claim.
+type leaf struct {
+	pool   int32
+	room   int32   // number of CPUs that the claim may take
+	whole  []int32 // number of wholly free cores, by size
+	sum    int32   // of the CPUs of these cores, at most room
+	partly int32   // CPUs of other cores
+	begun  int32   // CPUs of cores in which the claim has CPUs
+	forced bool    // the claim has CPUs here
+}
+
+// A selection is a set of caches with a rating.
+type selection struct {
+	leaves  []int32 // indexes of finder.leaves
+	sockets int
+	caches  int
+	split   int32
+	broken  bool
+	left    int32
+}
+
+func (a *selection) better(b *selection) bool {
+	broken := func(s *selection) int {
+		if s.broken {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.sockets, b.sockets), cmp.Compare(a.caches, b.caches), cmp.Compare(a.split, b.split),
+		cmp.Compare(broken(a), broken(b)), cmp.Compare(a.left, b.left)) <= 0
+}
+
+// find returns the chosen positions; nil if there are not enough.
+func (f *finder) find(fewest bool) mask {
+	m := f.m
+	if f.room[0] < f.n {
+		return nil
+	}
+	f.look()
+	var forced []int32
+	for i := m.from[NUMA]; i < m.from[NUMA+1]; i++ {
+		if f.have.count(m.pools[i].lo, m.pools[i].hi) > 0 {
+			forced = append(forced, i)
+		}
+	}
+	most := int(m.from[NUMA+1] - m.from[NUMA])
+	if fewest {
+		most = m.fewestNodes(f.n + f.have.count(0, int32(len(m.cpus))))
+	}
+	if f.within >= NUMA {
+		most = 1
+	}
+	for j := max(len(forced), 1); j <= max(most, len(forced)); j++ {
+		var best *selection
+		f.eachNodes(j, forced, func(nodes []int32) {
+			if s := f.selectIn(nodes); s != nil && (best == nil || s.better(best)) {
+				best = s
+			}
+		})
+		if best != nil {
+			return f.take(best)
+		}
+	}
+	return nil
+}
+
+// look counts the free CPUs of the L3 caches.
+func (f *finder) look() {
+	m := f.m
+	n := int(m.from[L3+1] - m.from[L3])
+	f.leaves, f.scratch = make([]leaf, 0, n), make([]int32, len(m.pools))
+	f.counts = make([]int32, len(m.sizes))
+	whole := make([]int32, n*len(m.sizes))
+	for i := m.from[L3]; i < m.from[L3+1]; i++ {
+		p := &m.pools[i]
+		l := leaf{pool: i, room: f.room[i], forced: f.have.count(p.lo, p.hi) > 0}
+		if l.room == 0 && !l.forced {
+			continue
+		}
+		l.whole, whole = whole[:len(m.sizes):len(m.sizes)], whole[len(m.sizes):]
+		for _, c := range m.cores[p.core:p.last] {
+			k, had := f.open.count(c.lo, c.hi), int32(0)
+			if l.forced {
+				had = f.have.count(c.lo, c.hi)
+			}
+			switch {
+			case had > 0:
+				l.begun += k - had
+			case k == c.hi-c.lo:
+				l.whole[m.sizeAt(k)]++
+				if l.sum+k <= l.room {
+					l.sum += k
+				}
+			default:
+				l.partly += k
+			}
+		}
+		f.leaves = append(f.leaves, l)
+	}
+}
+
+// mostNodes is the number of sets of NUMA nodes that a choice looks at. All sets
+// of a machine with eight nodes are fewer.
+const mostNodes = 256
+
+// eachNodes calls try with each set of j NUMA nodes, the forced ones included,
+// that has room for the claim. Nodes with most room come first.
+func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
+	m := f.m
+	var free []int32
+	for i := m.from[NUMA]; i < m.from[NUMA+1]; i++ {
+		if f.room[i] > 0 && !slices.Contains(forced, i) {
+			free = append(free, i)
+		}
+	}
+	if j > 1 {
+		slices.SortStableFunc(free, func(a, b int32) int { return cmp.Compare(f.room[b], f.room[a]) })
+	}
+	left := mostNodes
+	set := slices.Clone(forced)
+	var choose func(from, more int)
+	choose = func(from, more int) {
+		switch {
+		case left == 0:
+		case more == 0:
+			if f.capacity(set) >= f.n {
+				left--
+				try(set)
+			}
+		default:
+			for i := from; i+more <= len(free); i++ {
+				if f.bound(set, free[i:i+more]) < f.n {
+					break // those that follow have less room
+				}
+				set = append(set, free[i])
+				choose(i+1, more-1)
+				set = set[:len(set)-1]
+			}
+		}
+	}
+	if j == 1 && len(forced) == 0 {
+		for _, i := range free {
+			if f.room[i] >= f.n {
+				try([]int32{i})
+			}
+		}
+		return
+	}
+	choose(0, j-len(forced))
+}
+
+// bound is the sum of the rooms of two lists of pools.
+func (f *finder) bound(a, b []int32) int32 {
+	n := int32(0)
+	for _, list := range [][]int32{a, b} {
+		for _, i := range list {
+			n += f.room[i]
+		}
+	}
+	return n
+}
+
+// capacity returns the number of CPUs that the claim may take from a set of
+// NUMA nodes together.
+func (f *finder) capacity(nodes []int32) int32 {
+	sum := int32(0)
+	m := f.m
+	for s := m.from[Socket]; s < m.from[Socket+1]; s++ {
+		in := int32(0)
+		for _, i := range nodes {
+			if m.pools[i].up == s {
+				in += f.room[i]
+			}
+		}
+		sum += min(in, f.room[s])
+	}
+	return min(sum, f.room[0])
+}
+
+// selectIn chooses caches in a set of NUMA nodes.
+func (f *finder) selectIn(nodes []int32) *selection {
+	m := f.m
+	var sockets []int32
+	for _, i := range nodes {
+		if up := m.pools[i].up; !slices.Contains(sockets, up) {
+			sockets = append(sockets, up)
+		}
+	}
+	if f.within == Socket && len(sockets) > 1 {
+		return nil
+	}
+	var base, free []int32
+	for i, l := range f.leaves {
+		switch {
+		case !slices.Contains(nodes, m.pools[l.pool].up):
+		case l.forced:
+			base = append(base, int32(i))
+		default:
+			free = append(free, int32(i))
+		}
+	}
+	most := len(base) + len(free)
+	if f.within == L3 {
+		most = 1
+	}
+	k := f.fewestCaches(base, free)
+	if k < 0 || len(base)+k > most {
+		return nil
+	}
+	s, ok := f.bestCaches(base, free, k)
+	if !ok {
+		return nil
+	}
+	s.sockets, s.caches = len(sockets), len(s.leaves)
+	return s
+}
+
+// fewestCaches returns how many of the free caches the claim needs besides the
+// base; -1: more than there are. The gain of each further cache falls, so
+// taking the largest gain is exact.
+func (f *finder) fewestCaches(base, free []int32) int {
+	left := f.scratch
+	copy(left, f.room)
+	sum := int32(0)
+	gain := func(i int32) int32 { return f.gain(left, f.leaves[i].pool) }
+	add := func(i int32) {
+		n := gain(i)
+		for p := f.leaves[i].pool; p >= 0; p = f.m.pools[p].up {
+			left[p] -= n
+		}
+		sum += n
+	}
+	for _, i := range base {
+		add(i)
+	}
+	rest := slices.Clone(free)
+	for k := 0; ; k++ {
+		if sum >= f.n {
+			return k
+		}
+		best := -1
+		for at, i := range rest {
+			if n := gain(i); n > 0 && (best < 0 || n > gain(rest[best])) {
+				best = at
+			}
+		}
+		if best < 0 {
+			return -1
+		}
+		add(rest[best])
+		rest = slices.Delete(rest, best, best+1)
+	}
+}
+
+// gain returns the number of CPUs that a pool can still give.
+func (f *finder) gain(left []int32, p int32) int32 {
+	n := left[p]
+	for p = f.m.pools[p].up; p >= 0; p = f.m.pools[p].up {
+		n = min(n, left[p])
+	}
+	return n
+}

@@ -1,0 +1,133 @@
+package pick
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// exclusive chooses n own CPUs among free ones.
+func exclusive(topo node.Topology, n int, free, have unit.CPUSet, bind Bind) (Offer, bool) {
+	m := Compile(topo)
+	o, why := m.Fit(m.Seats(m.All().Minus(free), 0, nil), Claim{Grade: Own, CPUs: n, Have: have, Bind: bind})
+	return o, why == Fits
+}
+
+func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
+	topo := machine(2, 2, 2, 2) // four CPUs per cache, eight per NUMA node
+	for name, c := range map[string]struct {
+		free, have string
+		n          int
+		bind       Bind
+		want       string
+		split      int
+	}{
+		"a core":                                      {"0-15", "", 2, AnyCores, "14-15", 0},
+		"a cache":                                     {"0-15", "", 4, AnyCores, "12-15", 0},
+		"a NUMA node":                                 {"0-15", "", 6, AnyCores, "10-15", 0},
+		"more than a node":                            {"0-15", "", 10, AnyCores, "6-15", 0},
+		"the cache with the fewest left":              {"0-13", "", 2, AnyCores, "12-13", 0},
+		"no cache that is too small":                  {"0-13", "", 4, AnyCores, "8-11", 0},
+		"an odd one from a core that is broken":       {"0-14", "", 3, AnyCores, "12-14", 1},
+		"but not at the price of another cache":       {"0-12", "", 3, AnyCores, "9-11", 1},
+		"an odd one breaks a core":                    {"0-15", "", 1, AnyCores, "15", 1},
+		"halves in one cache before two caches":       {"0-1,4,6,12-13", "", 4, AnyCores, "0-1,4,6", 2},
+		"whole cores wherever they are, if preferred": {"0-1,4,6,12-13", "", 4, PreferWhole, "0-1,12-13", 0},
+		"whole cores only":                            {"0-1,4,6,12-13", "", 4, OnlyWhole, "0-1,12-13", 0},
+		"one CPU of each core":                        {"0-7", "", 4, PreferSpread, "1,3,5,7", 4},
+		"it keeps what it has":                        {"0-15", "0-1", 2, AnyCores, "0-1", 0},
+		"it grows in place":                           {"0-15", "0-1", 4, AnyCores, "0-3", 0},
+		"a half is completed first":                   {"0-15", "0", 3, AnyCores, "0-1,3", 1},
+		"it keeps the better part":                    {"0-15", "0-1,4", 2, AnyCores, "0-1", 0},
+		"what it lost is replaced":                    {"0-13", "14-15", 2, AnyCores, "12-13", 0},
+		"everything":                                  {"0-15", "", 16, AnyCores, "0-15", 0},
+	} {
+		got, ok := exclusive(topo, c.n, set(t, c.free), set(t, c.have), c.bind)
+		if !ok || got.CPUs.String() != c.want || got.Split != c.split {
+			t.Errorf("%s: got %q with %d split, %v; want %q with %d", name, got.CPUs, got.Split, ok, c.want, c.split)
+		}
+	}
+	for name, c := range map[string]struct {
+		free string
+		n    int
+	}{"more than is free": {"0-1", 3}, "none": {"0-1", 0}, "less than none": {"0-1", -1}, "CPUs that are not": {"16-20", 1}, "nothing is free": {"", 1}} {
+		if got, ok := exclusive(topo, c.n, set(t, c.free), unit.CPUSet{}, AnyCores); ok {
+			t.Errorf("%s: got %v", name, got.CPUs)
+		}
+	}
+}
+
+// TestOwnCPUsGrowAndShrinkInPlace gives CPUs to random claims on random
+// machines and takes some back. It checks that they never overlap, that the
+// same question has the same answer, and that a workload keeps what it has.
+func TestOwnCPUsGrowAndShrinkInPlace(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(21, 22))
+	for try := range 150 {
+		most := 128
+		if try%75 == 0 {
+			most = 1024
+		}
+		topo := anyMachine(rnd, most)
+		free := topo.All()
+		var given []unit.CPUSet
+		for range 8 {
+			if len(given) > 0 && rnd.IntN(3) == 0 {
+				free = free.Union(given[0])
+				given = given[1:]
+			}
+			n, bind := 1+rnd.IntN(max(len(topo.CPUs)/3, 2)), []Bind{AnyCores, PreferWhole, PreferSpread}[rnd.IntN(3)]
+			got, ok := exclusive(topo, n, free, unit.CPUSet{}, bind)
+			if ok != (free.Len() >= n) {
+				t.Fatalf("%d of %v: %v", n, free, ok)
+			}
+			if !ok {
+				continue
+			}
+			if again, _ := exclusive(topo, n, free, unit.CPUSet{}, bind); again != got {
+				t.Fatalf("%v, and then %v", got, again)
+			}
+			if kept, _ := exclusive(topo, n, free, got.CPUs, bind); kept != got {
+				t.Fatalf("had %+v, gets %+v", got, kept)
+			}
+			if more, ok := exclusive(topo, n+1, free, got.CPUs, bind); ok != (free.Len() > n) || ok && (!more.CPUs.Contains(got.CPUs) || more.CPUs.Len() != n+1 || !free.Contains(more.CPUs)) {
+				t.Fatalf("had %v, gets %v of %v to grow by one", got.CPUs, more.CPUs, free)
+			}
+			if less, ok := exclusive(topo, n-1, free, got.CPUs, bind); ok != (n > 1) || ok && (!got.CPUs.Contains(less.CPUs) || less.CPUs.Len() != n-1) {
+				t.Fatalf("had %v, gets %v to shrink by one", got.CPUs, less.CPUs)
+			}
+			free = free.Minus(got.CPUs)
+			given = append(given, got.CPUs)
+		}
+	}
+}
+
+// TestOneKindOfCoreIsPreferred has four fast CPUs and eight slow ones in one L3
+// cache.
+func TestOneKindOfCoreIsPreferred(t *testing.T) {
+	topo := machine(1, 1, 6, 2)
+	for i := 4; i < 12; i++ {
+		topo.CPUs[i].Kind = 1
+	}
+	for n, want := range map[int]string{2: "2-3", 4: "0-3", 6: "6-11", 10: "2-11"} {
+		if got, ok := exclusive(topo, n, topo.All(), unit.CPUSet{}, AnyCores); !ok || got.CPUs.String() != want {
+			t.Errorf("%d CPUs are %v, want %s", n, got.CPUs, want)
+		}
+	}
+}
+
+// TestSocketsCountAmongEqualChoices needs two of four NUMA nodes, and then a
+// part of a core.
+func TestSocketsCountAmongEqualChoices(t *testing.T) {
+	topo := machine(4, 1, 4, 2) // eight CPUs a node
+	for i := range topo.CPUs {
+		topo.CPUs[i].Socket /= 2
+	}
+	if got, _ := exclusive(topo, 14, set(t, "0-6,8-15,17-23,24-30"), unit.CPUSet{}, AnyCores); got.Sockets != 1 || got.Nodes != 2 {
+		t.Errorf("14 CPUs are %v, on %d sockets", got.CPUs, got.Sockets)
+	}
+	if got, _ := exclusive(topo, 11, set(t, "0-7,9-12,16,20"), unit.CPUSet{}, AnyCores); got.Nodes != 2 {
+		t.Errorf("11 CPUs are %v, on %d NUMA nodes", got.CPUs, got.Nodes)
+	}
+}
