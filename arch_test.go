@@ -116,6 +116,7 @@ var arch = []struct {
 	{"cluster/apiserver/apitest", affects, ""},
 	{"cluster/kube", pure, "model/unit model/node decide/pick decide/place config"},
 	{"cluster/admission", pure, "model/unit model/node config api/config/v1alpha1 cluster/kube"},
+	{"cluster/cpureport", affects, "model/unit model/node decide/pick decide/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
 	{"cluster/manager", affects, "model/unit model/node decide/policy config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/nodepages", affects, "model/unit model/node api/v1alpha1 cluster/kube"},

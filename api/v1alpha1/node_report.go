@@ -59,6 +59,9 @@ type NodeReportStatus struct {
 
 	// Batch is the amount that BE work may request, as the agent computed it.
 	Batch Batch `json:"batch,omitempty"`
+	// CPUs are the CPUs of the node and the pods that hold some of them. Absent:
+	// the agent does not place pods on CPUs.
+	CPUs *CPUs `json:"cpus,omitempty"`
 	// Published is the result of the manager.
 	Published *Published `json:"published,omitempty"`
 
@@ -179,4 +182,69 @@ type Means struct {
 	By string `json:"by,omitempty"`
 	// Why is the reason why the feature is not available or not complete.
 	Why string `json:"why,omitempty"`
+}
+
+// CPUs are the CPUs of a node and the pods that hold some of them. Sets of CPUs
+// are lists as in cpuset.cpus: 0-3,8.
+type CPUs struct {
+	// Caches are the parts of the L3 caches in each NUMA node. Together they are
+	// all online CPUs.
+	// +listType=atomic
+	Caches []Cache `json:"caches"`
+	// Cores are the sets of the CPUs of each core with more than one, joined by
+	// semicolons: 0,52;1,53. A CPU in none of them is a core of its own.
+	Cores string `json:"cores,omitempty"`
+	// Reserved are the CPUs that no pod holds alone.
+	Reserved string `json:"reserved,omitempty"`
+	// Keep is the number of CPUs that must stay shared.
+	Keep int32 `json:"keep,omitempty"`
+	// Manager is another program that writes the CPUs of pods on this node, such
+	// as the static policy of the kubelet; empty: none.
+	Manager string `json:"manager,omitempty"`
+	// Held says which pod holds which CPUs.
+	// +listType=map
+	// +listMapKey=uid
+	Held []HeldCPUs `json:"held,omitempty"`
+	// Refused are the pods that demand CPUs and have none, with the reason.
+	// +listType=map
+	// +listMapKey=uid
+	Refused []RefusedCPUs `json:"refused,omitempty"`
+}
+
+// Cache is the part of one L3 cache in one NUMA node.
+type Cache struct {
+	Socket int32 `json:"socket"`
+	NUMA   int32 `json:"numa"`
+	L3     int32 `json:"l3"`
+	// Kind is 0 for the fastest kind of core of the node; slower kinds have
+	// higher numbers.
+	Kind int32  `json:"kind,omitempty"`
+	CPUs string `json:"cpus"`
+}
+
+// HeldCPUs are the CPUs that one pod holds.
+type HeldCPUs struct {
+	UID string `json:"uid"`
+	// Grade is own, seats or pool (docs/scheduling.md).
+	Grade string `json:"grade"`
+	// CPUs are its own CPUs, its seats, or those of its pool at this time.
+	CPUs string `json:"cpus"`
+	// Home are the CPUs of the cache, NUMA node, socket or machine that seats
+	// and pools share.
+	Home string `json:"home,omitempty"`
+	// Request is the CPU request of seats and pools, in thousandths of a CPU.
+	Request int64 `json:"request,omitempty"`
+	// Apart is core or numa if the pod wishes to be alone there, beside pods
+	// with the same wish.
+	Apart string `json:"apart,omitempty"`
+	// By is who chose the CPUs: scheduler or node.
+	By string `json:"by,omitempty"`
+	// Why is the reason why the node chose itself.
+	Why string `json:"why,omitempty"`
+}
+
+// RefusedCPUs is a pod that demands CPUs and has none.
+type RefusedCPUs struct {
+	UID string `json:"uid"`
+	Why string `json:"why"`
 }
