@@ -62,6 +62,7 @@ var arch = []struct {
 	{"decide/trend", pure, "model/unit"},
 	{"decide/paired", pure, ""},
 	{"decide/facts", pure, "model/unit model/node decide/trend"},
+	{"decide/hold", pure, "model/unit model/node decide/pick decide/facts"},
 	{"decide/slo", pure, "model/node"},
 	{"decide/switchback", pure, "model/node model/trial decide/paired"},
 	{"decide/memory", pure, "model/unit model/node decide/limit decide/plan decide/facts"},
@@ -69,7 +70,7 @@ var arch = []struct {
 	{"decide/cache", pure, "model/unit model/node decide/plan decide/slo"},
 	{"decide/evict", pure, "model/unit model/node decide/plan decide/facts"},
 	{"decide/isolation", pure, "model/unit model/node decide/plan"},
-	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation"},
+	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/hold decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation"},
 	// kernel
 	{"kernel/cgroup", affects, "model/unit"},
 	{"kernel/proc", affects, "model/unit"},

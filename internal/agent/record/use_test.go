@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -11,7 +12,8 @@ import (
 // without calls visit for each part of a struct, with that part empty.
 func without(v reflect.Value, name string, visit func(name string)) {
 	_, isMaybe := v.Addr().Interface().(json.Unmarshaler)
-	if v.Kind() == reflect.Struct && !isMaybe {
+	_, isSet := v.Addr().Interface().(encoding.TextUnmarshaler)
+	if v.Kind() == reflect.Struct && !isMaybe && !isSet {
 		for i := range v.NumField() {
 			without(v.Field(i), name+"."+v.Type().Field(i).Name, visit)
 		}

@@ -176,3 +176,26 @@ func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 		d.Fewest = d.Grade == pick.Own
 	}
 }
+
+// cpusOf returns the demand of a pod and the choice of its scheduler as the
+// node's agent uses them. Faults reports what is wrong with them.
+func cpusOf(p *corev1.Pod) node.CPUOverride {
+	d, demands, _ := DemandOf(p)
+	if !demands {
+		return node.CPUOverride{}
+	}
+	o := node.CPUOverride{
+		Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest,
+		CPUs: d.CPUs, Request: d.Request,
+	}
+	for _, c := range d.Containers {
+		o.Containers = append(o.Containers, node.ContainerCPUs{Name: c.Name, CPUs: c.CPUs})
+	}
+	if c, chosen, _ := ContractOf(p); chosen {
+		o.Chosen = node.CPUChoice{Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home}
+		if c.Topology != 0 {
+			o.Chosen.Topology = c.Topology.String()
+		}
+	}
+	return o
+}

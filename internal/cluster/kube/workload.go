@@ -295,6 +295,7 @@ func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	faults = append(faults, more...)
 	a.Cache, more = cacheOf(p)
 	faults = append(faults, more...)
+	a.CPUs = cpusOf(p)
 	a.EvictionExemptFrom, more = exemptFrom(p)
 	return a, append(faults, more...)
 }

@@ -248,3 +248,6 @@ func besides(m *Map, room []int32, have mask) []int32 {
 	}
 	return room
 }
+
+// Judge describes own CPUs that another chose.
+func (m *Map) Judge(set unit.CPUSet) Offer { return m.judge(m.maskOf(set)) }

@@ -104,10 +104,10 @@ func Compile(t node.Topology) *Map {
 		}
 		m.at[c.ID] = int32(i)
 	}
-	m.fillCores()
+	fillCores(m)
 	m.fillPools(socket)
-	m.fillKinds()
-	m.fillSizes()
+	fillKinds(m)
+	fillSizes(m)
 	m.hash = hashOf(m, socket)
 	return m
 }
@@ -155,7 +155,7 @@ func socketsOf(cpus []node.LogicalCPU) map[node.NUMANode]node.SocketID {
 	return of
 }
 
-func (m *Map) fillCores() {
+func fillCores(m *Map) {
 	for i, c := range m.cpus {
 		if i == 0 || coreOf(m.cpus[i-1]) != coreOf(c) {
 			m.cores = append(m.cores, span{int32(i), int32(i)})
@@ -224,7 +224,7 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 	}
 }
 
-func (m *Map) fillSizes() {
+func fillSizes(m *Map) {
 	for l := range levels {
 		for _, p := range m.pools[m.from[l]:m.from[l+1]] {
 			m.largest[l] = max(m.largest[l], p.hi-p.lo)
@@ -236,7 +236,7 @@ func (m *Map) fillSizes() {
 	slices.SortFunc(m.nodeSizes, func(a, b int32) int { return cmp.Compare(b, a) })
 }
 
-func (m *Map) fillKinds() {
+func fillKinds(m *Map) {
 	var kinds []node.CoreKind
 	for _, c := range m.cpus {
 		if !slices.Contains(kinds, c.Kind) {

@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"cmp"
 	"slices"
 
 	"tenon.sh/tenon/internal/model/unit"
@@ -264,3 +265,38 @@ func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 		}
 	}
 }
+
+// Reseat returns the CPUs of seated or pooled work in its home, of those that
+// are open: a pool has all of them, and seats stay where they are as far as they
+// can. moved reports whether a seat had to move. The set is empty if the home
+// has no open CPU.
+func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
+	home := &m.pools[m.smallest(h.Home)]
+	b := m.mask()
+	var at []int32
+	for i := home.lo; i < home.hi; i++ {
+		if s.open.has(i) {
+			at = append(at, i)
+		}
+	}
+	if h.Grade == Seated {
+		kept := func(i int32) int {
+			if h.CPUs.Has(m.cpus[i].ID) {
+				return 0
+			}
+			return 1
+		}
+		slices.SortStableFunc(at, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(kept(a), kept(b)), cmp.Compare(s.load[a], s.load[b]))
+		})
+		at = at[:min(max(n, 0), len(at))]
+	}
+	for _, i := range at {
+		b.set(i)
+	}
+	set = m.cpusOf(b)
+	return set, h.Grade == Seated && !set.Contains(h.CPUs) && set.Len() >= h.CPUs.Len()
+}
+
+// LevelOf returns the level of the smallest pool that contains a set.
+func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallest(set)) }

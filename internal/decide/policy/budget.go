@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -80,7 +81,7 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 // beside limits the budget by the same formula over the CPUs that BE work may
 // use, because idle CPUs of LSE work do not help BE. Work that is bound to
 // other CPUs does not count as use here.
-func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) budget {
+func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
 	apart := func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.may <= b.least || !slices.ContainsFunc(s.Workloads, apart) {
 		return b
@@ -91,9 +92,9 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	}
 	var others unit.MilliCPU
 	for _, w := range s.Workloads {
-		_, bound := own.of[w.ID]
+		_, bound := own.Of[w.ID]
 		if !bound {
-			_, bound = boundTo(s, w, cpus)
+			_, bound = hold.BoundTo(s, w, cpus)
 		}
 		if w.Class != node.BE && !(apart(w) && bound) {
 			others += max(u.Workload[w.ID], u.Latest[w.ID])

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -60,7 +61,7 @@ type burster struct {
 }
 
 // newBurster computes the use of the shared CPUs from the snapshot.
-func newBurster(b Burst, had lending, u facts.Use, own grants, s node.Snapshot) burster {
+func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
 	borrows := func(w node.Workload) bool { return b.of(w.Overrides.Burst).borrows() }
 	if b.borrows() || slices.ContainsFunc(s.Workloads, borrows) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -57,7 +58,7 @@ type loan struct {
 
 // poolNow updates the mean use of the shared CPUs by all work except BE. It
 // returns false if that use is unknown.
-func (m lending) poolNow(u facts.Use, own grants, s node.Snapshot) (unit.MilliCPU, bool) {
+func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
 	for _, c := range s.Topology.CPUs {
@@ -69,7 +70,7 @@ func (m lending) poolNow(u facts.Use, own grants, s node.Snapshot) (unit.MilliCP
 		cpus++
 	}
 	for _, w := range s.Workloads {
-		set, owner := own.of[w.ID]
+		set, owner := own.Of[w.ID]
 		if owner {
 			cpus -= set.Len()
 		}

@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -26,7 +27,7 @@ func Files(c Config, workloads []node.Workload) []node.File {
 	if c.CPUQOS.Enable {
 		files = slices.Concat(files, ownedByMechanisms, isolation.Owned)
 	}
-	if slices.ContainsFunc(workloads, claims) {
+	if slices.ContainsFunc(workloads, hold.Demands) {
 		files = append(files, ownedByClaims...)
 	}
 	return slices.Concat(files, c.Memory.Files(workloads), c.Cache.Files(workloads), c.IO.Files(workloads), c.Evict.Files())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	limits "tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -19,12 +20,12 @@ import (
 // kernel refuses to lower a parent's quota below a child's
 // (kernel/sched/core.c: tg_cfs_schedulable_down), so the child's quota is
 // lowered first. Cgroup v2 applies the smaller of the two.
-func limit(x *burster, l facts.Layout, s node.Snapshot, own grants, bounds []plan.Want) []plan.Want {
+func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, bounds []plan.Want) []plan.Want {
 	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, w := range s.Workloads {
 		mine := x.wants(w)
-		if _, pinned := own.of[w.ID]; pinned {
+		if _, pinned := own.Of[w.ID]; pinned {
 			for i := range mine {
 				mine[i].Intent, mine[i].Value, mine[i].Reason = plan.Release, nil, "its exclusive CPUs limit it"
 			}

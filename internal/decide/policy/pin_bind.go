@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -15,13 +16,13 @@ import (
 // all cgroups below them. It binds workloads with exclusive CPUs to these CPUs
 // and to the memory of their NUMA nodes, and all other LS workloads to the
 // remaining CPUs. While no workload has exclusive CPUs, it binds none.
-func bind(g grants, l facts.Layout, s node.Snapshot) []plan.Want {
-	if g.of == nil && !bindsNow(s.Knobs) {
+func bind(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
+	if g.Of == nil && !bindsNow(s.Knobs) {
 		return nil
 	}
-	b := binder{grants: g, Layout: l, snap: s, all: s.Topology.All(), promised: map[unit.CPU]unit.Bytes{}}
+	b := binder{Grants: g, Layout: l, snap: s, all: s.Topology.All(), promised: map[unit.CPU]unit.Bytes{}}
 	for _, w := range s.Workloads {
-		if set, own := g.of[w.ID]; own {
+		if set, own := g.Of[w.ID]; own {
 			b.owners = append(b.owners, owner{w.Cgroup, set})
 			b.taken = b.taken.Union(set)
 		}
@@ -31,13 +32,13 @@ func bind(g grants, l facts.Layout, s node.Snapshot) []plan.Want {
 		w := s.Workloads[t.work]
 		cpus := seating{file: node.FileCPUs, intent: plan.Release, reason: "no workload has exclusive CPUs any more"}
 		mems := seating{file: node.FileMems, intent: plan.Release, reason: "it has no exclusive CPUs"}
-		if set, own := g.of[w.ID]; own {
-			cpus.intent, cpus.to, cpus.reason = plan.Set, set, g.how[w.ID]
+		if set, bound := g.Set(w.ID); bound {
+			cpus.intent, cpus.to, cpus.reason, cpus.parts = plan.Set, set, g.How[w.ID], g.Containers(w)
 			mems = b.memory(w, set)
 		} else if !b.taken.Empty() {
 			cpus = b.share(w)
 		}
-		if why := g.why[w.ID]; why != "" {
+		if why := g.Why[w.ID]; why != "" {
 			cpus.reason, cpus.say = why, true
 		}
 		wants = append(wants, b.want(t, cpus)...)
@@ -58,7 +59,7 @@ func bindsNow(k node.Knobs) bool {
 
 // A binder is the input of one decision of bind.
 type binder struct {
-	grants
+	hold.Grants
 	facts.Layout
 	snap   node.Snapshot
 	all    unit.CPUSet
@@ -89,6 +90,8 @@ type seating struct {
 	to     unit.CPUSet
 	reason string
 	say    bool // give the reason even if nothing changes
+	// parts are the sets of single containers; nil: all have to.
+	parts map[string]unit.CPUSet
 }
 
 // share returns the set of a workload without exclusive CPUs: its own set
@@ -96,8 +99,8 @@ type seating struct {
 // own stay in the set.
 func (b binder) share(w node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
-	room := roomBefore(b.snap, w.Cgroup, b.all)
-	if n, _ := claimed(w); n == 0 && w.Class != node.LS && room != b.all {
+	room := hold.RoomBefore(b.snap, w.Cgroup, b.all)
+	if n, _ := hold.Claimed(w); n == 0 && w.Class != node.LS && room != b.all {
 		return to // bound before Tenon, and without a claim
 	}
 	others := b.taken
@@ -191,7 +194,12 @@ func (b binder) trees() []tree {
 	for i, w := range b.snap.Workloads {
 		if _, twice := at[w.Cgroup]; w.Class.Sensitive() && !twice && w.Cgroup != "" {
 			at[w.Cgroup] = len(trees)
-			trees = append(trees, tree{i, []node.CgroupPath{w.Cgroup}})
+			trees = append(trees, tree{work: i, groups: []node.CgroupPath{w.Cgroup}})
+			if parts := b.Containers(w); parts != nil && b.snap.Knobs.Kernel.CgroupVersion != 1 {
+				for _, c := range w.Containers {
+					trees[len(trees)-1].groups = append(trees[len(trees)-1].groups, c.Cgroup)
+				}
+			}
 		}
 	}
 	if b.snap.Knobs.Kernel.CgroupVersion != 1 {
@@ -239,7 +247,7 @@ func (b binder) want(t tree, to seating) []plan.Want {
 			continue
 		}
 		if w.Intent == plan.Set {
-			set := to.to
+			set := b.partOf(t, to, p)
 			if own, _ := facts.Original(knobs, knob).(node.CPUs); !set.Intersect(own.Set).Empty() {
 				set = set.Intersect(own.Set)
 			}
@@ -265,6 +273,17 @@ func (b binder) want(t tree, to seating) []plan.Want {
 		}
 	}
 	return wants
+}
+
+// partOf returns the wanted set of one cgroup of a workload: that of the
+// container in which the cgroup is, or else that of the workload.
+func (b binder) partOf(t tree, to seating, p node.CgroupPath) unit.CPUSet {
+	for _, c := range b.snap.Workloads[t.work].Containers {
+		if part, own := to.parts[c.Name]; own && (c.Cgroup == p || c.Cgroup.Contains(p)) {
+			return part
+		}
+	}
+	return to.to
 }
 
 // lodgers returns the CPUs or NUMA nodes of BE work below a cgroup. On cgroup

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/lend"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -23,16 +24,16 @@ type places struct {
 // work keeps its CPUs even when idle: those that Tenon gave it, and those to
 // which it was bound before. LS work is ignored if per-CPU counters show where
 // it runs.
-func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own grants) places {
+func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) places {
 	var p places
 	var lse unit.CPUSet
 	for _, w := range s.Workloads {
 		if !w.Class.Sensitive() {
 			continue
 		}
-		set, bound := own.of[w.ID]
+		set, bound := own.Of[w.ID]
 		if set = set.Intersect(cpus); !bound {
-			set, bound = boundTo(s, w, cpus)
+			set, bound = hold.BoundTo(s, w, cpus)
 		}
 		if !bound {
 			continue
@@ -55,22 +56,6 @@ func placesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own 
 	}
 	p.free = p.free.Minus(p.lsr)
 	return p
-}
-
-// boundTo returns the CPUs to which a workload was bound before Tenon: the
-// cpuset of its cgroup, or of its nearest ancestor that holds only its class. A
-// set that contains all of cpus does not count as bound.
-func boundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
-	for p := w.Cgroup; ; p = p.Parent() {
-		v, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
-		if !v.Set.Empty() {
-			set := v.Set.Intersect(cpus)
-			return set, !set.Empty() && set != cpus
-		}
-		if p == w.ContentionRoot || w.ContentionRoot == "" || !w.ContentionRoot.Contains(p) {
-			return unit.CPUSet{}, false
-		}
-	}
 }
 
 // roomOf returns the CPUs that a contention root may use: those in the present

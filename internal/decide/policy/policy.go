@@ -11,8 +11,10 @@ import (
 	"tenon.sh/tenon/internal/decide/contest"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/model/node"
@@ -55,8 +57,10 @@ type State struct {
 	CPUBackOff cpuBackOff  `json:"giving,omitzero"`
 	// CacheBackOff is the reduction of the cache and memory bandwidth of BE.
 	CacheBackOff cache.BackOff `json:"squeeze,omitzero"`
-	// Pins holds the exclusive CPUs of LSR and LSE workloads.
+	// Pins holds the exclusive CPUs of workloads.
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
+	// Shared holds the seats and pools of workloads that share CPUs.
+	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
 	// Lending holds the loans of quota burst.
 	Lending lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
@@ -86,8 +90,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.CPUBackOff = st.CPUBackOff.follow(next.SLO, s.At)
 	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.On(s)
-	own := pin(pool, c.Suppress.KeepPercent(), st.Pins, s)
-	next.Pins = own.of
+	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Had{Own: st.Pins, Shared: st.Shared}, s)
+	next.Pins, next.Shared = own.Of, own.Shared
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, l, s)
 	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.siblings(s.Topology), s)

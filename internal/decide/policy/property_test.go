@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -237,7 +238,7 @@ func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	for _, w := range n.snap.Workloads {
 		if set, own := pins[w.ID]; own && w.Class == node.LSE {
 			all = all.Union(set)
-		} else if set, bound := boundTo(n.snap, w, n.snap.Topology.All()); bound && w.Class == node.LSE {
+		} else if set, bound := hold.BoundTo(n.snap, w, n.snap.Topology.All()); bound && w.Class == node.LSE {
 			all = all.Union(set)
 		}
 	}

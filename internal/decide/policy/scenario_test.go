@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -365,6 +366,10 @@ func (n *scene) readWorkload(t *testing.T, line string, f []string) {
 			cpus.Set = must(t, v, unit.ParseCPUSet)
 		case "cpu":
 			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
+		case "own", "seats", "pool":
+			readDemand(t, &w, v)
+		case "chosen", "home", "topology":
+			n.readChoice(t, &w, v)
 		case "priority":
 			w.Priority = must(t, v, number)
 		case "limit":
@@ -388,6 +393,39 @@ func (n *scene) readWorkload(t *testing.T, line string, f []string) {
 	n.add(w)
 	if !cpus.Set.Empty() {
 		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = cpus
+	}
+}
+
+// readDemand reads own=4, seats=4 or pool=1500m.
+func readDemand(t *testing.T, w *node.Workload, v word) {
+	t.Helper()
+	o := &w.Overrides.CPUs
+	grade, _ := pick.ParseGrade(v.key)
+	o.Grade = uint8(grade)
+	if grade == pick.Pooled {
+		o.Request = must(t, v, unit.ParseMilliCPU)
+		w.CPURequest = node.Some(o.Request)
+		return
+	}
+	o.CPUs, o.Request = must(t, v, number), w.CPURequest.Or(0)
+}
+
+// readChoice reads the choice of a scheduler: chosen=0-3, its home=0-7, and
+// topology=other for another topology than that of the node.
+func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
+	t.Helper()
+	c := &w.Overrides.CPUs.Chosen
+	c.Grade = w.Overrides.CPUs.Grade
+	if c.Topology == "" {
+		c.Topology = pick.Compile(n.snap.Topology).Hash().String()
+	}
+	switch v.key {
+	case "chosen":
+		c.CPUs = must(t, v, unit.ParseCPUSet)
+	case "home":
+		c.Home = must(t, v, unit.ParseCPUSet)
+	default:
+		c.Topology = "00000000000000ff"
 	}
 }
 

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -51,7 +52,7 @@ const cpusetFrom = 20
 // CPUs. It also keeps BE off the CPUs in beside, the siblings of LS work, as
 // far as the minimum of BE allows. The first result is the growth that is left
 // for the next call.
-func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
+func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
 	}
@@ -107,7 +108,7 @@ type suppressor struct {
 	cpus  unit.CPUSet // the CPUs that make up the capacity
 	tops  map[node.CgroupPath]top
 	chain []link
-	own   grants
+	own   hold.Grants
 	// beside are the CPUs to avoid. The first one is given back first.
 	beside []unit.CPU
 }

@@ -19,6 +19,7 @@ type Overrides struct {
 	// IO is the workload's own share of block devices, besides its class's.
 	IO    []BlockIO     `json:"io,omitempty"`
 	Cache CacheOverride `json:"cache,omitzero"`
+	CPUs  CPUOverride   `json:"cpus,omitzero"`
 	// EvictionExemptFrom lists the causes for which the workload may not be
 	// evicted: words of policy.EvictCauses.
 	EvictionExemptFrom []string `json:"spared_from,omitempty"`
@@ -27,7 +28,7 @@ type Overrides struct {
 // Equal reports whether a and b set the same values.
 func (a Overrides) Equal(b Overrides) bool {
 	return a.Burst == b.Burst && a.Memory == b.Memory && a.Identity == b.Identity && slices.Equal(a.IO, b.IO) &&
-		a.Cache == b.Cache && slices.Equal(a.EvictionExemptFrom, b.EvictionExemptFrom)
+		a.Cache == b.Cache && a.CPUs.Equal(b.CPUs) && slices.Equal(a.EvictionExemptFrom, b.EvictionExemptFrom)
 }
 
 // BurstOverride is the cpuBurst strategy of one workload.

@@ -1,0 +1,341 @@
+// Package hold decides which CPUs the workloads of a node hold: own CPUs, seats
+// in a pool that others share, or a pool. It obeys the choice of a scheduler, and
+// chooses by the same functions where there is none that can be obeyed.
+package hold
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Grants are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
+// work that Tenon manages runs there. BE work never runs on the CPUs of LSE, and
+// runs on those of LSR only if they are lent.
+type Grants struct {
+	// Of holds the own CPUs, and Shared the seats and pools. Of is nil if no
+	// workload demands CPUs.
+	Of     map[node.WorkloadID]unit.CPUSet
+	Shared map[node.WorkloadID]pick.Hold
+	// How describes each grant. Why is the reason why a workload that demands
+	// CPUs has none.
+	How, Why map[node.WorkloadID]string
+	// By says for each grant whose choice it is.
+	By map[node.WorkloadID]By
+	// Map is the topology; nil: no workload demands CPUs.
+	Map *pick.Map
+}
+
+// By is the author of a choice.
+type By string
+
+// The authors.
+const (
+	ByScheduler By = "scheduler"
+	ByNode      By = "node"
+)
+
+// Had is what the workloads held in the tick before.
+type Had struct {
+	Own    map[node.WorkloadID]unit.CPUSet
+	Shared map[node.WorkloadID]pick.Hold
+}
+
+// A claim is the demand of one workload for own CPUs.
+type claim struct {
+	work node.Workload
+	cpus int
+	had  unit.CPUSet
+}
+
+// Decide grants CPUs. A workload keeps its CPUs while it demands the same
+// number, so a new workload never moves another. Among workloads without CPUs
+// the order is: those with the choice of a scheduler, higher priority, then LSE
+// before LSR, then name. A grant always leaves enough CPUs for the system and
+// for BE. A new grant also leaves the CPUs that services without exclusive CPUs
+// request, unless a scheduler that knows these requests chose it. A workload for
+// which too few CPUs are left is treated as LS.
+func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Grants {
+	var g Grants
+	var asked []claim
+	pool := shared.Counted(s)
+	free := pool
+	for _, w := range s.Workloads {
+		if !Demands(w) {
+			continue
+		}
+		if g.Of == nil {
+			g = newGrants(s.Topology)
+		}
+		if pick.Grade(w.Overrides.CPUs.Grade) > pick.Own {
+			continue
+		}
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		n, why := Claimed(w)
+		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
+			why = "is in a cgroup without the cpuset controller"
+			if set := had.Own[w.ID].Intersect(pool); !set.Empty() { // it keeps them while the knob cannot be read
+				g.Of[w.ID], g.How[w.ID], g.By[w.ID] = set, "it keeps the CPUs that it has", ByNode
+				free = free.Minus(set)
+				continue
+			}
+		}
+		if why != "" {
+			g.Why[w.ID] = fmt.Sprintf("%s %s: it is treated as LS", w.ID, why)
+			if set, bound := BoundTo(s, w, pool); bound {
+				g.Why[w.ID] = fmt.Sprintf("%s %s: it keeps the CPUs to which it was bound", w.ID, why)
+				free = free.Minus(set)
+			}
+			continue
+		}
+		asked = append(asked, claim{w, n, hadBy(had.Own, s, w, n)})
+	}
+	if g.Of == nil {
+		return g
+	}
+	slices.SortFunc(asked, claim.compare)
+	r := round{Grants: g, snap: s, had: had, pool: pool, free: free, least: leastShared(keep, pool), counted: countedOn(s)}
+	for _, cl := range asked {
+		r.grant(cl)
+	}
+	r.share()
+	return r.Grants
+}
+
+func newGrants(t node.Topology) Grants {
+	return Grants{
+		Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]pick.Hold{}, By: map[node.WorkloadID]By{},
+		How: map[node.WorkloadID]string{}, Why: map[node.WorkloadID]string{}, Map: pick.Compile(t),
+	}
+}
+
+// A round is one decision.
+type round struct {
+	Grants
+	snap       node.Snapshot
+	had        Had
+	pool, free unit.CPUSet // CPUs of the pool that is divided, and those that are no workload's own
+	least      int         // number of CPUs that stay free
+	counted    int         // number of CPUs that services without own CPUs request
+}
+
+// Demands reports whether a workload demands CPUs, own or shared.
+func Demands(w node.Workload) bool {
+	return w.Class == node.LSE || w.Class == node.LSR || w.Class.Sensitive() && w.Overrides.CPUs.Grade != 0
+}
+
+// Claims reports whether a workload demands own CPUs.
+func Claims(w node.Workload) bool {
+	n, _ := Claimed(w)
+	return n > 0 && Demands(w) && pick.Grade(w.Overrides.CPUs.Grade) <= pick.Own
+}
+
+// Claimed returns the number of own CPUs that a workload demands, or the reason
+// why it is 0.
+func Claimed(w node.Workload) (int, string) {
+	if o := w.Overrides.CPUs; pick.Grade(o.Grade) == pick.Own && o.CPUs > 0 {
+		return o.CPUs, ""
+	}
+	amount, asked := w.CPURequest.Value()
+	if !asked {
+		amount, asked = w.CPULimit.Value()
+	}
+	switch {
+	case !asked:
+		return 0, "requests no number of CPUs"
+	case amount <= 0 || amount%unit.CPUs(1) != 0:
+		return 0, fmt.Sprintf("requests %v of CPU, which is not a whole number of CPUs", amount)
+	}
+	return int(amount / unit.CPUs(1)), ""
+}
+
+// hadBy returns the present exclusive CPUs of a workload. They are in the
+// state; if the state was lost, they are derived from the knob. A workload that
+// was treated as LS can have a set of the same size, but then other workloads
+// share it.
+func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload, n int) unit.CPUSet {
+	if had != nil {
+		return had[w.ID]
+	}
+	written := func(w node.Workload) unit.CPUSet {
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		now, _ := s.Knobs.Now[knob].(node.CPUs)
+		if _, touched := s.Knobs.Before[knob]; !touched {
+			return unit.CPUSet{}
+		}
+		return now.Set
+	}
+	set := written(w)
+	if set.Len() != n {
+		return unit.CPUSet{}
+	}
+	for _, other := range s.Workloads {
+		if other.ID != w.ID && other.Class.Sensitive() && !written(other).Intersect(set).Empty() {
+			return unit.CPUSet{}
+		}
+	}
+	return set
+}
+
+// compare orders claims from first to last granted.
+func (c claim) compare(o claim) int {
+	if c.had.Empty() != o.had.Empty() {
+		if o.had.Empty() {
+			return -1
+		}
+		return 1
+	}
+	if a, b := c.work.Overrides.CPUs.Chosen.Grade, o.work.Overrides.CPUs.Chosen.Grade; (a == 0) != (b == 0) {
+		return int(b) - int(a)
+	}
+	return cmp.Or(
+		cmp.Compare(o.work.Priority, c.work.Priority),
+		cmp.Compare(slices.Index(node.Classes, c.work.Class), slices.Index(node.Classes, o.work.Class)),
+		strings.Compare(string(c.work.ID), string(o.work.ID)))
+}
+
+// leastShared returns the number of CPUs that must stay shared: one for the
+// system, and the minimum of BE. The minimum counts even if there is no BE
+// work, so that new BE work takes no CPUs from services.
+func leastShared(keep unit.Percent, pool unit.CPUSet) int {
+	share := unit.CPUs(pool.Len()).Percent(keep)
+	return max(1, int((share+999)/unit.CPUs(1)))
+}
+
+// countedOn returns the number of CPUs that LS work without exclusive CPUs
+// requests.
+func countedOn(s node.Snapshot) int {
+	var sum unit.MilliCPU
+	for _, w := range s.Workloads {
+		if w.Class.Sensitive() && !Claims(w) {
+			sum += w.CPURequest.Or(0)
+		}
+	}
+	return int((sum + 999) / unit.CPUs(1))
+}
+
+// grant gives a workload CPUs from those that are free. At least the number
+// least is left. A new or larger claim also leaves the number counted, unless a
+// scheduler chose the CPUs.
+func (r *round) grant(c claim) {
+	s, id := r.snap, c.work.ID
+	room := RoomBefore(s, c.work.Cgroup, s.Topology.All())
+	free := r.free.Intersect(room)
+	had := c.had.Intersect(free)
+	spare := r.free.Len() - r.least
+	give := func(set unit.CPUSet, by By, how string) {
+		r.Of[id], r.By[id], r.How[id] = set, by, how
+		r.free = r.free.Minus(set)
+	}
+	chosen := c.work.Overrides.CPUs.Chosen
+	why := ""
+	if chosen.Grade != 0 && (had.Empty() || had == chosen.CPUs) {
+		if why = r.refuse(chosen, c, free, spare); why == "" {
+			give(chosen.CPUs, ByScheduler, describe(c.work, r.Map.Judge(chosen.CPUs))+", as its scheduler chose")
+			return
+		}
+		why = "; its scheduler's choice " + why
+	}
+	more := spare
+	if c.cpus > had.Len() {
+		more = r.free.Len() - max(r.least, r.counted)
+	}
+	if c.cpus <= more {
+		seats := r.Map.Seats(r.Map.All().Minus(free), 0, r.sharedBefore())
+		if o, no := r.Map.Fit(seats, claimOf(c.work, c.cpus, had)); no == pick.Fits {
+			give(o.CPUs, ByNode, describe(c.work, o)+why)
+			return
+		}
+	}
+	if n := had.Len(); n > 0 && n <= spare { // the larger claim does not fit, so it keeps its CPUs
+		give(had, ByNode, fmt.Sprintf("%s requests %s for exclusive use, but no more can be granted", id, facts.CountCPUs(c.cpus)))
+		return
+	}
+	beside := ""
+	if more < spare {
+		beside = fmt.Sprintf(" beside the %d that other services request", r.counted)
+	}
+	r.Why[id] = fmt.Sprintf("%s requests %s for exclusive use, but %s can be granted%s: it is treated as LS%s", id, facts.CountCPUs(c.cpus), atMost(free.Len(), more), beside, why)
+}
+
+// refuse returns why the choice of a scheduler cannot be obeyed; empty: it can.
+func (r *round) refuse(chosen node.CPUChoice, c claim, free unit.CPUSet, spare int) string {
+	all := r.Map.All()
+	switch {
+	case chosen.Topology != "" && chosen.Topology != r.Map.Hash().String():
+		return "is for another topology"
+	case pick.Grade(chosen.Grade) != pick.Own || chosen.CPUs.Len() != c.cpus:
+		return fmt.Sprintf("of %s is not what it demands", facts.CountCPUs(chosen.CPUs.Len()))
+	case !all.Contains(chosen.CPUs):
+		return "has CPUs that are not online"
+	case !r.pool.Contains(chosen.CPUs):
+		return "has reserved CPUs"
+	case !free.Contains(chosen.CPUs):
+		return fmt.Sprintf("has CPUs that others hold (%v)", chosen.CPUs.Minus(free))
+	case c.cpus > spare:
+		return "leaves too few CPUs to share"
+	}
+	return ""
+}
+
+// claimOf returns the claim of a workload for own CPUs.
+func claimOf(w node.Workload, n int, had unit.CPUSet) pick.Claim {
+	o := w.Overrides.CPUs
+	return pick.Claim{
+		Grade: pick.Own, CPUs: n, Bind: pick.Bind(o.Bind), Within: pick.Level(o.Within), Fewest: o.Fewest, Apart: pick.Apart(o.Apart), Have: had,
+	}
+}
+
+func atMost(free, spare int) string {
+	switch n := max(min(free, spare), 0); n {
+	case 0:
+		return "none"
+	default:
+		return fmt.Sprint(n)
+	}
+}
+
+// describe describes a grant for a reason.
+func describe(w node.Workload, o pick.Offer) string {
+	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
+	if o.Split > 0 {
+		text += fmt.Sprintf(", %d beside others on a core", o.Split)
+	}
+	if o.Nodes > 1 {
+		text += fmt.Sprintf(", on %d NUMA nodes", o.Nodes)
+	}
+	return text
+}
+
+// RoomBefore returns the CPUs that a cgroup could use before Tenon, by its own
+// cpuset and those of its ancestors.
+func RoomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
+	for ; p != ""; p = p.Parent() {
+		if own, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {
+			all = all.Intersect(own.Set)
+		}
+	}
+	return all
+}
+
+// BoundTo returns the CPUs to which a workload was bound before Tenon: the
+// cpuset of its cgroup, or of its nearest ancestor that holds only its class. A
+// set that contains all of cpus does not count as bound.
+func BoundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
+	for p := w.Cgroup; ; p = p.Parent() {
+		v, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
+		if !v.Set.Empty() {
+			set := v.Set.Intersect(cpus)
+			return set, !set.Empty() && set != cpus
+		}
+		if p == w.ContentionRoot || w.ContentionRoot == "" || !w.ContentionRoot.Contains(p) {
+			return unit.CPUSet{}, false
+		}
+	}
+}
