@@ -35,7 +35,6 @@ type Summary struct {
 	// sorted is the room of the pools of each level, ascending.
 	sorted [levels][]int32
 	seats  []seatRoom // by pool
-	empty  int32      // of the pools of L3 that are wholly open
 }
 
 // A seatRoom is what a pool has for shared work.
