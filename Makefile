@@ -30,6 +30,14 @@ demo: deps-demo ## install what is missing, build, run the three-mode experiment
 build: deps-build ## build bin/tenon, bin/tenond, bin/tenon-manager and bin/kubectl-tenon
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
+# The scheduler consists of Kubernetes, so it is a module of its own. With these
+# flags it shares the compiled packages with the programs of the test cluster.
+K8S := $(shell sed -n 's|^\tk8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' scheduler/go.mod)
+K8S_STAMP := -X k8s.io/component-base/version.gitVersion=$(K8S) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(K8S)))
+.PHONY: scheduler
+scheduler: deps-build ## build bin/tenon-scheduler, and test its plugin (a module of its own; takes minutes once)
+	cd scheduler && $(GO) vet ./... && $(GO) test ./... && $(GO) build -buildvcs=false -ldflags "-s -w $(K8S_STAMP)" -o ../bin/ ./cmd/tenon-scheduler
+
 # The budgets are what the stages took on a machine of two CPUs without any cache
 # (docs/experiments/2026-11-23-build-and-test-times), half as much again, and at
 # least twice that where it is short: another load on the machine doubles it, and
@@ -42,6 +50,7 @@ test: ## install what is missing, run the tests: as a user, as root, on Kubernet
 	$(STAGE) user 10m $(MAKE) --no-print-directory user-test
 	$(STAGE) chart 6m $(MAKE) --no-print-directory chart
 	$(STAGE) cluster-build 15m $(MAKE) --no-print-directory cluster-build
+	$(STAGE) scheduler 10m $(MAKE) --no-print-directory scheduler
 	$(STAGE) root 15m $(MAKE) --no-print-directory root-test ROOT_ONLY=bin/skipped-as-user
 	$(STAGE) cluster 16m $(MAKE) --no-print-directory cluster-test
 	$(STAGE) vm-kernel 12m $(MAKE) --no-print-directory vm-kernel

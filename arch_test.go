@@ -153,6 +153,9 @@ var arch = []struct {
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
+	// scheduler, a module of its own
+	{"scheduler/plugin", affects, "decide/pick decide/place api/v1alpha1 cluster/kube cluster/cpureport"},
+	{"scheduler/cmd/tenon-scheduler", affects, "scheduler/plugin"},
 	// deploy
 	{"deploy/image", affects, ""},
 	// test
@@ -186,7 +189,8 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config",
 	"gonum.org/":                       "decide/paired decide/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler",
+	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler", // so that any scheduler can contain the plugin
 	"sigs.k8s.io/":                     "cluster/manager cmd/kubectl-tenon cmd/tenon-manager",
 }
 
@@ -210,7 +214,7 @@ const (
 
 // roots are the folders with Go sources. Nested modules below them count, too,
 // except modules that only pin the versions of other projects' programs.
-var roots = []string{"internal", "api", "cmd", "deploy", "test"}
+var roots = []string{"internal", "api", "cmd", "scheduler", "deploy", "test"}
 
 // A room is one package, as parsed from its sources.
 type room struct {

@@ -1,0 +1,192 @@
+package plugin
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/cpureport"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// handle is what the plugin uses of the scheduler. Any other function of it
+// panics.
+type handle struct {
+	fwk.Handle
+	client  *fake.Clientset
+	factory informers.SharedInformerFactory
+
+	mu    sync.Mutex
+	woken []string
+}
+
+func (h *handle) ClientSet() kubernetes.Interface                        { return h.client }
+func (h *handle) APICacher() fwk.APICacher                               { return nil }
+func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name := range pods {
+		h.woken = append(h.woken, name)
+	}
+}
+
+// state is a fwk.CycleState that has no more than the data of plugins.
+type state struct {
+	fwk.CycleState
+	of map[fwk.StateKey]fwk.StateData
+}
+
+func newState() *state { return &state{of: map[fwk.StateKey]fwk.StateData{}} }
+
+func (s *state) Read(k fwk.StateKey) (fwk.StateData, error) {
+	if d, known := s.of[k]; known {
+		return d, nil
+	}
+	return nil, fwk.ErrNotFound
+}
+func (s *state) Write(k fwk.StateKey, d fwk.StateData) { s.of[k] = d }
+func (s *state) Clone() fwk.CycleState {
+	next := newState()
+	for k, d := range s.of {
+		next.of[k] = d.Clone()
+	}
+	return next
+}
+
+type nodeInfo struct {
+	fwk.NodeInfo
+	node *corev1.Node
+}
+
+func (n nodeInfo) Node() *corev1.Node { return n.node }
+
+func named(node string) nodeInfo {
+	return nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}}
+}
+
+type podInfo struct {
+	fwk.PodInfo
+	pod *corev1.Pod
+}
+
+func (p podInfo) GetPod() *corev1.Pod { return p.pod }
+
+// machine returns a report of caches × cores × 2 threads; siblings are half of
+// the CPUs apart.
+func machine(name string, sequence int64, caches, cores int, held ...place.Held) *v1alpha1.NodeReport {
+	var t node.Topology
+	n := caches * cores
+	for c := range 2 * n {
+		core := c % n
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(core), L3: node.CacheID(core / cores)})
+	}
+	return &v1alpha1.NodeReport{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: sequence, CPUs: cpureport.Of(place.Report{Topology: t, Keep: 1, Held: held})},
+	}
+}
+
+// pinned returns a pod that asks for CPUs by ACK's annotation; below is what it
+// requests of each CPU of its limit, in percent.
+func pinned(name string, cpus int, below int) *corev1.Pod {
+	p := plain(name)
+	p.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": *resource.NewMilliQuantity(int64(cpus*below*10), resource.DecimalSI)},
+		Limits:   corev1.ResourceList{"cpu": *resource.NewQuantity(int64(cpus), resource.DecimalSI)},
+	}
+	return p
+}
+
+func plain(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+	}
+}
+
+// bench is a plugin with a clock of the test, and without informers.
+type bench struct {
+	*Plugin
+	t      testing.TB
+	handle *handle
+	now    time.Time
+}
+
+func newBench(t testing.TB, reports ...*v1alpha1.NodeReport) *bench {
+	t.Helper()
+	client := fake.NewClientset()
+	h := &handle{client: client, factory: informers.NewSharedInformerFactory(client, 0)}
+	b := &bench{t: t, handle: h, now: time.Unix(1_800_000_000, 0)}
+	k := newKeeper(h, defaultStale)
+	k.now = func() time.Time { return b.now }
+	b.Plugin = &Plugin{handle: h, keeper: k}
+	for _, r := range reports {
+		k.reportChanged(r)
+	}
+	return b
+}
+
+// try filters a node for a pod, and reserves the CPUs if it fits.
+func (b *bench) try(p *corev1.Pod, node string) (*state, string) {
+	b.t.Helper()
+	s := newState()
+	if _, status := b.PreFilter(b.t.Context(), s, p, nil); !status.IsSuccess() {
+		b.t.Fatalf("%s: PreFilter: %v", p.Name, status)
+	}
+	if status := b.Filter(b.t.Context(), s, p, named(node)); !status.IsSuccess() {
+		return s, status.Message()
+	}
+	if status := b.Reserve(b.t.Context(), s, p, node); !status.IsSuccess() {
+		return s, "Reserve: " + status.Message()
+	}
+	return s, ""
+}
+
+// bound returns the pod as the API server has it after a bind.
+func bound(p *corev1.Pod, node string, words map[string]string) *corev1.Pod {
+	next := p.DeepCopy()
+	next.Spec.NodeName = node
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	maps.Copy(next.Annotations, words)
+	return next
+}
+
+// run schedules a pod on a node, and lets the ledger see the bound pod.
+func (b *bench) run(p *corev1.Pod, node string) *corev1.Pod {
+	b.t.Helper()
+	s, why := b.try(p, node)
+	if why != "" {
+		b.t.Fatalf("%s does not fit on %s: %s", p.Name, node, why)
+	}
+	words, err := kube.ContractAnnotations(p, b.keeper.view(node).Map(), cycleOf(s).contract)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	q := bound(p, node, words)
+	b.keeper.podChanged(nil, q)
+	return q
+}
+
+func (b *bench) open(node string) int { return b.keeper.view(node).Open().Len() }
+
+func (b *bench) holds(node string) string { return fmt.Sprint(b.keeper.view(node).Holds()) }

@@ -1,0 +1,192 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+const stateKey fwk.StateKey = Name
+
+// A cycle is one attempt to schedule a pod that asks for CPUs.
+type cycle struct {
+	pod    place.Pod
+	failed *sync.Once // puts the pod among those that wait for room
+	// trials are nodes as they would be without some pods, and with others: in
+	// a preemption, or beside pods that are nominated for the node.
+	trials map[string]*trial
+	// contract is the choice that Reserve made. sent means that a bind was
+	// tried, and its answer does not say that it did not happen.
+	contract place.Contract
+	sent     bool
+}
+
+// A trial is a node with other pods than it has.
+type trial struct {
+	base *place.View
+	less []place.UID
+	more []place.Pod
+	view *place.View
+}
+
+func (t *trial) look() {
+	t.view = t.base
+	if len(t.less) > 0 {
+		t.view = t.view.Without(t.less...)
+	}
+	for _, p := range t.more {
+		t.view = t.view.With(p, place.Contract{})
+	}
+}
+
+// Clone implements fwk.StateData. A preemption tries each node with a clone.
+func (c *cycle) Clone() fwk.StateData {
+	next := *c
+	if c.trials != nil {
+		next.trials = make(map[string]*trial, len(c.trials))
+		for node, t := range c.trials {
+			copied := *t
+			copied.less, copied.more = slices.Clone(t.less), slices.Clone(t.more)
+			next.trials[node] = &copied
+		}
+	}
+	return &next
+}
+
+// cycleOf returns the cycle of a pod; nil if it does not ask for CPUs.
+func cycleOf(state fwk.CycleState) *cycle {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return nil
+	}
+	c, _ := data.(*cycle)
+	return c
+}
+
+// PreFilter reads what the pod asks for. For a pod that asks for no CPUs, the
+// framework skips Filter, and the two functions for preemption: the CPUs that
+// pods own are as many as they request, so the plugin NodeResourcesFit counts
+// right for all other pods.
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	demand, asks := demandOf(pod)
+	if !asks {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if err := p.keeper.ready(ctx); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	state.Write(stateKey, &cycle{pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, failed: &sync.Once{}})
+	return nil, nil
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// trial returns the trial of a node in a cycle.
+func (p *Plugin) trial(c *cycle, node string) *trial {
+	t := c.trials[node]
+	if t == nil {
+		t = &trial{base: p.keeper.view(node)}
+		if c.trials == nil {
+			c.trials = map[string]*trial{}
+		}
+		c.trials[node] = t
+	}
+	return t
+}
+
+// RemovePod shows the node without a pod that a preemption would end.
+func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
+	if c == nil || node.Node() == nil {
+		return nil
+	}
+	t := p.trial(c, node.Node().Name)
+	if i := slices.IndexFunc(t.more, func(m place.Pod) bool { return m.UID == uid }); i >= 0 {
+		t.more = slices.Delete(t.more, i, i+1)
+	} else if t.base.Has(uid) {
+		t.less = append(t.less, uid)
+	}
+	t.look()
+	return nil
+}
+
+// AddPod shows the node with a pod again that RemovePod took, or with a pod
+// that is nominated for it.
+func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
+	if c == nil || node.Node() == nil {
+		return nil
+	}
+	t := p.trial(c, node.Node().Name)
+	if i := slices.Index(t.less, uid); i >= 0 {
+		t.less = slices.Delete(t.less, i, i+1)
+	} else if demand, asks := demandOf(added.GetPod()); asks && !t.base.Has(uid) {
+		t.more = append(t.more, place.Pod{UID: uid, Demand: demand})
+	}
+	t.look()
+	return nil
+}
+
+// Filter says whether a node has the CPUs. It takes no lock, and does not
+// allocate if the node has them.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	name := node.Node().Name
+	if t := c.trials[name]; t != nil {
+		return refusal(t.view.Room(&c.pod.Demand))
+	}
+	view := p.keeper.view(name)
+	why := view.Room(&c.pod.Demand)
+	if why == pick.Fits {
+		return nil
+	}
+	// The pod waits from now on. What the node has freed before, it would not
+	// be woken for.
+	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand) })
+	if now := p.keeper.view(name); now != view {
+		why = now.Room(&c.pod.Demand)
+	}
+	return refusal(why)
+}
+
+// refusal returns the status of a reason. Each is a new one, because the
+// framework writes the name of the plugin into it.
+func refusal(why place.Reason) *fwk.Status {
+	switch why {
+	case pick.Fits:
+		return nil
+	case place.NoReport, place.Stale, place.OtherManager, pick.NoDemand, pick.NotWhole:
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, string(why)) // a preemption does not help
+	}
+	return fwk.NewStatus(fwk.Unschedulable, string(why))
+}
+
+// PreScore skips Score for a pod that asks for no CPUs.
+func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if cycleOf(state) == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
+// Score rates a node from 0 to 100. It does not allocate.
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	c := cycleOf(state)
+	if c == nil {
+		return 0, nil
+	}
+	return p.keeper.view(node.Node().Name).Worth(&c.pod.Demand), nil
+}
+
+// ScoreExtensions implements fwk.ScorePlugin.
+func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }

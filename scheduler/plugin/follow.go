@@ -1,0 +1,156 @@
+package plugin
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+// podChanged takes a new or changed pod. The scheduler's informer leaves out
+// pods that have ended, so their end arrives as a deletion.
+func (k *keeper) podChanged(before, after any) {
+	p, ok := after.(*corev1.Pod)
+	if !ok || p.Spec.NodeName == "" {
+		return
+	}
+	old, had := before.(*corev1.Pod)
+	if had && same(old, p) {
+		return
+	}
+	demand, asks := demandOf(p)
+	uid := p.UID
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, node, known := k.ledger.Contract(place.UID(uid))
+	if !asks {
+		if known {
+			k.gone(uid)
+		}
+		return
+	}
+	k.ledger.Bound(place.Pod{UID: place.UID(uid), Demand: demand}, p.Spec.NodeName, contractOf(p))
+	delete(k.doubts, uid)
+	delete(k.failed, uid)
+	delete(k.wants, uid)
+	if known && node != p.Spec.NodeName {
+		k.changed(node)
+	}
+	if known {
+		k.changed(p.Spec.NodeName) // it may hold less than was reserved
+		return
+	}
+	k.publish(p.Spec.NodeName)
+}
+
+// same reports whether nothing changed in a bound pod that says which CPUs it
+// has. The generation counts the changes of the spec.
+func same(old, p *corev1.Pod) bool {
+	return old.UID == p.UID && old.Spec.NodeName == p.Spec.NodeName && old.Generation == p.Generation &&
+		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels)
+}
+
+// podDeleted takes the deletion of a pod, or its end.
+func (k *keeper) podDeleted(o any) {
+	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
+		o = gone.Obj
+	}
+	p, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.gone(p.UID)
+}
+
+// gone frees the CPUs of a pod. The caller holds k.mu.
+func (k *keeper) gone(uid types.UID) {
+	delete(k.doubts, uid)
+	delete(k.failed, uid)
+	delete(k.wants, uid)
+	_, node, known := k.ledger.Contract(place.UID(uid))
+	k.ledger.Gone(place.UID(uid))
+	if !known {
+		return
+	}
+	k.changed(node)
+	if k.seen[node] == nil && len(k.view(node).Holds()) == 0 {
+		k.forget(node)
+	}
+}
+
+// nodeDeleted forgets a node, unless a pod is still bound to it: a node that
+// registers again keeps its pods.
+func (k *keeper) nodeDeleted(o any) {
+	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
+		o = gone.Obj
+	}
+	if n, ok := o.(*corev1.Node); ok {
+		k.withoutReport(n.Name)
+	}
+}
+
+func (k *keeper) reportDeleted(o any) {
+	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
+		o = gone.Obj
+	}
+	if r, ok := o.(*v1alpha1.NodeReport); ok {
+		k.withoutReport(r.Name)
+	}
+}
+
+func (k *keeper) withoutReport(node string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.seen, node)
+	if len(k.ledger.View(node).Holds()) == 0 {
+		k.forget(node)
+		return
+	}
+	k.ledger.Out(node, place.NoReport)
+	k.publish(node)
+}
+
+// reportChanged takes a report. The age of a report counts from the time at
+// which the keeper saw it change, because clocks differ. Most reports repeat
+// what the one before said of the CPUs.
+func (k *keeper) reportChanged(o any) {
+	r, ok := o.(*v1alpha1.NodeReport)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.seen[r.Name]
+	if s == nil {
+		s = &sighting{sequence: -1}
+		k.seen[r.Name] = s
+	}
+	if s.sequence == r.Status.Sequence && s.run == r.Status.Run {
+		return
+	}
+	cpus := r.Status.CPUs
+	repeats := s.cpus != nil && cpus != nil && !s.stale && equal(cpus, s.cpus)
+	*s = sighting{sequence: r.Status.Sequence, run: r.Status.Run, changed: k.now(), cpus: cpus}
+	switch {
+	case repeats:
+		return
+	case cpus == nil:
+		k.ledger.Out(r.Name, place.NoReport)
+	default:
+		report, err := learnt(cpus)
+		if err != nil {
+			s.cpus = nil
+			k.ledger.Out(r.Name, place.NoReport)
+			k.log.Error(err, "The report of a node cannot be read", "node", r.Name)
+			break
+		}
+		k.ledger.Learn(r.Name, report)
+	}
+	k.changed(r.Name)
+}

@@ -1,0 +1,259 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+// keeper keeps the ledger of the cluster: it follows pods and reports, and
+// publishes the view of each node that changed. It stores nothing: a new keeper
+// that sees the same pods and reports has the same ledger.
+type keeper struct {
+	stale time.Duration
+	queue fwk.PodActivator
+	log   klog.Logger
+	now   func() time.Time
+
+	mu     sync.Mutex
+	ledger *place.Ledger
+	seen   map[string]*sighting       // by node with a report
+	doubts map[types.UID]time.Time    // when to give up the CPUs of a pod whose bind is in doubt
+	failed map[types.UID]*corev1.Pod  // pods that a node did not take
+	wants  map[types.UID]place.Demand // of failed
+	freed  map[string]bool            // nodes with new room, for wake
+	waker  chan struct{}
+
+	// views has the present view of each node that has a report or a pod with
+	// CPUs. The map is replaced when a node comes or goes.
+	views atomic.Pointer[map[string]*atomic.Pointer[place.View]]
+
+	begun  time.Time
+	synced []cache.InformerSynced // the pods; then the reports
+}
+
+// A sighting is what the keeper knows of the report of a node.
+type sighting struct {
+	sequence int64
+	run      string
+	changed  time.Time
+	stale    bool
+	cpus     *v1alpha1.CPUs
+}
+
+// doubtFor is the time for which the CPUs of a pod are kept whose bind may have
+// happened: longer than any request to the API server lives.
+const doubtFor = time.Minute
+
+// noView is the view of a node of which nothing is known.
+var noView = place.New().View("")
+
+func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
+	k := &keeper{
+		stale: stale, queue: queue, log: klog.Background().WithName(Name), now: time.Now, ledger: place.New(),
+		seen: map[string]*sighting{}, doubts: map[types.UID]time.Time{}, failed: map[types.UID]*corev1.Pod{}, wants: map[types.UID]place.Demand{},
+		freed: map[string]bool{}, waker: make(chan struct{}, 1),
+	}
+	k.begun = k.now()
+	k.views.Store(&map[string]*atomic.Pointer[place.View]{})
+	return k
+}
+
+// start follows the pods of the scheduler's informer, and the reports.
+func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFactory, source cache.ListerWatcher) error {
+	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { k.podChanged(nil, o) },
+		UpdateFunc: k.podChanged,
+		DeleteFunc: k.podDeleted,
+	})
+	if err != nil {
+		return fmt.Errorf("follow the pods: %w", err)
+	}
+	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: k.nodeDeleted})
+	if err != nil {
+		return fmt.Errorf("follow the nodes: %w", err)
+	}
+	informer, err := newReportInformer(source)
+	if err != nil {
+		return fmt.Errorf("follow the reports of the nodes: %w", err)
+	}
+	reports, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    k.reportChanged,
+		UpdateFunc: func(_, o any) { k.reportChanged(o) },
+		DeleteFunc: k.reportDeleted,
+	})
+	if err != nil {
+		return fmt.Errorf("follow the reports of the nodes: %w", err)
+	}
+	k.synced = []cache.InformerSynced{pods.HasSynced, nodes.HasSynced, reports.HasSynced}
+	go informer.RunWithContext(ctx)
+	go k.wake(ctx)
+	go k.tick(ctx)
+	return nil
+}
+
+// reportsWithin is the time for which the first pods wait for the reports of
+// the nodes after the start. A cluster without the CRD of the reports has none.
+const reportsWithin = 10 * time.Second
+
+// ready waits until the handlers of the keeper have seen all pods, and for a
+// time until they have seen all reports. An informer that is synced has not yet
+// called its handlers (kubernetes/kubernetes#87083).
+func (k *keeper) ready(ctx context.Context) error {
+	for _, synced := range k.synced {
+		if !synced() {
+			return k.await(ctx)
+		}
+	}
+	return nil
+}
+
+func (k *keeper) await(ctx context.Context) error {
+	last := len(k.synced) - 1
+	for {
+		bound := true
+		for _, synced := range k.synced[:last] {
+			bound = bound && synced()
+		}
+		if bound && (k.synced[last]() || k.now().Sub(k.begun) > reportsWithin) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// view returns the present view of a node. It takes no lock and does not
+// allocate.
+func (k *keeper) view(node string) *place.View {
+	if p := (*k.views.Load())[node]; p != nil {
+		return p.Load()
+	}
+	return noView
+}
+
+// publish makes the present state of a node visible. The caller holds k.mu.
+func (k *keeper) publish(node string) {
+	view := k.ledger.View(node)
+	if p := (*k.views.Load())[node]; p != nil {
+		p.Store(view)
+		return
+	}
+	next := maps.Clone(*k.views.Load())
+	next[node] = &atomic.Pointer[place.View]{}
+	next[node].Store(view)
+	k.views.Store(&next)
+}
+
+// forget removes a node of which nothing is left. The caller holds k.mu.
+func (k *keeper) forget(node string) {
+	k.ledger.Forget(node)
+	delete(k.seen, node)
+	next := maps.Clone(*k.views.Load())
+	delete(next, node)
+	k.views.Store(&next)
+}
+
+// reserve chooses CPUs for a pod.
+func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, before, _ := k.ledger.Contract(p.UID) // of a bind in doubt
+	c, why := k.ledger.Reserve(p, node)
+	if before != "" && before != node {
+		k.changed(before)
+	}
+	k.publish(node)
+	if why == pick.Fits {
+		delete(k.doubts, types.UID(p.UID))
+		delete(k.failed, types.UID(p.UID))
+		delete(k.wants, types.UID(p.UID))
+	}
+	return c, why
+}
+
+// unreserve gives up the CPUs of a pod that was not bound, or keeps them for a
+// while if it may have been bound.
+func (k *keeper) unreserve(uid types.UID, doubt bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if doubt {
+		k.ledger.Doubt(place.UID(uid))
+		if k.ledger.Doubtful(place.UID(uid)) {
+			k.doubts[uid] = k.now().Add(doubtFor)
+		}
+		return
+	}
+	k.release(uid)
+}
+
+func (k *keeper) release(uid types.UID) {
+	_, node, known := k.ledger.Contract(place.UID(uid))
+	k.ledger.Release(place.UID(uid))
+	delete(k.doubts, uid)
+	if known {
+		k.changed(node)
+	}
+}
+
+// changed publishes a node that may have more room than before, and wakes the
+// pods that wait for room. The caller holds k.mu.
+func (k *keeper) changed(node string) {
+	k.publish(node)
+	k.freed[node] = true
+	select {
+	case k.waker <- struct{}{}:
+	default:
+	}
+}
+
+// tick gives up the CPUs of binds that stayed in doubt, and takes out the nodes
+// whose reports are old.
+func (k *keeper) tick(ctx context.Context) {
+	every := time.NewTicker(min(5*time.Second, k.stale/4))
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			k.sweep()
+		}
+	}
+}
+
+func (k *keeper) sweep() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	for uid, until := range k.doubts {
+		if now.After(until) {
+			k.release(uid)
+		}
+	}
+	for node, s := range k.seen {
+		if s.cpus != nil && !s.stale && now.Sub(s.changed) > k.stale {
+			s.stale = true
+			k.ledger.Out(node, place.Stale)
+			k.publish(node)
+			k.log.Info("The report of a node is too old: it takes no more pods that ask for CPUs", "node", node, "unchanged", now.Sub(s.changed))
+		}
+	}
+}

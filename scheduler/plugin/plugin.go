@@ -1,0 +1,131 @@
+// Package plugin chooses the CPUs of pods over the whole cluster, as a plugin
+// of the kube-scheduler. It imports published modules of Kubernetes only, so
+// that any scheduler can contain it.
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// Name is the name of the plugin in the configuration of the scheduler.
+const Name = "TenonCPUs"
+
+// Args are the arguments of the plugin in the configuration of the scheduler
+// (pluginConfig).
+type Args struct {
+	// StaleAfter is the time after which a node whose report does not change
+	// takes no more pods that ask for CPUs, by the clock of the scheduler.
+	StaleAfter metav1.Duration `json:"staleAfter"`
+}
+
+const (
+	defaultStale = 3 * time.Minute
+	leastStale   = 10 * time.Second
+)
+
+// parseArgs reads the arguments. It refuses an unknown key, because the
+// scheduler would run without what its owner wrote.
+func parseArgs(o runtime.Object) (Args, error) {
+	a := Args{StaleAfter: metav1.Duration{Duration: defaultStale}}
+	var raw []byte
+	switch o := o.(type) {
+	case nil:
+		return a, nil
+	case *runtime.Unknown:
+		raw = o.Raw
+	default:
+		return a, fmt.Errorf("pluginConfig of %s: args are %T: want an object", Name, o)
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &keys); len(raw) > 0 && err != nil {
+		return a, fmt.Errorf("pluginConfig of %s: args: %w", Name, err)
+	}
+	for key, value := range keys {
+		switch key {
+		case "apiVersion", "kind": // the configuration API adds them
+		case "staleAfter":
+			if err := json.Unmarshal(value, &a.StaleAfter); err != nil || a.StaleAfter.Duration < leastStale {
+				return a, fmt.Errorf("pluginConfig of %s: args.staleAfter: %s: want a duration of at least %v, such as 3m", Name, value, leastStale)
+			}
+		default:
+			return a, fmt.Errorf("pluginConfig of %s: args.%s: there is no such key: want staleAfter", Name, key)
+		}
+	}
+	return a, nil
+}
+
+// Plugin is the plugin of one profile of the scheduler. All profiles share one
+// ledger.
+type Plugin struct {
+	handle fwk.Handle
+	keeper *keeper
+}
+
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PreScorePlugin      = (*Plugin)(nil)
+	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.BindPlugin          = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// New makes the plugin of a profile. It returns an error if the arguments
+// cannot be read, or if there is no address of the API server.
+func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	return with(ctx, args, h, reportsOf)
+}
+
+// keepers has one keeper for each set of informers: all profiles of a scheduler
+// have the same informers.
+var keepers struct {
+	sync.Mutex
+	of map[informers.SharedInformerFactory]*keeper
+}
+
+// with makes the plugin with a source of reports.
+func with(ctx context.Context, args runtime.Object, h fwk.Handle, source func(fwk.Handle) (cache.ListerWatcher, error)) (*Plugin, error) {
+	a, err := parseArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	keepers.Lock()
+	defer keepers.Unlock()
+	k := keepers.of[h.SharedInformerFactory()]
+	if k == nil {
+		reports, err := source(h)
+		if err != nil {
+			return nil, err
+		}
+		k = newKeeper(h, a.StaleAfter.Duration)
+		if err := k.start(ctx, h.SharedInformerFactory(), reports); err != nil {
+			return nil, err
+		}
+		if keepers.of == nil {
+			keepers.of = map[informers.SharedInformerFactory]*keeper{}
+		}
+		keepers.of[h.SharedInformerFactory()] = k
+		context.AfterFunc(ctx, func() {
+			keepers.Lock()
+			defer keepers.Unlock()
+			delete(keepers.of, h.SharedInformerFactory())
+		})
+	}
+	return &Plugin{handle: h, keeper: k}, nil
+}
+
+// Name implements fwk.Plugin.
+func (*Plugin) Name() string { return Name }

@@ -1,0 +1,433 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4))
+	var sent *corev1.Binding
+	b.handle.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		sent = a.(clienttesting.CreateAction).GetObject().(*corev1.Binding)
+		return true, sent, nil
+	})
+	p := pinned("a", 4, 100)
+	s, why := b.try(p, "n")
+	if why != "" {
+		t.Fatal(why)
+	}
+	if score, status := b.Score(t.Context(), s, p, named("n")); !status.IsSuccess() || score <= 0 || score > 100 {
+		t.Errorf("score %d, %v", score, status)
+	}
+	if status := b.Bind(t.Context(), s, p, "n"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if sent.Name != "a" || sent.UID != p.UID || sent.Target.Name != "n" || sent.Annotations[kube.AnnotationCPUSet] == "" || sent.Annotations[kube.AnnotationResourceStatus] == "" {
+		t.Fatalf("sent %+v", sent)
+	}
+	if n := len(b.handle.client.Actions()); n != 1 {
+		t.Errorf("%d requests, want the binding alone: %v", n, b.handle.client.Actions())
+	}
+	c, given, faults := kube.ContractOf(bound(p, "n", sent.Annotations))
+	if !given || len(faults) > 0 || c.CPUs.Len() != 4 || c.CPUs != cycleOf(s).contract.CPUs {
+		t.Errorf("the pod says %+v, %v", c, faults)
+	}
+	other, why := b.try(pinned("b", 4, 100), "n")
+	if why != "" || !cycleOf(other).contract.CPUs.Intersect(c.CPUs).Empty() {
+		t.Errorf("beside %v: %v %s", c.CPUs, cycleOf(other).contract.CPUs, why)
+	}
+	if _, why = b.try(pinned("c", 8, 100), "n"); why != string(pick.NeededShared) {
+		t.Errorf("8 of the last 8, of which one stays open: %q", why)
+	}
+}
+
+func TestAPodThatAsksForNothingIsSkipped(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	s, p := newState(), plain("a")
+	p.Annotations = map[string]string{"team": "web"}
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSkip() {
+		t.Errorf("PreFilter: %v", status)
+	}
+	if status := b.PreScore(t.Context(), s, p, nil); !status.IsSkip() {
+		t.Errorf("PreScore: %v", status)
+	}
+	if status := b.Reserve(t.Context(), s, p, "n"); !status.IsSuccess() {
+		t.Errorf("Reserve: %v", status)
+	}
+	if status := b.Bind(t.Context(), s, p, "n"); !status.IsSkip() {
+		t.Errorf("Bind: %v", status)
+	}
+	b.Unreserve(t.Context(), s, p, "n")
+	if fragments, status := b.SignPod(t.Context(), p); !status.IsSuccess() || len(fragments) > 0 {
+		t.Errorf("SignPod: %v %v", fragments, status)
+	}
+}
+
+// TestALostAnswerKeepsTheCPUs has binds whose answers leave open whether they
+// happened.
+func TestALostAnswerKeepsTheCPUs(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, x := range map[string]struct {
+		err  error
+		kept bool
+	}{
+		"a timeout of the server":     {apierrors.NewTimeoutError("slow", 1), true},
+		"a request that took forever": {apierrors.NewServerTimeout(pods, "create", 1), true},
+		"an error of the server":      {apierrors.NewInternalError(errors.New("etcd")), true},
+		"no server":                   {apierrors.NewServiceUnavailable("restarting"), true},
+		"a broken connection":         {errors.New("connection reset by peer"), true},
+		"a pod that has a node":       {apierrors.NewConflict(pods, "a", errors.New("bound")), false},
+		"a pod that is gone":          {apierrors.NewNotFound(pods, "a"), false},
+		"a server with too much work": {apierrors.NewTooManyRequests("later", 1), false},
+	} {
+		b := newBench(t, machine("n", 1, 1, 4))
+		b.handle.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, x.err })
+		p := pinned("a", 4, 100)
+		s, why := b.try(p, "n")
+		if why != "" {
+			t.Fatal(why)
+		}
+		if status := b.Bind(t.Context(), s, p, "n"); status.IsSuccess() {
+			t.Fatalf("%s: bound", name)
+		}
+		b.Unreserve(t.Context(), s, p, "n")
+		if kept := b.open("n") == 4; kept != x.kept {
+			t.Errorf("%s: %d CPUs are open", name, b.open("n"))
+		}
+		if !x.kept {
+			continue
+		}
+		b.now = b.now.Add(doubtFor - time.Second)
+		b.keeper.sweep()
+		if b.open("n") != 4 {
+			t.Errorf("%s: given up early", name)
+		}
+		b.now = b.now.Add(2 * time.Second)
+		b.keeper.sweep()
+		if b.open("n") != 8 {
+			t.Errorf("%s: %d CPUs are open after the doubt", name, b.open("n"))
+		}
+	}
+}
+
+// TestADoubtEndsWithWhatIsSeen lets a bind in doubt turn out to have happened,
+// or the pod be scheduled again.
+func TestADoubtEndsWithWhatIsSeen(t *testing.T) {
+	for _, happened := range []bool{true, false} {
+		b := newBench(t, machine("n", 1, 1, 4), machine("m", 1, 1, 4))
+		p := pinned("a", 4, 100)
+		s, _ := b.try(p, "n")
+		cycleOf(s).sent = true
+		b.Unreserve(t.Context(), s, p, "n")
+		want := "n 4, m 8"
+		if happened {
+			words, err := kube.ContractAnnotations(p, b.keeper.view("n").Map(), cycleOf(s).contract)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.keeper.podChanged(p, bound(p, "n", words))
+		} else {
+			want = "n 8, m 4"
+			if _, why := b.try(p, "m"); why != "" {
+				t.Fatal(why)
+			}
+		}
+		b.now = b.now.Add(2 * doubtFor)
+		b.keeper.sweep()
+		if got := fmt.Sprintf("n %d, m %d", b.open("n"), b.open("m")); got != want {
+			t.Errorf("happened %v: open %s, want %s", happened, got, want)
+		}
+	}
+}
+
+func TestAPreemptionSeesWhatItWouldFree(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	victim, other := b.run(pinned("victim", 4, 100), "n"), b.run(pinned("other", 3, 100), "n")
+	p, s := pinned("a", 4, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	filter := func(s fwk.CycleState) string { return b.Filter(t.Context(), s, p, named("n")).Message() }
+	if filter(s) == "" {
+		t.Fatal("the node is not full")
+	}
+	dry := s.Clone()
+	b.RemovePod(t.Context(), dry, p, podInfo{pod: victim}, named("n"))
+	if why := filter(dry); why != "" {
+		t.Errorf("without the victim: %s", why)
+	}
+	if filter(s) == "" {
+		t.Error("a trial changes the cycle from which it was cloned")
+	}
+	beside := dry.Clone()
+	b.AddPod(t.Context(), beside, p, podInfo{pod: pinned("nominated", 2, 100)}, named("n"))
+	if filter(beside) == "" {
+		t.Error("a nominated pod takes no CPUs")
+	}
+	if why := filter(dry); why != "" {
+		t.Errorf("the nominated pod of another trial counts: %s", why)
+	}
+	b.AddPod(t.Context(), dry, p, podInfo{pod: victim}, named("n"))
+	if filter(dry) == "" {
+		t.Error("a pod that is put back takes no CPUs")
+	}
+	b.RemovePod(t.Context(), dry, p, podInfo{pod: other}, named("n"))
+	if filter(dry) == "" {
+		t.Error("3 CPUs are enough for 4")
+	}
+}
+
+// TestAWaitingPodIsWokenForRoomOnly wakes a pod after the end of another.
+func TestAWaitingPodIsWokenForRoomOnly(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	big, small := b.run(pinned("big", 4, 100), "n"), b.run(pinned("small", 2, 100), "n")
+	p := pinned("a", 4, 100)
+	if _, why := b.try(p, "n"); why == "" {
+		t.Fatal("it fits")
+	}
+	woken := func() []string {
+		var names []string
+		for name := range b.keeper.fitting() {
+			names = append(names, name)
+		}
+		return names
+	}
+	if got := woken(); len(got) > 0 {
+		t.Errorf("woken without a change: %v", got)
+	}
+	b.keeper.podDeleted(small)
+	if got := woken(); len(got) > 0 {
+		t.Errorf("woken, and 3 CPUs are free: %v", got)
+	}
+	hint, err := b.afterPod(b.keeper.log, p, big, nil)
+	if err != nil || hint != fwk.Queue {
+		t.Errorf("the end of a pod that the ledger has not seen: %v %v", hint, err)
+	}
+	if hint, _ := b.afterPod(b.keeper.log, pinned("huge", 8, 100), big, nil); hint != fwk.QueueSkip {
+		t.Errorf("a pod for which the node is too small: %v", hint)
+	}
+	b.keeper.podDeleted(cache.DeletedFinalStateUnknown{Key: "default/big", Obj: big})
+	if got := woken(); !slices.Equal(got, []string{"default/a"}) {
+		t.Errorf("woken: %v", got)
+	}
+	b.run(p, "n")
+	b.keeper.reportChanged(machine("m", 1, 4, 4))
+	if got := woken(); len(got) > 0 {
+		t.Errorf("a bound pod is woken: %v", got)
+	}
+}
+
+func TestAnOldReportTakesTheNodeOut(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	there := b.run(pinned("there", 2, 100), "n")
+	b.now = b.now.Add(defaultStale / 2)
+	b.keeper.reportChanged(machine("n", 1, 1, 4)) // a relist, no new report
+	b.now = b.now.Add(defaultStale)
+	b.keeper.sweep()
+	if _, why := b.try(pinned("a", 2, 100), "n"); why != string(place.Stale) {
+		t.Errorf("a silent agent: %q", why)
+	}
+	if !b.keeper.view("n").Has(place.UID(there.UID)) {
+		t.Error("the pods of a silent agent are forgotten")
+	}
+	b.keeper.reportChanged(machine("n", 2, 1, 4))
+	if _, why := b.try(pinned("a", 2, 100), "n"); why != "" {
+		t.Errorf("it reports again: %s", why)
+	}
+	b.keeper.reportDeleted(machine("n", 2, 1, 4))
+	if _, why := b.try(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
+		t.Errorf("no report: %q", why)
+	}
+	broken := machine("n", 3, 1, 4)
+	broken.Status.CPUs.Cores = "?"
+	b.keeper.reportChanged(broken)
+	if _, why := b.try(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
+		t.Errorf("a report that cannot be read: %q", why)
+	}
+}
+
+// TestARestartedSchedulerKnowsTheSame compares the ledger after a random
+// history with one that sees the pods and reports that are left.
+func TestARestartedSchedulerKnowsTheSame(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for try := range 30 {
+		b := newBench(t, machine("n", 1, 2, 4), machine("m", 1, 4, 2))
+		alive := map[string]*corev1.Pod{}
+		for i := range 60 {
+			name, node := fmt.Sprint("p", rnd.IntN(14)), []string{"n", "m"}[rnd.IntN(2)]
+			if p := alive[name]; p != nil {
+				b.keeper.podDeleted(p)
+				delete(alive, name)
+				continue
+			}
+			p := pinned(name, 1+rnd.IntN(3), []int{100, 50, 10}[rnd.IntN(3)])
+			if rnd.IntN(4) == 0 {
+				p.Annotations[kube.AnnotationCPUPolicy] = kube.StaticBurst
+			}
+			s, why := b.try(p, node)
+			switch {
+			case why != "":
+			case i%5 == 0:
+				b.Unreserve(t.Context(), s, p, node)
+			default:
+				words, err := kube.ContractAnnotations(p, b.keeper.view(node).Map(), cycleOf(s).contract)
+				if err != nil {
+					t.Fatal(err)
+				}
+				alive[name] = bound(p, node, words)
+				b.keeper.podChanged(p, alive[name])
+			}
+		}
+		again := newBench(t)
+		for _, p := range alive {
+			again.keeper.podChanged(nil, p)
+		}
+		for _, r := range []string{"m", "n"} {
+			again.keeper.reportChanged(map[string]any{"n": machine("n", 9, 2, 4), "m": machine("m", 9, 4, 2)}[r])
+			if was, is := b.holds(r), again.holds(r); was != is {
+				t.Fatalf("try %d: %s before the restart:\n%s\nafter:\n%s", try, r, was, is)
+			}
+		}
+	}
+}
+
+func TestAForgedContractGetsNoMoreThanTheDemand(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4))
+	big := pinned("big", 12, 100)
+	s, _ := b.try(big, "n")
+	words, err := kube.ContractAnnotations(big, b.keeper.view("n").Map(), cycleOf(s).contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Unreserve(t.Context(), s, big, "n")
+	b.keeper.podChanged(nil, bound(pinned("forger", 2, 100), "n", words))
+	if got := b.open("n"); got != 14 {
+		t.Errorf("%d CPUs are open beside a pod that demands 2", got)
+	}
+	b.keeper.podChanged(nil, bound(plain("shared"), "n", words))
+	if got := b.open("n"); got != 14 {
+		t.Errorf("%d CPUs are open: a pod that demands none has some", got)
+	}
+}
+
+func TestEqualDemandsHaveEqualSignatures(t *testing.T) {
+	b := newBench(t)
+	sign := func(p *corev1.Pod) any {
+		fragments, status := b.SignPod(t.Context(), p)
+		if !status.IsSuccess() || len(fragments) != 1 {
+			t.Fatalf("%v %v", fragments, status)
+		}
+		return fragments[0].Value
+	}
+	if !reflect.DeepEqual(sign(pinned("a", 2, 100)), sign(pinned("b", 2, 100))) {
+		t.Error("two equal pods differ")
+	}
+	for _, p := range []*corev1.Pod{pinned("b", 3, 100), pinned("c", 2, 50)} {
+		if reflect.DeepEqual(sign(pinned("a", 2, 100)), sign(p)) {
+			t.Errorf("%s is as a", p.Name)
+		}
+	}
+}
+
+func TestFilterAndScoreDoNotAllocate(t *testing.T) {
+	b := newBench(t, machine("n", 1, 32, 4))
+	p, s := pinned("a", 4, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	ctx := t.Context()
+	var node fwk.NodeInfo = named("n")
+	if n := testing.AllocsPerRun(100, func() {
+		if status := b.Filter(ctx, s, p, node); status != nil {
+			t.Fatal(status)
+		}
+		if _, status := b.Score(ctx, s, p, node); status != nil {
+			t.Fatal(status)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestTheHandlersFollowTheCluster has the real informers.
+func TestTheHandlersFollowTheCluster(t *testing.T) {
+	b := newBench(t)
+	source := fcache.NewFakeControllerSource()
+	source.Add(machine("n", 1, 1, 4))
+	there := pinned("there", 4, 100)
+	there.Spec.NodeName = "n"
+	if err := b.handle.client.Tracker().Add(there); err != nil {
+		t.Fatal(err)
+	}
+	args := &runtime.Unknown{Raw: []byte(`{"staleAfter":"1m"}`)}
+	from := func(fwk.Handle) (cache.ListerWatcher, error) { return source, nil }
+	p, err := with(t.Context(), args, b.handle, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if twin, err := with(t.Context(), args, b.handle, from); err != nil || twin.keeper != p.keeper {
+		t.Errorf("a second profile has a ledger of its own: %v", err)
+	}
+	b.handle.factory.Start(t.Context().Done())
+	b.Plugin = p
+	waiting := pinned("a", 4, 100)
+	if _, why := b.try(waiting, "n"); why != string(pick.NeededShared) {
+		t.Fatalf("beside a pod without a contract: %q", why)
+	}
+	if err := b.handle.client.CoreV1().Pods("default").Delete(t.Context(), "there", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		b.handle.mu.Lock()
+		woken := slices.Clone(b.handle.woken)
+		b.handle.mu.Unlock()
+		if slices.Contains(woken, "default/a") {
+			break
+		}
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("the waiting pod is not woken")
+		}
+	}
+	if _, why := b.try(waiting, "n"); why != "" {
+		t.Errorf("woken, and it does not fit: %s", why)
+	}
+}
+
+func TestWrongArgumentsAreRefused(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"staleAfter":"1s"}`:   "args.staleAfter",
+		`{"staleAfter":"soon"}`: "args.staleAfter",
+		`{"weight":5}`:          "args.weight",
+		`[]`:                    "args",
+	} {
+		if _, err := parseArgs(&runtime.Unknown{Raw: []byte(raw)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", raw, err, want)
+		}
+	}
+	for _, raw := range []string{``, `{}`, `{"staleAfter":"90s"}`} {
+		if _, err := parseArgs(&runtime.Unknown{Raw: []byte(raw)}); err != nil {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package plugin
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/pick"
+)
+
+// Reserve chooses the CPUs. It fails if the node lost them since Filter; then
+// the pod is scheduled again.
+func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return nil
+	}
+	contract, why := p.keeper.reserve(c.pod, node)
+	if why != pick.Fits {
+		return refusal(why)
+	}
+	c.contract, c.sent = contract, false
+	return nil
+}
+
+// Unreserve gives up the CPUs. A bind whose answer was lost may have happened:
+// then the CPUs stay the pod's for a while, so that no other pod gets them.
+func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
+	if c := cycleOf(state); c != nil {
+		p.keeper.unreserve(pod.UID, c.sent)
+	}
+}
+
+// Bind binds a pod that asks for CPUs, and leaves all others to the next
+// plugin. The API server copies the annotations of a binding into the pod in
+// the same write as the name of the node, so a pod never has one without the
+// other, and no second write is needed.
+func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	c := cycleOf(state)
+	if c == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	words, err := kube.ContractAnnotations(pod, p.keeper.view(node).Map(), c.contract)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: words},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}
+	c.sent = true
+	if err := p.bind(ctx, binding); err != nil {
+		c.sent = !refused(err)
+		return fwk.AsStatus(err)
+	}
+	return nil
+}
+
+func (p *Plugin) bind(ctx context.Context, b *corev1.Binding) error {
+	if through := p.handle.APICacher(); through != nil {
+		done, err := through.BindPod(b)
+		if err != nil {
+			return err
+		}
+		return through.WaitOnFinish(ctx, done)
+	}
+	return p.handle.ClientSet().CoreV1().Pods(b.Namespace).Bind(ctx, b, metav1.CreateOptions{})
+}
+
+// refused reports whether the API server said that it did not bind the pod. A
+// timeout, a broken connection or an error of the server does not say so.
+func refused(err error) bool {
+	for _, is := range []func(error) bool{
+		apierrors.IsNotFound, apierrors.IsConflict, apierrors.IsAlreadyExists, apierrors.IsInvalid, apierrors.IsBadRequest, apierrors.IsForbidden,
+		apierrors.IsUnauthorized, apierrors.IsTooManyRequests, apierrors.IsMethodNotSupported, apierrors.IsGone, apierrors.IsRequestEntityTooLargeError,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+	return false
+}
