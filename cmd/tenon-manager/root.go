@@ -41,6 +41,7 @@ type command struct {
 	service                     string
 	servicePort                 int32
 	webhookPort                 int
+	scheduler                   string
 	metrics, health             string
 	elect, dryRun               bool
 	lifetimes                   manager.Lifetimes
@@ -90,6 +91,7 @@ webhooks; the one that holds the lease writes.`,
 	f.StringVar(&c.service, "service", "tenon-manager", "the Service by which the API server reaches the webhooks")
 	f.Int32Var(&c.servicePort, "service-port", 443, "the port of that Service")
 	f.IntVar(&c.webhookPort, "webhook-port", 9443, "the port of the webhooks; 0: none")
+	f.StringVar(&c.scheduler, "scheduler-name", "", "the scheduler that chooses CPUs: the webhooks name it in the pods that ask for CPUs and name none; empty: none")
 	f.StringVar(&c.metrics, "metrics", ":8080", "the address of /metrics; empty: none")
 	f.StringVar(&c.health, "health", ":8081", "the address of /healthz and /readyz; empty: none")
 	f.BoolVar(&c.elect, "leader-elect", true, "only the replica that holds the lease writes")
@@ -107,7 +109,7 @@ webhooks; the one that holds the lease writes.`,
 func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	o := manager.Options{
 		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey{Namespace: c.configNamespace, Name: c.configName},
-		Service: manager.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort,
+		Service: manager.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort, Scheduler: c.scheduler,
 		Metrics: c.metrics, Health: c.health, Elect: c.elect, DryRun: c.dryRun, Lifetimes: c.lifetimes,
 	}
 	if c.ack {

@@ -148,6 +148,7 @@ func everything() map[string]any {
 		"config":        map[string]any{"namespace": "koordinator-system"},
 		"networkPolicy": map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
 		"podMonitor":    map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
+		"scheduler":     map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}},
 		"webhooks":      map[string]any{"excludedNamespaces": []any{"istio-system"}},
 		"commonLabels":  map[string]any{"team": "platform"},
 	}
@@ -208,6 +209,7 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		"an unknown key of the configuration": {set("{}", "config", "data", "colocation-confg"), []string{"/config/data", "colocation-confg"}},
 		"a relative path":                     {set("run/nri", "agent", "nri", "socketDir"), []string{"/agent/nri/socketDir"}},
 		"an argument without --":              {set([]any{"v=4"}, "agent", "extraArgs"), []string{"/agent/extraArgs"}},
+		"the name of the cluster's scheduler": {set("default-scheduler", "scheduler", "name"), []string{"/scheduler/name"}},
 		"more than all of them":               {set("130%", "agent", "maxUnavailable"), []string{"/agent/maxUnavailable"}},
 	} {
 		_, err := render(t, c.values)

@@ -30,6 +30,9 @@ type Request struct {
 	// ColocationOff is true if colocation-config is known to be disabled for the
 	// whole cluster: then no node offers batch resources.
 	ColocationOff bool
+	// Scheduler is the name of the scheduler that chooses CPUs; empty: there is
+	// none.
+	Scheduler string
 	// Draw returns a random number of at least 0 and below 1. It is called once
 	// for each profile that matches and has a probability. Nil means that the
 	// number is always 0.

@@ -15,8 +15,9 @@ import (
 // Then it bounds a pod of class BE: it renames cpu and memory to batch
 // resources, so that the pod uses batch resources of the node and its cgroup
 // lies below the best-effort cgroup; it gives each request a limit; and it
-// repeats both in an annotation for the container runtime. Mutate does not
-// change an LS pod that no profile matches.
+// repeats both in an annotation for the container runtime. A pod whose CPUs are
+// chosen gets the scheduler that chooses them, and no pod brings the result of
+// that choice. Mutate does not change any other LS pod that no profile matches.
 //
 // The API server calls the webhook again after another webhook changed the pod.
 // Then the profiles are not evaluated again: an annotation stores the first
@@ -29,6 +30,10 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	p := r.Pod.DeepCopy()
 	if mirrors(p) {
 		return p, v
+	}
+	if r.Scheduler != "" {
+		unforged(p, &v)
+		defer scheduled(p, r.Scheduler)
 	}
 	profiles, decided := r.decided()
 	if !decided {

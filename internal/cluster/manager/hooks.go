@@ -36,11 +36,11 @@ const podConfigName = "ack-slo-pod-config"
 // hooks answers the API server: it reads the objects that a decision depends
 // on, calls package admission, and returns its decision.
 type hooks struct {
-	client   client.Reader // reads from the cache
-	live     client.Reader // reads a namespace that is not in the cache yet
-	config   client.ObjectKey
-	settings interface{ cluster() *config.Cluster }
-	log      *slog.Logger
+	client, live client.Reader // from the cache; a namespace that is not in it yet
+	config       client.ObjectKey
+	settings     interface{ cluster() *config.Cluster }
+	scheduler    string // which chooses CPUs; empty: none
+	log          *slog.Logger
 }
 
 // mutatePod answers with the changes that bound a pod.
@@ -52,7 +52,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if pod.Namespace == "" {
 		pod.Namespace = req.Namespace
 	}
-	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
+	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {

@@ -49,7 +49,8 @@ type Options struct {
 	Host    string
 	Port    int
 	// Metrics and Health are addresses to listen on; empty disables the server.
-	Metrics, Health string
+	// Scheduler names the scheduler that chooses CPUs; empty: there is none.
+	Metrics, Health, Scheduler string
 	// Elect enables leader election: only the leader writes. Lease is the time
 	// after which another replica takes over from a leader that does not renew
 	// its lease.
@@ -60,8 +61,7 @@ type Options struct {
 	Lifetimes Lifetimes
 	Log       *slog.Logger
 
-	// For tests: the registry of metrics and the clock. Nil means those of the
-	// process.
+	// For tests: the registry of metrics and the clock; nil: the process's own.
 	registry prometheus.Registerer
 	now      func() time.Time
 }

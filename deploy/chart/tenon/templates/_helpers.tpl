@@ -28,6 +28,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/name: tenon-manager
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
+{{- define "tenon.selector.scheduler" -}}
+app.kubernetes.io/name: tenon-scheduler
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
 
 {{- define "tenon.tag" -}}
 {{ .Values.image.tag | default .Chart.AppVersion }}
@@ -37,6 +41,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- define "tenon.image.manager" -}}
 {{ .Values.image.registry }}/tenon-manager:{{ include "tenon.tag" . }}
+{{- end }}
+{{- define "tenon.image.scheduler" -}}
+{{ .Values.image.registry }}/tenon-scheduler:{{ include "tenon.tag" . }}
 {{- end }}
 
 {{- define "tenon.pullSecrets" -}}

@@ -26,7 +26,7 @@ import (
 )
 
 // server starts a real API server without webhooks and without nodes.
-func server(t *testing.T) client.Client {
+func server(t *testing.T) client.WithWatch {
 	t.Helper()
 	home, _ := os.UserCacheDir()
 	assets := ""
@@ -60,7 +60,7 @@ func server(t *testing.T) client.Client {
 			t.Fatal(err)
 		}
 	}
-	c, err := client.New(rc, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(rc, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
