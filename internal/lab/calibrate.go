@@ -19,7 +19,7 @@ type solo struct {
 
 // calibrate measures the rate of the batch work alone and chooses the offered
 // request rate, once for the experiment.
-func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
+func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment frame.Record, lines []string, err error) {
 	b.Status.Now("calibrating: ffmpeg alone")
 	s, err := b.calibrateSolo(ctx)
 	if err != nil {

@@ -235,7 +235,7 @@ func (b *clusterEnvironment) experiment(s solo, calibration, caveats []string) c
 		fmt.Sprintf("counters are read from inside the pods every %v, which takes a CPU of the service a millisecond or two each time, alike in all modes", askPeriod))
 	return colocation.Experiment{Experiment: report.Experiment{
 		Schema: report.Schema, Kind: colocation.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
+		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
 		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: b.Client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: b.cluster.Input,
@@ -246,7 +246,7 @@ func (b *clusterEnvironment) experiment(s solo, calibration, caveats []string) c
 
 // calibrate measures the rate of the batch work alone and chooses the offered
 // request rate.
-func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment any, lines []string, err error) {
+func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment frame.Record, lines []string, err error) {
 	b.load = frame.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
 	s, lines, more, err := b.calibrateAll(ctx)
 	if err != nil {

@@ -148,7 +148,7 @@ func (b *memoryEnvironment) pages() string   { return filepath.Join(b.data, "pag
 func (b *memoryEnvironment) hogFile() string { return filepath.Join(b.data, "hog") }
 
 // calibrate measures nothing, because the rate is configured.
-func (b *memoryEnvironment) calibrate(_ context.Context, caveats []string) (any, []string, error) {
+func (b *memoryEnvironment) calibrate(_ context.Context, caveats []string) (frame.Record, []string, error) {
 	return b.experiment(append(caveats, b.caveats()...)), nil, nil
 }
 
@@ -160,7 +160,7 @@ func (b *memoryEnvironment) experiment(caveats []string) memory.Experiment {
 	}
 	return memory.Experiment{Experiment: report.Experiment{
 		Schema: report.Schema, Kind: memory.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Modes: b.Modes, Blocks: b.Blocks, Duration: b.Duration, Seed: b.Seed, Margin: memoryMargin,
+		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: memoryMargin,
 		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: ClientTenon, OfferedRate: b.Rate,
 		Machine: machine, Caveats: caveats, Versions: map[string]string{"nginx": b.version},
 		Tenond: b.agentRecord(),

@@ -61,7 +61,7 @@ func (b *reactionEnvironment) settle() error {
 }
 
 // calibrate measures nothing.
-func (b *reactionEnvironment) calibrate(_ context.Context, caveats []string) (any, []string, error) {
+func (b *reactionEnvironment) calibrate(_ context.Context, caveats []string) (frame.Record, []string, error) {
 	return b.record(caveats), nil, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -87,7 +88,7 @@ written.`,
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s from %s and %s; other files: %d\nreport: %s\n",
-				report.Plural(len(in.Jobs), "job", "jobs"), report.Plural(in.Tables, "table", "tables"), report.Plural(in.Logs, "log", "logs"), in.Others, filepath.Join(out, "report.html"))
+				layout.Plural(len(in.Jobs), "job", "jobs"), layout.Plural(in.Tables, "table", "tables"), layout.Plural(in.Logs, "log", "logs"), in.Others, filepath.Join(out, "report.html"))
 			return nil
 		},
 	}

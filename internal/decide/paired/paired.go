@@ -13,7 +13,7 @@ import (
 )
 
 // A Rule is fixed before the measurement. It says when the pairs are judged and
-// what they must show.
+// what they must show. The zero rule claims nothing.
 type Rule struct {
 	// Looks are the numbers of pairs at which the sample is judged, ascending.
 	// A rule that judged after every pair would claim a false difference sooner
@@ -24,7 +24,7 @@ type Rule struct {
 	// assumption about how the looks depend on each other.
 	Alpha float64
 	// Least is the number of pairs below which nothing is claimed, and
-	// LeastSkewed the same for a sample with a skewness beyond ±SkewLimit: the
+	// LeastSkewed is the same for a sample with a skewness beyond ±SkewLimit: the
 	// t distribution is too narrow there.
 	Least, LeastSkewed int
 	// Rare is the size of a rare bad state, as a log ratio, that the pairs may
@@ -92,19 +92,23 @@ type Judgement struct {
 	rule   Rule
 }
 
-// Below reports whether the sample shows that the ratio is below limit, such as
-// 1.03: in the mean of the logs, with the allowance for rare bad states, and in
-// the median.
-func (j Judgement) Below(limit float64) bool {
-	l := math.Log(limit)
-	return j.Enough && j.MeanUpper+j.rule.Allowance(j.Pairs) < l && j.MedianUpper < l
+// Upper is the upper bound of a claim, as a log ratio: that of the mean with the
+// allowance for rare bad states, or that of the median, whichever is larger.
+func (j Judgement) Upper() float64 {
+	return max(j.MeanUpper+j.rule.Allowance(j.Pairs), j.MedianUpper)
 }
 
-// Above reports whether the sample shows that the ratio is above limit.
-func (j Judgement) Above(limit float64) bool {
-	l := math.Log(limit)
-	return j.Enough && j.MeanLower-j.rule.Allowance(j.Pairs) > l && j.MedianLower > l
+// Lower is the lower bound of a claim, as a log ratio.
+func (j Judgement) Lower() float64 {
+	return min(j.MeanLower-j.rule.Allowance(j.Pairs), j.MedianLower)
 }
+
+// Below reports whether the sample shows that the ratio is below limit, such as
+// 1.03.
+func (j Judgement) Below(limit float64) bool { return j.Enough && j.Upper() < math.Log(limit) }
+
+// Above reports whether the sample shows that the ratio is above limit.
+func (j Judgement) Above(limit float64) bool { return j.Enough && j.Lower() > math.Log(limit) }
 
 // Bounds are the mean and the median of a sample of log ratios with one-sided
 // bounds. A bound that the sample cannot give is infinite.
@@ -137,7 +141,7 @@ func BoundsOf(logs []float64, alpha float64) Bounds {
 	}
 	var sd float64
 	b.Mean, sd, b.Skew = moments(logs)
-	if n > 1 {
+	if n > 1 && alpha > 0 {
 		se, t := sd/math.Sqrt(float64(n)), student(n).Quantile(1-alpha)
 		b.MeanLower = b.Mean - se*max(t, unskewedInverse(n, b.Skew, t))
 		b.MeanUpper = b.Mean - se*min(-t, unskewedInverse(n, b.Skew, -t))
@@ -148,12 +152,16 @@ func BoundsOf(logs []float64, alpha float64) Bounds {
 // below returns the largest k for which the k-th smallest of n values is above
 // their median with probability at most alpha; 0 if there is none.
 func below(n int, alpha float64) int {
-	count := distuv.Binomial{N: float64(n), P: 0.5}
-	k := 0
-	for k < n && count.CDF(float64(k)) <= alpha {
-		k++
+	// The k-th smallest is above the median if fewer than k values are below it,
+	// and that number is binomial with probability 1/2.
+	log, sum := -float64(n)*math.Ln2, 0.0
+	for k := range n {
+		if sum += math.Exp(log); sum > alpha {
+			return k
+		}
+		log += math.Log(float64(n-k) / float64(k+1))
 	}
-	return k
+	return n
 }
 
 // student returns the t distribution for the mean of n values.

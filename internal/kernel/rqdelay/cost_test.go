@@ -17,6 +17,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
+	"tenon.sh/tenon/internal/decide/paired"
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
@@ -75,7 +76,7 @@ func costTable(samples map[string]stat.Sample) string {
 	var table strings.Builder
 	fmt.Fprintf(&table, "%-10s %10s   %s\n", "mode", "ns/switch", "more than off (95 %)")
 	for _, name := range slices.Sorted(maps.Keys(samples)) {
-		d := stat.Difference(samples[name], samples["off"])
+		d := stat.Difference(samples[name], samples["off"], paired.Rule{})
 		fmt.Fprintf(&table, "%-10s %10.1f %+8.1f (%+.1f to %+.1f)\n", name, stat.Median(samples[name]), d.Value, d.Low, d.High)
 	}
 	return table.String()

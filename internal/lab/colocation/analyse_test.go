@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
@@ -36,7 +37,7 @@ func plain(e Experiment, edit func(*Run)) []Run {
 			r := Run{Run: report.Run{
 				Index: len(runs), Block: block, Mode: mode, Length: e.Duration,
 				Latency: report.Latency{P50: 100, P75: 150, P90: 200, P99: p99, P999: 900, Max: 2000, Mean: 120},
-				LSCPU:   0.3, CPUPercent: 99, Timeslices: 1000, DelayPerRun: 0.5, PSICPU: -1,
+				LSCPU:   0.3, CPUPercent: 99, Timeslices: 1000, DelayPerRun: 0.5, RunDelay: 500 * time.Microsecond, PSICPU: -1,
 			}}
 			if mode == report.Tenon || mode == report.Tenon65 || mode == report.Default || mode == report.Default65 || mode == report.Burstable {
 				r.FramesPerS, r.BECPU = 0.69*e.SoloFramesPerSecond, 0.69
@@ -51,7 +52,7 @@ func plain(e Experiment, edit func(*Run)) []Run {
 // judge returns the part of the analysis that the claims need.
 func judge(e Experiment, runs []Run) report.Analysis {
 	ev := report.Gather(e.Experiment, report.Commons(runs))
-	return report.Analysis{Base: report.Result{Claims: claims(ev, ev.Resolution())}}
+	return report.Analysis{Base: report.Result{Claims: claims(ev)}}
 }
 
 func TestClaimsGetTheVerdictThatTheDataDeserve(t *testing.T) {
@@ -72,14 +73,14 @@ func TestClaimsGetTheVerdictThatTheDataDeserve(t *testing.T) {
 		"batch work starved":      {func(r *Run) { r.FramesPerS *= 0.7 }, "tenon-goodput", stat.NotMet},
 		"CPU full":                {func(*Run) {}, "tenon-cpu", stat.Met},
 		"CPU left idle":           {func(r *Run) { r.CPUPercent = 80 }, "tenon-cpu", stat.NotMet},
-		"wait as warm":            {func(*Run) {}, "tenon-runqueue-delay", stat.Met},
-		"wait doubled":            {func(r *Run) { scaleDelay(r, report.Tenon, 2) }, "tenon-runqueue-delay", stat.NotMet},
-		"burstable waits":         {func(r *Run) { scaleDelay(r, report.Burstable, 70) }, "burstable-runqueue-delay", stat.Met},
-		"burstable waits little":  {func(r *Run) { scaleDelay(r, report.Burstable, 2) }, "burstable-runqueue-delay", stat.NotMet},
+		"wait as warm":            {func(*Run) {}, "tenon-waiting", stat.Met},
+		"wait doubled":            {func(r *Run) { scaleDelay(r, report.Tenon, 2) }, "tenon-waiting", stat.NotMet},
+		"burstable waits":         {func(r *Run) { scaleDelay(r, report.Burstable, 70) }, "burstable-waiting", stat.Met},
+		"burstable waits little":  {func(r *Run) { scaleDelay(r, report.Burstable, 2) }, "burstable-waiting", stat.NotMet},
 		"default ties":            {func(*Run) {}, "default-or-tenon-p99", stat.Tie},
-		"default ties in delay":   {func(*Run) {}, "default-or-tenon-runqueue-delay", stat.Tie},
+		"default ties in delay":   {func(*Run) {}, "default-or-tenon-waiting", stat.Tie},
 		"default is worse":        {func(r *Run) { scaleP99(r, report.Default, 1.4) }, "default-or-tenon-p99", stat.Differs},
-		"tenon-65 is worse":       {func(r *Run) { scaleDelay(r, report.Tenon65, 1.4) }, "default-65-or-tenon-65-runqueue-delay", stat.Differs},
+		"tenon-65 is worse":       {func(r *Run) { scaleDelay(r, report.Tenon65, 1.4) }, "default-65-or-tenon-65-waiting", stat.Differs},
 		"equally busy":            {func(*Run) {}, "equal-utilisation", stat.Met},
 		"not equally busy": {func(r *Run) {
 			if r.Mode == report.Default65 {
@@ -88,7 +89,7 @@ func TestClaimsGetTheVerdictThatTheDataDeserve(t *testing.T) {
 		}, "equal-utilisation", stat.NotMet},
 		"no tie finer than the control": {func(r *Run) { scaleP99(r, report.ExclusiveAA, 1.02) }, "default-or-tenon-p99", stat.Undecided},
 	} {
-		e := invented(8, synthetic.AllModes...)
+		e := invented(48, synthetic.AllModes...)
 		got := claimOf(t, judge(e, plain(e, c.edit)).Base.Claims, c.claim)
 		if got.Verdict != c.want {
 			t.Errorf("%s: claim %s is %q, want %q (%s)", name, c.claim, got.Verdict, c.want, got.Explanation)
@@ -105,6 +106,7 @@ func scaleP99(r *Run, m report.Mode, factor float64) {
 func scaleDelay(r *Run, m report.Mode, factor float64) {
 	if r.Mode == m {
 		r.DelayPerRun *= factor
+		r.RunDelay = time.Duration(float64(r.RunDelay) * factor)
 	}
 }
 
@@ -117,7 +119,7 @@ func TestRefusalGivesTheHalfWidth(t *testing.T) {
 }
 
 func TestTieIsExplainedOnce(t *testing.T) {
-	e := invented(8, synthetic.AllModes...)
+	e := invented(48, synthetic.AllModes...)
 	reasons := 0
 	for _, c := range judge(e, plain(e, func(*Run) {})).Base.Claims {
 		if c.Verdict == stat.Tie && !strings.Contains(c.Explanation, "A tie") {
@@ -130,25 +132,29 @@ func TestTieIsExplainedOnce(t *testing.T) {
 	}
 }
 
-func TestResolvedOnlyWhenMoreBlocksWouldNotHelp(t *testing.T) {
+func TestExperimentEndsOnlyAtAPlannedLook(t *testing.T) {
 	all := func(blocks int, edit func(*Run)) report.Analysis {
 		e := invented(blocks, synthetic.AllModes...)
-		return judge(e, plain(e, func(r *Run) {
+		e.Looks = report.LooksOf(0)
+		return analysis(e, plain(e, func(r *Run) {
 			scaleDelay(r, report.Burstable, 70)
 			edit(r)
 		}))
 	}
+	unchanged := func(*Run) {}
+	noisyControl := func(r *Run) { scaleP99(r, report.ExclusiveAA, 1+0.2*float64(r.Block%2)) }
 	for name, c := range map[string]struct {
 		result report.Analysis
 		want   bool
 	}{
-		"clear data":                  {all(8, func(*Run) {}), true},
-		"clear data, too few blocks":  {all(3, func(*Run) {}), false},
-		"one noisy mode":              {all(8, func(r *Run) { scaleP99(r, report.Tenon, 0.9+0.2*float64(r.Block%2)) }), false},
-		"noisy control":               {all(8, func(r *Run) { scaleP99(r, report.ExclusiveAA, 1+0.2*float64(r.Block%2)) }), false},
+		"clear data":                  {all(48, unchanged), true},
+		"clear data between looks":    {all(47, unchanged), false},
+		"clear data, too few blocks":  {all(12, unchanged), false},
+		"noisy control":               {all(48, noisyControl), false},
+		"noisy control, last look":    {all(96, noisyControl), true},
 		"no run yet":                  {analysis(invented(0, synthetic.AllModes...), nil), false},
 		"no claim at all":             {analysis(invented(0, report.Exclusive), nil), false},
-		"clearly not met is resolved": {all(8, func(r *Run) { scaleP99(r, report.Tenon, 2); scaleP99(r, report.Default, 3) }), true},
+		"clearly not met is resolved": {all(48, func(r *Run) { scaleP99(r, report.Tenon, 2); scaleP99(r, report.Default, 3) }), true},
 	} {
 		if got := c.result.Resolved(); got != c.want {
 			t.Errorf("%s: Resolved = %v, want %v", name, got, c.want)
@@ -156,13 +162,67 @@ func TestResolvedOnlyWhenMoreBlocksWouldNotHelp(t *testing.T) {
 	}
 }
 
+func TestVerdictIsFinalOnlyIfTheResultsDidNotChooseTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		looks []int
+		end   report.End
+		want  bool
+		warns string
+	}{
+		"ended as planned":        {[]int{48}, report.EndPlanned, true, ""},
+		"ended by its time":       {[]int{12, 24, 96}, report.EndTime, true, ""},
+		"runs, at a look":         {[]int{48}, "", true, ""},
+		"killed between looks":    {[]int{12, 60}, "", false, "before 60 blocks"},
+		"stopped by hand":         {[]int{48}, report.EndHand, false, "by hand"},
+		"failed":                  {[]int{48}, report.EndFailed, false, "error"},
+		"made before looks":       {nil, "", false, "not fixed"},
+		"made before looks, done": {nil, report.EndPlanned, false, "not fixed"},
+	} {
+		e := invented(48, synthetic.AllModes...)
+		e.Looks, e.Ended = c.looks, c.end
+		r := analyse(e, plain(e, func(*Run) {}))
+		if got := claimOf(t, r.Claims, "tenon-p90"); got.Verdict != stat.Met || got.Final != c.want {
+			t.Errorf("%s: verdict %q, final %v; want met and %v", name, got.Verdict, got.Final, c.want)
+		}
+		if c.warns != "" && !strings.Contains(strings.Join(r.Warnings, "\n"), c.warns) {
+			t.Errorf("%s: warnings %q, want one with %q", name, r.Warnings, c.warns)
+		}
+	}
+}
+
+func TestLaterMeasureIsMetOnlyAfterTheEarlierOnes(t *testing.T) {
+	e := invented(48, synthetic.AllModes...)
+	claims := judge(e, plain(e, func(r *Run) {
+		if r.Mode == report.Tenon {
+			r.Latency.P90 *= 1.1 + 0.01*float64(r.Block%3)
+		}
+	})).Base.Claims
+	for name, want := range map[string]stat.Verdict{"tenon-p90": stat.NotMet, "tenon-mean": stat.Undecided, "tenon-p99": stat.Undecided} {
+		if got := claimOf(t, claims, name); got.Verdict != want {
+			t.Errorf("%s is %q, want %q: %s", name, got.Verdict, want, got.Explanation)
+		}
+	}
+}
+
+func TestFewBlocksSayThatTheyCannotTell(t *testing.T) {
+	e := invented(3, synthetic.AllModes...)
+	r := analyse(e, plain(e, func(r *Run) { scaleP99(r, report.Tenon, math.Pow(40, float64(r.Block-1))) }))
+	c := claimOf(t, r.Claims, "tenon-p99")
+	if !strings.Contains(c.Explanation, "3 blocks cannot tell") || strings.Contains(c.Explanation, "e+") {
+		t.Errorf("explanation %q", c.Explanation)
+	}
+	if c := claimOf(t, r.Claims, "default-or-tenon-p99"); c.Verdict != stat.Undecided || !strings.Contains(c.Explanation, "too few") {
+		t.Errorf("%q: %s", c.Verdict, c.Explanation)
+	}
+}
+
 func TestVoidRunsCountForNothingButAreListed(t *testing.T) {
-	e := invented(8, synthetic.AllModes...)
+	e := invented(48, synthetic.AllModes...)
 	clean := plain(e, func(*Run) {})
 	spoiled := slices.Clone(clean)
-	for i := range e.Modes { // a ninth block, in which all runs are void and have absurd values
+	for i := range e.Modes { // one more block, in which all runs are void and have absurd values
 		r := clean[i]
-		r.Index, r.Block, r.Void = len(clean)+i, 8, []string{"client too busy"}
+		r.Index, r.Block, r.Void = len(clean)+i, e.Blocks, []string{"client too busy"}
 		r.Latency.P99, r.DelayPerRun, r.CPUPercent, r.Requests = 1e9, 1e9, 1, 1e9
 		spoiled = append(spoiled, r)
 	}

@@ -3,6 +3,7 @@ package colocation
 import (
 	"fmt"
 
+	"tenon.sh/tenon/internal/lab/claim"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -10,32 +11,31 @@ import (
 // The thresholds of the claims. The margin of the P99 is configured.
 const (
 	goodputShare     = 0.90 // lowest share of idle CPU × solo rate
-	burstableFactor  = 5.0  // lowest ratio of the run-queue delay, burstable to tenon
+	burstableFactor  = 5.0  // lowest ratio of the waiting, burstable to tenon
 	fullCPUPercent   = 90.0 // lowest CPU use in mode tenon
 	equalUtilisation = 3.0  // largest difference in CPU use between default-65 and tenon-65, in percentage points
 )
 
+// compared lists the measures in which two modes are compared.
+var compared = []report.Measure{report.P90, report.P99, report.WaitingTime}
+
 // claims judges the claims that the modes of the experiment allow, in order of
-// importance. The first claim about tenon's P99 and the claim about goodput
+// importance. The first claims about tenon's latency and the claim about goodput
 // were chosen as the primary claims before the measurement.
-func claims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+func claims(ev report.Evidence) []report.Claim {
 	var out []report.Claim
 	for _, mode := range []report.Mode{report.Tenon, report.Tenon65} {
 		if ev.Asked(mode) {
-			out = append(out, tailClaim(ev, mode, resolution))
+			out = append(out, claim.InOrder(report.Latencies, func(m report.Measure) report.Claim { return tailClaim(ev, mode, m) })...)
 		}
 	}
 	if ev.Asked(report.Tenon) {
-		out = append(out, goodputClaim(ev), cpuClaim(ev), delayClaim(ev))
+		out = append(out, goodputClaim(ev), cpuClaim(ev), waitingClaim(ev))
 		if ev.Asked(report.Burstable) {
 			out = append(out, burstableClaim(ev))
 		}
 	}
-	pair := func(plain, tenon report.Mode, note string) {
-		out = append(out,
-			ev.Comparison(plain, tenon, "P99", report.Percentiles["p99"], ev.Margin, &resolution, note),
-			ev.Comparison(plain, tenon, "run-queue delay", report.RunDelay, report.DelayMargin, nil, note))
-	}
+	var pairs []claim.Pair
 	if ev.Asked(report.Default65) && ev.Asked(report.Tenon65) {
 		equal := utilisationClaim(ev)
 		note := ""
@@ -43,82 +43,85 @@ func claims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
 			note = "The two modes were not shown to use equally much CPU, so this is no comparison at equal utilisation. "
 		}
 		out = append(out, equal)
-		pair(report.Default65, report.Tenon65, note)
+		pairs = append(pairs, claim.Pair{Plain: report.Default65, Tenon: report.Tenon65, Measures: compared, Note: note})
 	}
-	if ev.Asked(report.Default) && ev.Asked(report.Tenon) {
-		pair(report.Default, report.Tenon, "")
+	for _, plain := range []report.Mode{report.Default} {
+		if ev.Asked(plain) && ev.Asked(report.Tenon) {
+			pairs = append(pairs, claim.Pair{Plain: plain, Tenon: report.Tenon, Measures: compared})
+		}
 	}
-	return ev.ExplainTies(out)
+	return claim.ExplainTies(ev, append(out, claim.Comparisons(ev, pairs)...))
 }
 
-func tailClaim(ev report.Evidence, mode report.Mode, resolution stat.Resolution) report.Claim {
-	p99 := report.Percentiles["p99"]
-	cold, warm := ev.Ratio(mode, report.Exclusive, p99), ev.Ratio(mode, report.ExclusiveWarm, p99)
+func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Claim {
+	resolution := ev.Resolution(m)
+	cold, warm := ev.Ratio(mode, report.Exclusive, m.Of), ev.Ratio(mode, report.ExclusiveWarm, m.Of)
 	c := report.Claim{
-		Name:      string(mode) + "-p99",
-		Statement: fmt.Sprintf("%s raises P99 by at most %s, against the harder of %s and %s", mode, report.Limit(ev.Margin), report.Exclusive, report.ExclusiveWarm),
+		Name:      string(mode) + "-" + m.Key,
+		Statement: fmt.Sprintf("%s raises %s by at most %s, against the harder of %s and %s", mode, m.Name, report.Limit(ev.Margin), report.Exclusive, report.ExclusiveWarm),
 		Numbers: map[string]report.Interval{
 			"to_exclusive": report.IntervalOf(cold), "to_exclusive_warm": report.IntervalOf(warm), "aa_control": report.IntervalOf(resolution.Control),
 		},
 	}
-	measured := report.Bounded("P99 to "+string(report.Exclusive), cold) + " " + report.Bounded("P99 to "+string(report.ExclusiveWarm), warm)
+	measured := claim.Bounded("To "+string(report.Exclusive), cold) + " " + claim.Bounded("To "+string(report.ExclusiveWarm), warm)
 	c.Explanation = measured
 	if lacking := ev.Lacking(report.Exclusive, report.ExclusiveWarm, report.ExclusiveAA); len(lacking) > 0 {
 		return c.Refuse(lacking)
 	}
-	c = c.With(worse(stat.NonInferior(cold, resolution, ev.Margin), stat.NonInferior(warm, resolution, ev.Margin)))
+	c.Verdict = worse(stat.NonInferior(cold, resolution, ev.Margin), stat.NonInferior(warm, resolution, ev.Margin))
 	switch {
 	case c.Verdict == stat.Refused:
-		c.Explanation = ev.Refusal(resolution) + " " + measured
+		c.Explanation = claim.Refusal(ev, m) + " " + measured
 	case cold.Upper > warm.Upper:
 		c.Explanation += fmt.Sprintf(" The harder baseline is %s.", report.Exclusive)
 	default:
 		c.Explanation += fmt.Sprintf(" The harder baseline is %s.", report.ExclusiveWarm)
 	}
-	if d := stat.NonInferior(cold, resolution, ev.Margin); d.Verdict == stat.Met && c.Verdict != stat.Met {
+	if stat.NonInferior(cold, resolution, ev.Margin) == stat.Met && c.Verdict != stat.Met {
 		c.Explanation += fmt.Sprintf(" Against %s the claim is met; %s itself is to %s: %s, because the CPU of the latter never idles.",
-			report.Exclusive, report.Exclusive, report.ExclusiveWarm, report.FormatRatio(report.IntervalOf(ev.Ratio(report.Exclusive, report.ExclusiveWarm, p99))))
+			report.Exclusive, report.Exclusive, report.ExclusiveWarm, report.FormatRatio(report.IntervalOf(ev.Ratio(report.Exclusive, report.ExclusiveWarm, m.Of))))
 	}
 	if cold.High < 1 {
-		c.Explanation += fmt.Sprintf(" That %s is faster than %s is no magic: a CPU that never idles need not be woken up; %s shows how much of the gain is only that.", mode, report.Exclusive, report.ExclusiveWarm)
+		c.Explanation += fmt.Sprintf(" A CPU that never idles need not be woken up; how much of %s being faster than %s is only that, %s shows.", mode, report.Exclusive, report.ExclusiveWarm)
 	}
 	return c
 }
 
-// worse returns the worse of the decisions against two baselines, because both
+// worse returns the worse of the verdicts against two baselines, because both
 // must be met.
-func worse(a, b stat.Decision) stat.Decision {
+func worse(a, b stat.Verdict) stat.Verdict {
 	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
-		switch {
-		case a.Verdict == v && b.Verdict == v:
-			return stat.Decision{Verdict: v, Final: a.Final || b.Final}
-		case a.Verdict == v:
-			return a
-		case b.Verdict == v:
-			return b
+		if a == v || b == v {
+			return v
 		}
 	}
-	return stat.Decision{Verdict: stat.Met, Final: a.Final && b.Final}
+	return stat.Met
 }
 
-func delayClaim(ev report.Evidence) report.Claim {
-	e := ev.Ratio(report.Tenon, report.ExclusiveWarm, report.RunDelay)
-	i := report.IntervalOf(e)
+func waitingClaim(ev report.Evidence) report.Claim {
+	m := report.WaitingTime
+	e, resolution := ev.Ratio(report.Tenon, report.ExclusiveWarm, m.Of), ev.Resolution(m)
 	c := report.Claim{
-		Name:        "tenon-runqueue-delay",
-		Statement:   fmt.Sprintf("%s raises the service's run-queue delay by at most %s against %s", report.Tenon, report.Limit(report.DelayMargin), report.ExclusiveWarm),
-		Numbers:     map[string]report.Interval{"to_exclusive_warm": i, "to_exclusive": report.IntervalOf(ev.Ratio(report.Tenon, report.Exclusive, report.RunDelay))},
-		Explanation: report.Bounded(fmt.Sprintf("Mean wait per timeslice of all service threads, %s to %s", report.Tenon, report.ExclusiveWarm), e),
+		Name:      "tenon-waiting",
+		Statement: fmt.Sprintf("%s raises the time that the service waits for a CPU by at most %s against %s", report.Tenon, report.Limit(m.Margin), report.ExclusiveWarm),
+		Numbers: map[string]report.Interval{
+			"to_exclusive_warm": report.IntervalOf(e), "to_exclusive": report.IntervalOf(ev.Ratio(report.Tenon, report.Exclusive, m.Of)), "aa_control": report.IntervalOf(resolution.Control),
+		},
+		Explanation: claim.Bounded(fmt.Sprintf("Waiting of all service threads per second, %s to %s", report.Tenon, report.ExclusiveWarm), e),
 	}
-	if lacking := ev.Lacking(report.ExclusiveWarm); len(lacking) > 0 {
+	if lacking := ev.Lacking(report.ExclusiveWarm, report.Exclusive, report.ExclusiveAA); len(lacking) > 0 {
 		return c.Refuse(lacking)
 	}
-	return c.With(stat.AtMost(e, report.DelayMargin))
+	c.Verdict = stat.NonInferior(e, resolution, m.Margin)
+	if c.Verdict == stat.Refused {
+		c.Explanation = claim.Refusal(ev, m) + " " + c.Explanation
+	}
+	return c
 }
 
 func goodputClaim(ev report.Evidence) report.Claim {
 	frames := ev.Sample(report.Tenon, func(r report.Run) float64 { return r.FramesPerS })
-	e := stat.Ratio(frames, ev.IdleCapacity(report.Exclusive))
+	e := stat.Ratio(frames, ev.IdleCapacity(report.Exclusive), ev.Rule)
 	i := report.IntervalOf(e)
 	c := report.Claim{
 		Name:        "tenon-goodput",
@@ -130,7 +133,7 @@ func goodputClaim(ev report.Evidence) report.Claim {
 		// The CPU time that the service is charged for the same requests
 		// depends on whether the CPU sleeps between them. That difference is
 		// not caused by the batch work.
-		warm := report.IntervalOf(stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm)))
+		warm := report.IntervalOf(stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm), ev.Rule))
 		service := func(r report.Run) float64 { return report.Positive(r.LSCPU) }
 		charged := report.IntervalOf(ev.Ratio(report.ExclusiveWarm, report.Exclusive, service))
 		c.Numbers["share_of_warm_idle_capacity"], c.Numbers["warm_service_cpu_ratio"] = warm, charged
@@ -151,7 +154,7 @@ func goodputClaim(ev report.Evidence) report.Claim {
 }
 
 func cpuClaim(ev report.Evidence) report.Claim {
-	e := stat.Mean(ev.Sample(report.Tenon, report.CPUPercent))
+	e := stat.Mean(ev.Sample(report.Tenon, report.CPUPercent), ev.Rule)
 	i := report.IntervalOf(e)
 	i.High, i.Upper = min(i.High, 100), min(i.Upper, 100)
 	return report.Claim{
@@ -163,19 +166,19 @@ func cpuClaim(ev report.Evidence) report.Claim {
 }
 
 func burstableClaim(ev report.Evidence) report.Claim {
-	e := ev.Ratio(report.Burstable, report.Tenon, report.RunDelay)
+	e := ev.Ratio(report.Burstable, report.Tenon, report.Waiting)
 	i := report.IntervalOf(e)
 	return report.Claim{
-		Name:      "burstable-runqueue-delay",
+		Name:      "burstable-waiting",
 		Statement: fmt.Sprintf("Under %s the service waits more than %.0f times as long for a CPU as under %s", report.Burstable, burstableFactor, report.Tenon),
 		Numbers:   map[string]report.Interval{"burstable_to_tenon": i},
-		Explanation: fmt.Sprintf("Run-queue delay, %s to %s: %s, one-sided 95 %% lower bound %s.",
-			report.Burstable, report.Tenon, report.Quantity(i, 1, " times as long"), report.FormatNumber(i.Lower, 1)),
+		Explanation: fmt.Sprintf("Waiting per second, %s to %s: %s; lower bound of the claim %s.",
+			report.Burstable, report.Tenon, report.Quantity(i, 1, " times as long"), report.FormatNumber(report.Number(e.ClaimLower), 1)),
 	}.With(stat.AtLeast(e, burstableFactor))
 }
 
 func utilisationClaim(ev report.Evidence) report.Claim {
-	e := stat.Difference(ev.Sample(report.Default65, report.CPUPercent), ev.Sample(report.Tenon65, report.CPUPercent))
+	e := stat.Difference(ev.Sample(report.Default65, report.CPUPercent), ev.Sample(report.Tenon65, report.CPUPercent), ev.Rule)
 	i := report.IntervalOf(e)
 	return report.Claim{
 		Name:        "equal-utilisation",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -27,7 +28,7 @@ func (c colocated) kernelQOSStudy() report.Study {
 	in := func(modes ...report.Mode) []report.Mode {
 		return slices.DeleteFunc(modes, func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	}
-	const columns = (report.TableWidth - report.LabelWidth) / report.CellWidth
+	const columns = (layout.Width - report.LabelWidth) / report.CellWidth
 	table, mechanisms := report.Section{Title: "Baseline, control, experiment", Modes: in(report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable)}, in(slices.Clone(report.MechanismModes)...)
 	for {
 		n := min(columns-len(table.Modes), len(mechanisms))
@@ -50,6 +51,9 @@ func (c colocated) kernelQOSRows() []report.Row {
 		rowsNamed(report.LatencyRows, "CPU %", "BE frames/s", "run-queue delay"),
 		[]report.Row{
 			{Label: "  95 % interval", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.IntervalCell(r.RunDelay[m].ToExclusive, m) }},
+		},
+		rowsNamed(report.LatencyRows, "waiting"),
+		[]report.Row{
 			{Label: "wake-up P90", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
 			{Label: "BE beside LS", Unit: "", Cell: c.tracedCell(c.besideCell)},
 		})
@@ -90,7 +94,7 @@ func (c colocated) besideCell(t TracedResult) string {
 
 func (c colocated) kernelQOSLegend(r report.Result) string {
 	text := report.LatencyLegend(r.Experiment) + ", median over blocks; in brackets and below: change to the baseline with its 95 % interval, " +
-		"as the geometric mean of the ratios within blocks (not the quotient of the cells). BE frames/s: with the share of what the CPU left idle by the baseline would give. Run-queue delay in µs: the service's mean wait for a CPU per timeslice. " +
+		"as the geometric mean of the ratios within blocks (not the quotient of the cells). BE frames/s: with the share of what the CPU left idle by the baseline would give. Run-queue delay in µs: the service's mean wait for a CPU per timeslice; waiting in ms per second, the same for all timeslices together. " +
 		"Wake-up P90 in µs: from being woken to running, from the kernel's record of its scheduler. "
 	if !c.experiment.Siblings {
 		return text + "BE beside LS: the tested CPUs share no core, so nothing can run beside the service."
@@ -101,8 +105,8 @@ func (c colocated) kernelQOSLegend(r report.Result) string {
 func kernelQOSHeadline(r report.Result) string {
 	e := r.Experiment
 	return fmt.Sprintf("nginx on %s %s, %.0f requests/s offered (%.0f %% of capacity): alone (baseline), beside ffmpeg as a BestEffort pod with the shares of kubelet (control), and with Tenon on one rung of the ladder at a time; ffmpeg, %s of %s; %s, %s a run, %s.",
-		report.CPUWord(e), e.TestedCPUs, e.OfferedRate, e.LoadPercent, report.Plural(e.BEProcesses, "process", "processes"), report.Plural(e.BEThreads, "thread", "threads"),
-		report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
+		report.CPUWord(e), e.TestedCPUs, e.OfferedRate, e.LoadPercent, layout.Plural(e.BEProcesses, "process", "processes"), layout.Plural(e.BEThreads, "thread", "threads"),
+		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
 // skippedTexts lists the mechanisms that the experiment skipped, with the

@@ -28,6 +28,12 @@ type Experiment struct {
 	Siblings bool `json:"tested_siblings,omitempty"`
 }
 
+// EndedBy returns the record after the end of the experiment.
+func (e Experiment) EndedBy(end report.End) any {
+	e.Ended = end
+	return e
+}
+
 // A KubernetesSetup names the node and the images of an experiment on a
 // cluster.
 type KubernetesSetup struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tenon.sh/tenon/internal/lab/claim"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -59,22 +60,23 @@ func mechanismsOf(ev report.Evidence) []report.Mode {
 // mechanismClaims judges each mode that pins a mechanism against the service
 // alone, and the mode with the strongest mechanism against Kubernetes without
 // Tenon.
-func mechanismClaims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+func mechanismClaims(ev report.Evidence) []report.Claim {
 	mechanisms := mechanismsOf(ev)
 	if len(mechanisms) == 0 {
 		return nil
 	}
 	var out []report.Claim
 	for _, mode := range mechanisms {
-		out = append(out, ev.AsAlone(mode, fmt.Sprintf("%s raises P99 by at most %s against %s", mode, report.Limit(ev.Margin), report.Exclusive), resolution))
+		out = append(out, claim.InOrder([]report.Measure{report.P90, report.P99}, func(m report.Measure) report.Claim {
+			return claim.AsAlone(ev, mode, m, fmt.Sprintf("%s raises %s by at most %s against %s", mode, m.Name, report.Limit(ev.Margin), report.Exclusive))
+		})...)
 	}
 	strongest := mechanisms[len(mechanisms)-1]
+	var pairs []claim.Pair
 	for _, plain := range []report.Mode{report.Default, report.Burstable} {
 		if ev.Asked(plain) {
-			out = append(out,
-				ev.Comparison(plain, strongest, "P99", report.Percentiles["p99"], ev.Margin, &resolution, ""),
-				ev.Comparison(plain, strongest, "run-queue delay", report.RunDelay, report.DelayMargin, nil, ""))
+			pairs = append(pairs, claim.Pair{Plain: plain, Tenon: strongest, Measures: compared})
 		}
 	}
-	return ev.ExplainTies(out)
+	return claim.ExplainTies(ev, append(out, claim.Comparisons(ev, pairs)...))
 }

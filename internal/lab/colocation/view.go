@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/stat"
 )
 
 //go:embed method.html.tmpl
@@ -19,8 +19,8 @@ func (c colocated) study() report.Study {
 	s := report.Study{
 		Title: "What colocation cost and won", Headline: headline, Legend: c.legend,
 		Tables: withMechanisms(c.experiment.Experiment), Rows: report.LatencyRows, LeftOut: c.skippedTexts(), Figures: c.figures,
-		Claims: func(ev report.Evidence, resolution stat.Resolution) []report.Claim {
-			return append(claims(ev, resolution), mechanismClaims(ev, resolution)...)
+		Claims: func(ev report.Evidence) []report.Claim {
+			return append(claims(ev), mechanismClaims(ev)...)
 		},
 		Transcodes: true, Method: method,
 	}
@@ -56,7 +56,7 @@ func (c colocated) legend(r report.Result) string {
 			nodes += fmt.Sprintf(" None is known: the cluster has no metrics API, or no window of it, which are ten seconds to a minute long, lies in a run of %v.", r.Experiment.Duration)
 		}
 	}
-	return report.LatencyLegend(r.Experiment) + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice. " +
+	return report.LatencyLegend(r.Experiment) + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice; waiting in ms per second, the same for all timeslices together. " +
 		"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
 		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate." + nodes
 }
@@ -72,6 +72,6 @@ func headline(r report.Result) string {
 	if e.Client == "wrk" {
 		text = fmt.Sprintf("nginx on %s %s, closed loop (wrk)", cpus, e.TestedCPUs)
 	}
-	return text + fmt.Sprintf("; ffmpeg, %s of %s; %s, %s a run, %s.", report.Plural(e.BEProcesses, "process", "processes"),
-		report.Plural(e.BEThreads, "thread", "threads"), report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
+	return text + fmt.Sprintf("; ffmpeg, %s of %s; %s, %s a run, %s.", layout.Plural(e.BEProcesses, "process", "processes"),
+		layout.Plural(e.BEThreads, "thread", "threads"), layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
@@ -43,7 +44,8 @@ func analyse(e Experiment, runs []Run) Result {
 // noisy one, and two quick blocks of a first try.
 var goldenCases = map[string]func() (Experiment, []Run){
 	"quiet": sync.OnceValues(func() (Experiment, []Run) {
-		e := invented(12, synthetic.AllModes...)
+		e := invented(32, synthetic.AllModes...)
+		e.Looks, e.Ended = report.LooksOf(32), report.EndPlanned
 		return e, inventedRuns(e, 0.005)
 	}),
 	"noisy": sync.OnceValues(func() (Experiment, []Run) {
@@ -71,8 +73,8 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 		}
 		synthetic.CheckGolden(t, "synthetic-"+name+".table.txt", b.Bytes())
 		for l := range strings.Lines(b.String()) {
-			if n := report.Runes(strings.TrimSuffix(l, "\n")); n > report.TableWidth {
-				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, report.TableWidth, l)
+			if n := layout.Runes(strings.TrimSuffix(l, "\n")); n > layout.Width {
+				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, layout.Width, l)
 			}
 		}
 	}

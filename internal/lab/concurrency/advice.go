@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -81,7 +82,7 @@ func (a Advice) Text() string {
 	if a.Limit > 0 {
 		limit = fmt.Sprintf("with a CPU limit of %s", limitText(a.Limit))
 	}
-	fmt.Fprintf(&b, "%s: %s at once on a node, %s (%s).\n", capital(a.Goal), report.Plural(a.Jobs, "job", "jobs"), limit, a.How)
+	fmt.Fprintf(&b, "%s: %s at once on a node, %s (%s).\n", capital(a.Goal), layout.Plural(a.Jobs, "job", "jobs"), limit, a.How)
 	fmt.Fprintf(&b, "A job takes %s s%s; a node ends %s jobs an hour%s; a job uses %s CPU-s.\n",
 		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), report.FormatNumber(a.CPUSeconds, 0))
 	if len(a.Equal) > 0 {

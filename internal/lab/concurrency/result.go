@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/model/unit"
@@ -156,7 +157,7 @@ func describe(c jobs.Cell) string {
 	if c.CPU > 0 {
 		limit = fmt.Sprintf("limit %g CPUs", c.CPU.Cores())
 	}
-	return fmt.Sprintf("%s, %s, %s", name(c), report.Plural(c.Concurrency, "job", "jobs"), limit)
+	return fmt.Sprintf("%s, %s, %s", name(c), layout.Plural(c.Concurrency, "job", "jobs"), limit)
 }
 
 func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
@@ -169,11 +170,11 @@ func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
 	}
 	lopsided := len(slices.DeleteFunc(slices.Clone(waves), func(v jobs.Wave) bool { return !v.Lopsided }))
 	if lopsided > 0 {
-		w = append(w, fmt.Sprintf("In %s the nodes had different numbers of jobs; each counts by the jobs that ran beside each other.", report.Plural(lopsided, "wave", "waves")))
+		w = append(w, fmt.Sprintf("In %s the nodes had different numbers of jobs; each counts by the jobs that ran beside each other.", layout.Plural(lopsided, "wave", "waves")))
 	}
 	late := len(slices.DeleteFunc(slices.Clone(waves), func(v jobs.Wave) bool { return !v.Late }))
 	if late > 0 {
-		w = append(w, fmt.Sprintf("%s began after the others of their cell had ended; they are cells of their own.", report.Plural(late, "wave", "waves")))
+		w = append(w, fmt.Sprintf("%s began after the others of their cell had ended; they are cells of their own.", layout.Plural(late, "wave", "waves")))
 	}
 	return w
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -21,12 +22,12 @@ var pageText string
 func headline(r Result) string {
 	size := "a node of unknown size"
 	if n := r.Experiment.Node; n.CPUs > 0 {
-		size = "a node of " + report.Plural(n.CPUs, "CPU", "CPUs")
+		size = "a node of " + layout.Plural(n.CPUs, "CPU", "CPUs")
 		if n.Cores > 0 && n.Cores != n.CPUs {
-			size += fmt.Sprintf(" (%s)", report.Plural(n.Cores, "core", "cores"))
+			size += fmt.Sprintf(" (%s)", layout.Plural(n.Cores, "core", "cores"))
 		}
 	}
-	return fmt.Sprintf("%s on %s, %s a cell.", report.Plural(r.Jobs, "job", "jobs"), size, report.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
+	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), size, layout.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
 }
 
 // explanation says which variable explains the CPU time of a job.
@@ -99,9 +100,9 @@ const legend = "penalty: the duration relative to that of a job alone with the s
 // writeTable prints the result for a terminal of 100 columns.
 func writeTable(w io.Writer, r Result) error {
 	var b bytes.Buffer
-	report.WriteParagraph(&b, "", headline(r))
-	report.WriteParagraph(&b, "", explanation(r))
-	report.WriteParagraph(&b, "", collapse(r))
+	layout.Paragraph(&b, "", headline(r))
+	layout.Paragraph(&b, "", explanation(r))
+	layout.Paragraph(&b, "", collapse(r))
 	b.WriteByte('\n')
 	for _, c := range columns {
 		fmt.Fprintf(&b, "%*s", c.width, c.name)
@@ -114,18 +115,18 @@ func writeTable(w io.Writer, r Result) error {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	report.WriteParagraph(&b, "", legend)
+	layout.Paragraph(&b, "", legend)
 	if len(r.Comparisons) > 0 {
 		b.WriteString("\nOne way beside another, same limit and jobs on a node (time of a job; CPU time)\n")
 		for _, c := range r.Comparisons {
-			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %.2f; %.2f\n", c.Of, c.To, limitText(c.Limit), report.Plural(c.Jobs, "job", "jobs"), c.Seconds, c.CPU)
+			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %.2f; %.2f\n", c.Of, c.To, limitText(c.Limit), layout.Plural(c.Jobs, "job", "jobs"), c.Seconds, c.CPU)
 		}
 	}
 	for _, v := range r.Void {
-		report.WriteParagraph(&b, "void: ", fmt.Sprintf("job %d of %s on %s: %s", v.Index, v.Cell, v.Host, v.Reason))
+		layout.Paragraph(&b, "void: ", fmt.Sprintf("job %d of %s on %s: %s", v.Index, v.Cell, v.Host, v.Reason))
 	}
-	report.List(&b, "Warnings", r.Warnings)
-	report.List(&b, "Caveats", r.Experiment.Caveats)
+	layout.List(&b, "Warnings", r.Warnings)
+	layout.List(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
 	return err
 }

@@ -44,7 +44,7 @@ type Series[C, R any] struct {
 
 	// Calibrate returns the content of experiment.json, including the caveats
 	// found so far. lines describe its results.
-	Calibrate func(ctx context.Context, caveats []string) (experiment any, lines []string, err error)
+	Calibrate func(ctx context.Context, caveats []string) (experiment Record, lines []string, err error)
 	// Run measures a cell once. index counts runs from 1.
 	Run  func(ctx context.Context, cell C, index, block int) (R, error)
 	Save func(R) error
@@ -55,8 +55,15 @@ type Series[C, R any] struct {
 	Open     func(dir string) (report.Findings, error) // loads the results in a directory
 
 	records []R
+	record  Record
 	time    eta
 	end     time.Time // zero: no limit
+}
+
+// A Record is the content of experiment.json.
+type Record interface {
+	// EndedBy returns the record after the end of the experiment.
+	EndedBy(end report.End) any
 }
 
 // Conduct prepares the series, runs its blocks, restores the machine, and makes
@@ -67,7 +74,15 @@ func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 	}
 	err := s.begin(ctx)
 	if err == nil {
-		err = s.runBlocks(ctx)
+		var end report.End
+		end, err = s.runBlocks(ctx)
+		switch {
+		case ctx.Err() != nil:
+			end = report.EndHand
+		case err != nil:
+			end = report.EndFailed
+		}
+		err = errors.Join(err, report.Create(s.Site.Given.Out, s.record.EndedBy(end)))
 	}
 	err = errors.Join(site.Interrupted(ctx, err), s.Site.Close())
 	if len(s.records) == 0 {
@@ -86,16 +101,16 @@ func (s *Series[C, R]) begin(ctx context.Context) error {
 	if err := s.Site.Given.Claim(); err != nil {
 		return err
 	}
-	experiment, err := s.prepare(ctx)
-	if err != nil {
+	var err error
+	if s.record, err = s.prepare(ctx); err != nil {
 		os.Remove(out) // fails if it is not empty
 		return err
 	}
 	status.Clear()
-	return report.Create(out, experiment)
+	return report.Create(out, s.record)
 }
 
-func (s *Series[C, R]) prepare(ctx context.Context) (any, error) {
+func (s *Series[C, R]) prepare(ctx context.Context) (Record, error) {
 	status := s.Site.Status
 	status.Now("calibrating: is the machine quiet")
 	caveats, err := s.Site.Watch(ctx)
@@ -117,22 +132,22 @@ func (s *Series[C, R]) prepare(ctx context.Context) (any, error) {
 
 // runBlocks runs blocks until the number of blocks, the time limit or Resolved
 // ends the series.
-func (s *Series[C, R]) runBlocks(ctx context.Context) error {
+func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 	s.time.begun = time.Now()
 	for block := 1; s.Blocks == 0 || block <= s.Blocks; block++ {
 		if left := time.Until(s.end); !s.end.IsZero() && left < s.time.left(len(s.Cells), s.First) {
 			s.Site.Status.Keep("stopped after %d blocks: another one does not fit into the time", block-1)
-			return nil
+			return report.EndTime, nil
 		}
 		if err := s.runBlock(ctx, block); err != nil {
-			return err
+			return "", err
 		}
 		if s.Resolved != nil && s.Resolved(s.records) {
-			s.Site.Status.Keep("stopped after %d blocks: every claim is decided", block)
-			return nil
+			s.Site.Status.Keep("stopped after %d blocks, at a planned look", block)
+			return report.EndPlanned, nil
 		}
 	}
-	return nil
+	return report.EndPlanned, nil
 }
 
 // runBlock runs every cell once and then repeats void runs.

@@ -52,7 +52,7 @@ func Options(waves []Wave) []Option {
 			o.Measured = o.Measured && measured
 			o.Beside += w.Beside / float64(len(group))
 		}
-		o.Seconds, o.Hourly = stat.Mean(seconds), stat.Mean(hourly)
+		o.Seconds, o.Hourly = stat.Describe(seconds), stat.Describe(hourly)
 		if o.Seconds.Blocks > 0 {
 			all = append(all, o)
 		}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/claim"
 	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -38,13 +40,13 @@ const (
 	memoryKept    = 0.5 // lowest ratio of the batch work's progress, tenond to default
 )
 
-func (m remembered) claims(ev report.Evidence, resolution stat.Resolution) []report.Claim {
+func (m remembered) claims(ev report.Evidence) []report.Claim {
 	if !ev.Asked(report.Default) || !ev.Asked(report.Tenond) {
 		return nil
 	}
 	p99 := report.Percentiles["p99"]
 	tail := ev.Ratio(report.Default, report.Tenond, p99)
-	back := stat.Difference(ev.Sample(report.Default, m.refaults), ev.Sample(report.Tenond, m.refaults))
+	back := stat.Difference(ev.Sample(report.Default, m.refaults), ev.Sample(report.Tenond, m.refaults), ev.Rule)
 	work := ev.Ratio(report.Tenond, report.Default, m.processed)
 	claims := []report.Claim{
 		report.Claim{
@@ -62,7 +64,7 @@ func (m remembered) claims(ev report.Evidence, resolution stat.Resolution) []rep
 	}
 	if ev.Asked(report.Exclusive) {
 		statement := fmt.Sprintf("With Tenon the service's P99 is at most %s above that of the service alone", report.Limit(ev.Margin))
-		claims = append(claims, ev.AsAlone(report.Tenond, statement, resolution))
+		claims = append(claims, claim.AsAlone(ev, report.Tenond, report.P99, statement))
 	}
 	return append(claims, report.Claim{
 		Name:        "batch-goes-on",
@@ -124,7 +126,7 @@ func (m remembered) headline(r report.Result) string {
 	e := m.experiment
 	return fmt.Sprintf("nginx with %d MiB of pages, %.0f requests/s at random; a memory hog that wants %d MiB; both may use %d MiB together; cgroup v%d; %s, %s a run, %s.",
 		e.Memory.Set>>20, e.OfferedRate, (e.Memory.HogFile+e.Memory.HogHeld)>>20, e.Memory.Parent>>20, e.Machine.CgroupVersion,
-		report.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), report.Plural(len(r.VoidRuns), "void run", "void runs"))
+		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
 // figures returns the common rows except those about frames, and rows about

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 	"tenon.sh/tenon/internal/lab/stat"
@@ -51,8 +52,8 @@ func TestMemoryTableReadsAsTheGoldenFiles(t *testing.T) {
 		}
 		synthetic.CheckGolden(t, "memory-"+name+".table.txt", b.Bytes())
 		for l := range strings.Lines(b.String()) {
-			if n := report.Runes(strings.TrimSuffix(l, "\n")); n > report.TableWidth {
-				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, report.TableWidth, l)
+			if n := layout.Runes(strings.TrimSuffix(l, "\n")); n > layout.Width {
+				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, layout.Width, l)
 			}
 		}
 	}
@@ -60,12 +61,12 @@ func TestMemoryTableReadsAsTheGoldenFiles(t *testing.T) {
 
 func TestMemoryClaimsFollowTheData(t *testing.T) {
 	for better, want := range map[bool]stat.Verdict{true: stat.Met, false: stat.NotMet} {
-		e, runs := invented(8, better)
+		e, runs := invented(32, better)
 		claims := map[string]report.Claim{}
 		for _, c := range Analyse(e, runs).Base.Claims {
 			claims[c.Name] = c
 		}
-		for _, name := range []string{"tenond-better-than-default", "tenond-as-exclusive"} {
+		for _, name := range []string{"tenond-better-than-default", "tenond-as-exclusive-p99"} {
 			if c := claims[name]; c.Verdict != want {
 				t.Errorf("better %v: %s: %+v", better, name, c)
 			}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -220,7 +222,7 @@ func Analyse(e Experiment, steps []Step) Result {
 			Steps: len(used), Void: void, WithTick: len(m.answers),
 			EventToWrite: spreadOf(m.answers), EventToNarrowed: spreadOf(m.yielded), StepToEvent: spreadOf(m.events), StepToNarrowed: spreadOf(m.narrowed), Raised: spreadOf(m.raised),
 			DelayP50: report.Number(stat.Quantile(m.delays, 0.5).Value), DelayP99: report.Number(stat.Quantile(m.delays, 0.99).Value),
-			QuotaP50: report.Number(stat.Quantile(m.quotas, 0.5).Value), RaisedMean: report.Number(stat.Mean(m.blockMeans()).Value),
+			QuotaP50: report.Number(stat.Quantile(m.quotas, 0.5).Value), RaisedMean: report.Number(stat.Describe(m.blockMeans()).Value),
 		}
 		late := 0
 		for _, s := range used {
@@ -271,7 +273,7 @@ func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
 			answerClaim(string(mode)+"-to-last-write", fmt.Sprintf("In mode %s the last write of the turn that answers an event is over", mode), apart[mode].answers))
 	}
 	if slices.Contains(e.Modes, report.Events) && slices.Contains(e.Modes, report.Ticks) {
-		ratio := stat.Ratio(apart[report.Ticks].blockMeans(), apart[report.Events].blockMeans())
+		ratio := stat.Ratio(apart[report.Ticks].blockMeans(), apart[report.Events].blockMeans(), paired.Blocks().Planned(e.Blocks))
 		i := report.IntervalOf(ratio)
 		out = append(out, report.Claim{
 			Name:        "events-shorten-the-wait",
@@ -291,7 +293,7 @@ func answerClaim(name, what string, after []float64) report.Claim {
 		Statement: fmt.Sprintf("%s within %.0f ms of the event in user space, at p99", what, answerLimit),
 		Numbers:   map[string]report.Interval{"p99_ms": report.IntervalOf(p99)},
 		Explanation: fmt.Sprintf("p99 over %s: %s ms, one-sided 95 %% upper bound %s ms.",
-			report.Plural(len(after), "step", "steps"), millis(report.Number(p99.Value)), millis(report.Number(p99.Upper))),
+			layout.Plural(len(after), "step", "steps"), millis(report.Number(p99.Value)), millis(report.Number(p99.Upper))),
 	}.With(stat.AtMost(p99, answerLimit))
 }
 

@@ -46,6 +46,13 @@ type Experiment struct {
 	Tenond      map[report.Mode]string        `json:"tenond"`                     // command line and configuration of tenond
 	Machine     report.Machine                `json:"machine"`
 	Caveats     []string                      `json:"caveats,omitempty"`
+	Ended       report.End                    `json:"ended,omitempty"`
+}
+
+// EndedBy returns the record after the end of the experiment.
+func (e Experiment) EndedBy(end report.End) any {
+	e.Ended = end
+	return e
 }
 
 // A Step is one step of load: a line of steps.jsonl. Times are in ns since the

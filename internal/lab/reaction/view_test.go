@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 	"tenon.sh/tenon/internal/lab/stat"
@@ -80,8 +81,8 @@ func TestReactionTableReadsAsTheGoldenFiles(t *testing.T) {
 		}
 		synthetic.CheckGolden(t, name+".table.txt", b.Bytes())
 		for l := range strings.Lines(b.String()) {
-			if n := report.Runes(strings.TrimSuffix(l, "\n")); n > report.TableWidth {
-				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, report.TableWidth, l)
+			if n := layout.Runes(strings.TrimSuffix(l, "\n")); n > layout.Width {
+				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, layout.Width, l)
 			}
 		}
 	}

@@ -6,9 +6,12 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
@@ -17,6 +20,13 @@ type Metric func(Run) float64
 
 // RunDelay returns the service's mean wait for a CPU per timeslice, in µs.
 func RunDelay(r Run) float64 { return Known(r.DelayPerRun, r.Timeslices > 0) }
+
+// Waiting returns the time that the service's threads waited for a CPU, in µs
+// per second. Unlike the wait per timeslice it does not depend on the number of
+// timeslices, which differs between modes.
+func Waiting(r Run) float64 {
+	return Known(float64(r.RunDelay)/float64(time.Microsecond)/r.Length.Seconds(), r.Timeslices > 0 && r.Length > 0)
+}
 
 // CPUPercent returns the use of the tested CPUs in percent.
 func CPUPercent(r Run) float64 { return r.CPUPercent }
@@ -48,12 +58,15 @@ func Known(v float64, ok bool) float64 {
 // valid run of each mode in each block (a void run may have been repeated).
 type Evidence struct {
 	Experiment
-	used map[Mode]map[int]Run
+	Rule   paired.Rule // by which claims are judged
+	Blocks int         // number of blocks with at least one valid run
+	used   map[Mode]map[int]Run
 }
 
 // Gather selects the runs that the analysis uses.
 func Gather(e Experiment, runs []Run) Evidence {
-	ev := Evidence{e, make(map[Mode]map[int]Run)}
+	ev := Evidence{Experiment: e, used: make(map[Mode]map[int]Run)}
+	blocks := make(map[int]bool)
 	for _, r := range runs {
 		if len(r.Void) > 0 {
 			continue
@@ -62,7 +75,10 @@ func Gather(e Experiment, runs []Run) Evidence {
 			ev.used[r.Mode] = make(map[int]Run)
 		}
 		ev.used[r.Mode][r.Block] = r
+		blocks[r.Block] = true
 	}
+	ev.Blocks = len(blocks)
+	ev.Rule = e.Rule(ev.Blocks)
 	return ev
 }
 
@@ -79,7 +95,7 @@ func (ev Evidence) Sample(mode Mode, m Metric) stat.Sample {
 
 // Ratio compares two modes within blocks.
 func (ev Evidence) Ratio(num, den Mode, m Metric) stat.Estimate {
-	return stat.Ratio(ev.Sample(num, m), ev.Sample(den, m))
+	return stat.Ratio(ev.Sample(num, m), ev.Sample(den, m), ev.Rule)
 }
 
 // Runs returns the used runs of mode in the order of their blocks.
@@ -131,13 +147,9 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	r := Result{
 		Schema: Schema, Experiment: e,
 		Modes: make(map[Mode]ModeResult), Ratios: make(map[Mode]Ratios), RatiosWarm: make(map[Mode]Ratios),
-		RunDelay: make(map[Mode]DelayRatio), Claims: []Claim{}, VoidRuns: []VoidRun{}, Warnings: []string{},
+		RunDelay: make(map[Mode]DelayRatio), Waiting: make(map[Mode]DelayRatio), Claims: []Claim{}, VoidRuns: []VoidRun{}, Warnings: []string{},
 	}
-	blocks := make(map[int]bool)
-	for mode, used := range ev.used {
-		for block := range used {
-			blocks[block] = true
-		}
+	for mode := range ev.used {
 		r.Modes[mode] = ev.summary(mode, runs)
 		if mode == Solo { // without a service there is nothing to compare
 			continue
@@ -152,29 +164,51 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 			ToExclusive:     IntervalOf(ev.Ratio(mode, Exclusive, RunDelay)),
 			ToExclusiveWarm: IntervalOf(ev.Ratio(mode, ExclusiveWarm, RunDelay)),
 		}
+		r.Waiting[mode] = DelayRatio{
+			ToExclusive:     IntervalOf(ev.Ratio(mode, Exclusive, Waiting)),
+			ToExclusiveWarm: IntervalOf(ev.Ratio(mode, ExclusiveWarm, Waiting)),
+		}
 	}
-	r.Blocks = len(blocks)
+	r.Blocks = ev.Blocks
 	r.Order = slices.SortedFunc(maps.Keys(r.Modes), func(a, b Mode) int { return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a, b)) })
 	for _, run := range runs {
 		if len(run.Void) > 0 {
 			r.VoidRuns = append(r.VoidRuns, VoidRun{run.Index, run.Block, run.Mode, run.Void})
 		}
 	}
-	resolution := ev.Resolution()
+	resolution := ev.Resolution(P99)
 	if ev.used[ExclusiveAA] != nil && ev.used[Exclusive] != nil {
 		r.Control = &Control{
 			P99: IntervalOf(resolution.Control), RunDelay: IntervalOf(ev.Ratio(ExclusiveAA, Exclusive, RunDelay)),
 			HalfWidth: Number(resolution.HalfWidth), Bias: Number(resolution.Bias), Resolves: resolution.Fine,
+			Metrics: make(map[string]Resolved),
+		}
+		for _, m := range controlled {
+			c := ev.Resolution(m)
+			r.Control.Metrics[m.Key] = Resolved{IntervalOf(c.Control), Number(c.HalfWidth), Number(c.Bias), c.Fine}
 		}
 	}
-	r.Claims = append(r.Claims, s.claims(ev, resolution)...)
+	r.Claims = append(r.Claims, s.claims(ev)...)
+	for i := range r.Claims {
+		c := &r.Claims[i]
+		c.Final = c.Final || ev.settled() && c.Verdict != stat.Undecided && c.Verdict != stat.Refused
+	}
 	r.Warnings = append(r.Warnings, ev.warnings(r, runs)...)
 	return Analysis{Base: r, study: s, evidence: ev, all: len(runs), doc: r}
 }
 
-// Resolution judges the A/A control.
-func (ev Evidence) Resolution() stat.Resolution {
-	return stat.ResolutionOf(ev.Ratio(ExclusiveAA, Exclusive, Percentiles["p99"]), ev.Margin)
+// settled reports whether verdicts stand: the experiment has ended at a time
+// that its results did not choose, or it runs and is at a planned look.
+func (ev Evidence) settled() bool {
+	if len(ev.Looks) == 0 {
+		return false
+	}
+	return ev.Ended.Planned() || ev.Ended == "" && ev.Rule.IsLook(ev.Blocks)
+}
+
+// Resolution judges the A/A control of a measure.
+func (ev Evidence) Resolution(m Measure) stat.Resolution {
+	return stat.ResolutionOf(ev.Ratio(ExclusiveAA, Exclusive, m.Of), m.MarginOf(ev.Experiment))
 }
 
 func (ev Evidence) ratios(mode, baseline Mode) Ratios {
@@ -202,6 +236,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 		FramesPerS:     median(func(r Run) float64 { return r.FramesPerS }),
 		FramesPerCPU:   median(func(r Run) float64 { return share(r.FramesPerS, r.BECPU) }),
 		DelayPerRun:    median(RunDelay),
+		Waiting:        median(Waiting),
 		LSThrottled:    median(func(r Run) float64 { return share(r.LSThrottled.Seconds(), r.Length.Seconds()) }),
 		BEThrottled:    median(func(r Run) float64 { return share(r.BEThrottled.Seconds(), r.Length.Seconds()) }),
 		PSICPU:         median(func(r Run) float64 { return Known(r.PSICPU, r.PSICPU >= 0) }),
@@ -209,7 +244,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 		ClientLag:      median(func(r Run) float64 { return r.ClientLag.P99 }),
 		ClientCPU:      median(func(r Run) float64 { return r.ClientCPU }),
 	}
-	m.Goodput = Number(stat.Ratio(ev.Sample(mode, func(r Run) float64 { return Positive(r.FramesPerS) }), ev.IdleCapacity(Exclusive)).Value)
+	m.Goodput = Number(stat.Ratio(ev.Sample(mode, func(r Run) float64 { return Positive(r.FramesPerS) }), ev.IdleCapacity(Exclusive), ev.Rule).Value)
 	for _, r := range ev.used[mode] {
 		m.Requests += r.Requests
 		for kind, n := range r.Errors {
@@ -237,9 +272,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	if ev.Machine.Emulated {
 		out = append(out, "this machine is emulated by a program: what was run and written is real, but how long requests took means nothing")
 	}
-	if r.Blocks < stat.MinBlocks {
-		out = append(out, fmt.Sprintf("only %s: intervals from fewer than %d rest on assumptions that so few cannot check", Plural(r.Blocks, "block", "blocks"), stat.MinBlocks))
-	}
+	out = append(out, ev.planWarnings()...)
 	for _, mode := range r.Order {
 		m := r.Modes[mode]
 		if m.Void*5 > m.Runs+m.Void {
@@ -252,7 +285,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	for _, c := range r.Claims {
 		for _, what := range slices.Sorted(maps.Keys(c.Numbers)) {
 			if n := c.Numbers[what].Dropped; n > 0 {
-				out = append(out, fmt.Sprintf("claim %s, %s: %s left out, because a value was not positive", c.Name, what, Plural(n, "block", "blocks")))
+				out = append(out, fmt.Sprintf("claim %s, %s: %s left out, because a value was not positive", c.Name, what, layout.Plural(n, "block", "blocks")))
 			}
 		}
 	}
@@ -273,10 +306,42 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	return out
 }
 
-// Resolved reports whether every claim has a verdict that more blocks are not
-// expected to change. It is the stop rule of --until-resolved. It uses bounds
-// of 99.5 %, so that repeated looks do not raise the error rate
-// (stat.StopLevel). Without claims it returns false.
+// planWarnings says what the plan of the experiment does not allow to claim.
+func (ev Evidence) planWarnings() []string {
+	var out []string
+	if ev.Blocks < ev.Rule.Least {
+		out = append(out, fmt.Sprintf("only %s: claims need %d", layout.Plural(ev.Blocks, "block", "blocks"), ev.Rule.Least))
+	}
+	switch {
+	case len(ev.Looks) == 0:
+		out = append(out, "the number of blocks was not fixed before the measurement (an older version): no verdict is final")
+	case ev.Ended == EndHand:
+		out = append(out, "stopped by hand: no verdict is final, because a look at the results may have chosen the moment")
+	case ev.Ended == EndFailed:
+		out = append(out, "ended by an error: no verdict is final")
+	case ev.Ended == "" && !ev.Rule.IsLook(ev.Blocks):
+		out = append(out, fmt.Sprintf("not ended: no verdict is final before %s", layout.Plural(ev.nextLook(), "block", "blocks")))
+	}
+	return out
+}
+
+// nextLook returns the number of blocks at the next planned look.
+func (ev Evidence) nextLook() int {
+	for _, n := range ev.Looks {
+		if n >= ev.Blocks {
+			return n
+		}
+	}
+	return ev.Rule.Last()
+}
+
+// Resolved reports whether the experiment may end: it is at a planned look, and
+// every claim has a final verdict, or it is the last look. Without claims it
+// returns false. It is the stop rule of --until-resolved.
 func (a Analysis) Resolved() bool {
-	return len(a.Base.Claims) > 0 && !slices.ContainsFunc(a.Base.Claims, func(c Claim) bool { return !c.Final })
+	ev := a.evidence
+	if ev.Blocks == 0 || !ev.Rule.IsLook(ev.Blocks) || len(a.Base.Claims) == 0 {
+		return false
+	}
+	return ev.Blocks >= ev.Rule.Last() || !slices.ContainsFunc(a.Base.Claims, func(c Claim) bool { return !c.Final })
 }

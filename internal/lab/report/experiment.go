@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"tenon.sh/tenon/internal/decide/paired"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -16,13 +17,19 @@ import (
 // experiment.json. Kinds of experiments with more fields embed it in their own
 // record.
 type Experiment struct {
-	Schema      int           `json:"schema"` // 1
-	Kind        string        `json:"kind,omitempty"`
-	Started     time.Time     `json:"started"`
-	Command     []string      `json:"command"`
-	Version     string        `json:"tenon_version"`
-	Modes       []Mode        `json:"modes"`
-	Blocks      int           `json:"blocks"` // configured; 0: until resolved
+	Schema  int       `json:"schema"` // 1
+	Kind    string    `json:"kind,omitempty"`
+	Started time.Time `json:"started"`
+	Command []string  `json:"command"`
+	Version string    `json:"tenon_version"`
+	Modes   []Mode    `json:"modes"`
+	Blocks  int       `json:"blocks"` // configured; 0: until resolved
+	// Looks are the numbers of blocks at which the claims are judged, fixed
+	// before the first run; empty: unknown (an experiment of an older version).
+	Looks []int `json:"planned_looks,omitempty"`
+	// Ended says how the experiment ended; empty: it is running, was killed, or
+	// an older version ran it.
+	Ended       End           `json:"ended,omitempty"`
 	Duration    time.Duration `json:"duration_ns"`
 	Seed        uint64        `json:"seed"`
 	Margin      float64       `json:"margin"` // 1.03
@@ -46,6 +53,40 @@ type Experiment struct {
 	// Tenond is the command line and the configuration of the tenond of a mode.
 	// A mode without an entry used the lab's own loop.
 	Tenond map[Mode]string `json:"tenond,omitempty"`
+}
+
+// An End is the way in which an experiment ended.
+type End string
+
+// The ends. Only the first two were chosen without a look at the results.
+const (
+	EndPlanned End = "planned" // at a planned look
+	EndTime    End = "time"    // another block did not fit into the time
+	EndHand    End = "hand"    // the user stopped it
+	EndFailed  End = "failed"
+)
+
+// Planned reports whether the results had no influence on the end.
+func (e End) Planned() bool { return e == EndPlanned || e == EndTime }
+
+// Rule returns the rule by which the claims of an experiment with that many
+// blocks are judged.
+func (e Experiment) Rule(blocks int) paired.Rule {
+	rule := paired.Blocks()
+	rule.Looks = e.Looks
+	if len(e.Looks) == 0 {
+		return rule.Planned(blocks)
+	}
+	return rule
+}
+
+// LooksOf returns the planned looks of an experiment: one after all blocks, or
+// those of the rule for an experiment that ends when its claims are decided.
+func LooksOf(blocks int) []int {
+	if blocks > 0 {
+		return []int{blocks}
+	}
+	return paired.Blocks().Looks
 }
 
 // Machine describes where the experiment ran.

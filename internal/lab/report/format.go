@@ -12,8 +12,8 @@ import (
 // Unknown is printed for a number that is not known.
 const Unknown = "–"
 
-// change prints a ratio as "+2.8 %", or as "×24.3" if it is 10 or more.
-func change(ratio Number) string {
+// Change prints a ratio as "+2.8 %", or as "×24.3" if it is 10 or more.
+func Change(ratio Number) string {
 	switch {
 	case !ratio.Known():
 		return Unknown
@@ -41,13 +41,13 @@ func Limit(ratio float64) string {
 	return strconv.FormatFloat(round(100*(ratio-1), 2), 'f', -1, 64) + " %"
 }
 
-// span prints an interval of ratios: "−0.4 … +6.1 %" or "×21.0 … ×33.5".
-func span(i Interval) string {
+// Span prints an interval of ratios: "−0.4 … +6.1 %" or "×21.0 … ×33.5".
+func Span(i Interval) string {
 	switch {
 	case !i.Low.Known() || !i.High.Known():
 		return Unknown
 	case i.High >= 1000:
-		return fmt.Sprintf("×%.2g … ×%.1e", float64(i.Low), float64(i.High))
+		return fmt.Sprintf("×%.0f … ×%.0f", float64(i.Low), float64(i.High))
 	case i.High >= 10:
 		return fmt.Sprintf("×%.1f … ×%.1f", float64(i.Low), float64(i.High))
 	case i.High >= 2:
@@ -56,15 +56,24 @@ func span(i Interval) string {
 	return percent(float64(i.Low-1)) + " … " + percent(float64(i.High-1)) + " %"
 }
 
+// Vague reports whether an interval of ratios is so wide that its ends say
+// nothing.
+func (i Interval) Vague() bool {
+	const widest = 50
+	return i.Blocks > 1 && !(i.Low > 0 && i.High/i.Low <= widest)
+}
+
 // FormatRatio prints an estimate with its interval for a sentence.
 func FormatRatio(i Interval) string {
 	switch {
 	case i.Blocks == 0:
 		return "not measured"
 	case i.Blocks == 1:
-		return change(i.Estimate) + " (one block: no interval)"
+		return Change(i.Estimate) + " (one block: no interval)"
+	case i.Vague():
+		return fmt.Sprintf("%s (%d blocks cannot tell)", Change(i.Estimate), i.Blocks)
 	}
-	return fmt.Sprintf("%s (95 %%: %s)", change(i.Estimate), span(i))
+	return fmt.Sprintf("%s (95 %%: %s)", Change(i.Estimate), Span(i))
 }
 
 // Quantity prints an estimate with its interval: "96.3 % (95 %: 95.6 … 96.9)".
@@ -110,45 +119,7 @@ func countList(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// wrap breaks text at spaces into lines of at most width characters. A percent
-// sign stays with its number.
-func wrap(text string, width int) []string {
-	var words []string
-	for _, word := range strings.Fields(text) {
-		if n := len(words); n > 0 && strings.HasPrefix(word, "%") {
-			words[n-1] += " " + word
-		} else {
-			words = append(words, word)
-		}
-	}
-	var lines []string
-	line := ""
-	for _, word := range words {
-		switch {
-		case line == "":
-			line = word
-		case Runes(line)+1+Runes(word) > width:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
-}
-
-// Runes returns the number of characters of s.
-func Runes(s string) int { return len([]rune(s)) }
-
 func round(v float64, decimals int) float64 {
 	p := math.Pow(10, float64(decimals))
 	return math.Round(v*p) / p
-}
-
-// Plural prints a number with its noun.
-func Plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -242,9 +242,9 @@ func ByChange(v float64) string {
 // RatioEnd prints an estimate and its interval in a short form.
 func RatioEnd(i Interval) string {
 	if i.Blocks < 2 {
-		return change(i.Estimate)
+		return Change(i.Estimate)
 	}
-	return change(i.Estimate) + " [" + strings.TrimSuffix(span(i), " %") + "]"
+	return Change(i.Estimate) + " [" + strings.TrimSuffix(Span(i), " %") + "]"
 }
 
 // RatioStrips returns the ratios to a baseline within each block.
@@ -276,7 +276,7 @@ func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
 		for block := range dots {
 			one[block] = 1
 		}
-		out = append(out, draw.Strip{Name: string(mode), Style: Colour(mode), Dots: dots, Estimate: stat.Ratio(dots, one)})
+		out = append(out, draw.Strip{Name: string(mode), Style: Colour(mode), Dots: dots, Estimate: stat.Ratio(dots, one, ev.Rule)})
 	}
 	return out
 }
@@ -312,6 +312,7 @@ func (a Analysis) figures() pageTable {
 		figure("BE frames per CPU-second", "", func(m ModeResult) string { return FormatNumber(m.FramesPerCPU, 1) }),
 		figure("BE share of idle capacity", "%", func(m ModeResult) string { return Scaled(m.Goodput, 100, 1) }),
 		figure("run-queue delay", "µs", func(m ModeResult) string { return FormatNumber(m.DelayPerRun, 2) }),
+		figure("waiting", "ms/s", func(m ModeResult) string { return Scaled(m.Waiting, 1e-3, 3) }),
 		figure("LS throttled", "% of time", func(m ModeResult) string { return Scaled(m.LSThrottled, 100, 1) }),
 		figure("BE throttled", "% of time", func(m ModeResult) string { return Scaled(m.BEThrottled, 100, 1) }),
 		figure("PSI cpu some", "%", func(m ModeResult) string { return Scaled(m.PSICPU, 100, 1) }),

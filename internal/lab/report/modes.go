@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/model/node"
+
+	"tenon.sh/tenon/internal/lab/layout"
 )
 
 // A Mode is one way of sharing the tested CPUs between the service and the
@@ -152,7 +154,7 @@ func ModeHelp(modes []Mode) string {
 	var b strings.Builder
 	for _, m := range modes {
 		head := fmt.Sprintf("  %-*s  ", longest, m)
-		for _, l := range wrap(m.Spec().Help, width-len(head)) {
+		for _, l := range layout.Wrap(m.Spec().Help, width-len(head)) {
 			b.WriteString(head + l + "\n")
 			head = strings.Repeat(" ", len(head))
 		}

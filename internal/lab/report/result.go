@@ -32,6 +32,7 @@ type ResultOf[E, M any] struct {
 	Ratios     map[Mode]Ratios     `json:"ratios"`
 	RatiosWarm map[Mode]Ratios     `json:"ratios_warm"`
 	RunDelay   map[Mode]DelayRatio `json:"runqueue_delay_ratios"`
+	Waiting    map[Mode]DelayRatio `json:"waiting_ratios"`
 	Control    *Control            `json:"aa_control"` // null without mode exclusive-aa
 	Claims     []Claim             `json:"claims"`
 	VoidRuns   []VoidRun           `json:"void_runs"`
@@ -42,7 +43,7 @@ type ResultOf[E, M any] struct {
 func Extend[E, M any](r Result, e E, mode func(Mode, ModeResult) M) ResultOf[E, M] {
 	out := ResultOf[E, M]{
 		Schema: r.Schema, Experiment: e, Blocks: r.Blocks, Order: r.Order, Modes: map[Mode]M{},
-		Ratios: r.Ratios, RatiosWarm: r.RatiosWarm, RunDelay: r.RunDelay, Control: r.Control,
+		Ratios: r.Ratios, RatiosWarm: r.RatiosWarm, RunDelay: r.RunDelay, Waiting: r.Waiting, Control: r.Control,
 		Claims: r.Claims, VoidRuns: r.VoidRuns, Warnings: r.Warnings,
 	}
 	for m, result := range r.Modes {
@@ -83,7 +84,8 @@ type ModeResult struct {
 	// mode exclusive would give at the solo rate per CPU.
 	Goodput     Number `json:"be_goodput_ratio"`
 	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice
-	LSThrottled Number `json:"ls_throttled_ratio"`   // throttled time as a share of time; may exceed 1 with several CPUs
+	Waiting     Number `json:"ls_waiting_us_per_second"`
+	LSThrottled Number `json:"ls_throttled_ratio"` // throttled time as a share of time; may exceed 1 with several CPUs
 	BEThrottled Number `json:"be_throttled_ratio"`
 	PSICPU      Number `json:"psi_cpu_some_ratio"`
 	Steal       Number `json:"steal_ratio"`
@@ -95,7 +97,8 @@ type ModeResult struct {
 // p50, p75, p90, p99, p999, max and mean.
 type Ratios map[string]Interval
 
-// A DelayRatio compares the mean run-queue delay per timeslice.
+// A DelayRatio compares the run-queue delay: the mean per timeslice, or the sum
+// per second.
 type DelayRatio struct {
 	ToExclusive     Interval `json:"to_exclusive"`
 	ToExclusiveWarm Interval `json:"to_exclusive_warm"`
@@ -108,13 +111,18 @@ type Interval struct {
 	High     Number `json:"high"`
 	Lower    Number `json:"lower_bound"` // one-sided 95 %
 	Upper    Number `json:"upper_bound"`
-	Blocks   int    `json:"blocks"`
-	Dropped  int    `json:"dropped_blocks,omitempty"` // blocks without a positive value
+	// Median is the median of the blocks, with its exact two-sided 95 %
+	// interval.
+	Median     Number `json:"median"`
+	MedianLow  Number `json:"median_low"`
+	MedianHigh Number `json:"median_high"`
+	Blocks     int    `json:"blocks"`
+	Dropped    int    `json:"dropped_blocks,omitempty"` // blocks without a positive value
 }
 
 // IntervalOf converts an estimate to the form of result.json.
 func IntervalOf(e stat.Estimate) Interval {
-	return Interval{Number(e.Value), Number(e.Low), Number(e.High), Number(e.Lower), Number(e.Upper), e.Blocks, e.Dropped}
+	return Interval{Number(e.Value), Number(e.Low), Number(e.High), Number(e.Lower), Number(e.Upper), Number(e.Median), Number(e.MedianLow), Number(e.MedianHigh), e.Blocks, e.Dropped}
 }
 
 // A Control is the A/A comparison of exclusive-aa with exclusive. A claim finer
@@ -125,6 +133,17 @@ type Control struct {
 	HalfWidth Number   `json:"p99_half_width"`
 	Bias      Number   `json:"p99_significant_bias"`
 	Resolves  bool     `json:"resolves_margin"`
+	// Metrics are the controls of all measures that claims are about: p90, mean,
+	// p99, waiting.
+	Metrics map[string]Resolved `json:"metrics"`
+}
+
+// Resolved is the A/A comparison of one measure.
+type Resolved struct {
+	Ratio     Interval `json:"ratio"`
+	HalfWidth Number   `json:"half_width"`
+	Bias      Number   `json:"significant_bias"`
+	Resolves  bool     `json:"resolves_margin"`
 }
 
 // A Claim is a statement that the experiment tests, with its verdict.
@@ -132,7 +151,7 @@ type Claim struct {
 	Name        string              `json:"name"`
 	Statement   string              `json:"statement"`
 	Verdict     stat.Verdict        `json:"verdict"`
-	Final       bool                `json:"final"` // more blocks are not expected to change the verdict
+	Final       bool                `json:"final"` // the verdict stands: given at a planned look or at a planned end
 	Numbers     map[string]Interval `json:"numbers"`
 	Explanation string              `json:"explanation"`
 }

@@ -2,8 +2,6 @@ package report
 
 import (
 	"html/template"
-
-	"tenon.sh/tenon/internal/lab/stat"
 )
 
 // A Study defines the analysis and the presentation of one kind of experiment
@@ -16,7 +14,7 @@ type Study struct {
 	Tables   []Section
 	Rows     []Row
 	Heads    bool // columns have the headings of their modes instead of the names
-	Claims   func(Evidence, stat.Resolution) []Claim
+	Claims   func(Evidence) []Claim
 	Figures  func(common []Row) []Row // rows of the table of all figures; nil: the common rows
 	Plots    func(Evidence, Result, CommonPlots) []Plot
 	Gallery  *Gallery // one picture for each mode; nil: none
@@ -30,11 +28,11 @@ type Study struct {
 	Details any
 }
 
-func (s Study) claims(ev Evidence, resolution stat.Resolution) []Claim {
+func (s Study) claims(ev Evidence) []Claim {
 	if s.Claims == nil {
 		return nil
 	}
-	return s.Claims(ev, resolution)
+	return s.Claims(ev)
 }
 
 // A Section is a table with a title.

@@ -7,10 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"tenon.sh/tenon/internal/lab/layout"
 )
 
 const (
-	TableWidth = 100
 	LabelWidth = 15
 	CellWidth  = 17
 )
@@ -20,6 +21,8 @@ var LatencyRows = []Row{
 	{"RT-P50", "ms", LatencyCell("p50", func(m ModeResult) Number { return m.P50 })},
 	{"RT-P75", "ms", LatencyCell("p75", func(m ModeResult) Number { return m.P75 })},
 	{"RT-P90", "ms", LatencyCell("p90", func(m ModeResult) Number { return m.P90 })},
+	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Ratios[m]["p90"], m) }},
+	{"RT-mean", "ms", LatencyCell("mean", func(m ModeResult) Number { return m.Mean })},
 	{"RT-P99", "ms", LatencyCell("p99", func(m ModeResult) Number { return m.P99 })},
 	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Ratios[m]["p99"], m) }},
 	{"RT-P99.9", "ms", LatencyCell("p999", func(m ModeResult) Number { return m.P999 })},
@@ -29,6 +32,10 @@ var LatencyRows = []Row{
 		return relativeCell(FormatNumber(r.Modes[m].DelayPerRun, 2), r.RunDelay[m].ToExclusive, m)
 	}},
 	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.RunDelay[m].ToExclusive, m) }},
+	{"waiting", "ms/s", func(r Result, m Mode) string {
+		return relativeCell(Scaled(r.Modes[m].Waiting, 1e-3, 2), r.Waiting[m].ToExclusive, m)
+	}},
+	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Waiting[m].ToExclusive, m) }},
 }
 
 // LatencyCell prints a percentile in ms, with its change to exclusive.
@@ -43,15 +50,18 @@ func relativeCell(absolute string, i Interval, m Mode) string {
 	if m == Exclusive || i.Blocks == 0 || absolute == Unknown {
 		return absolute
 	}
-	return fmt.Sprintf("%s (%s)", absolute, change(i.Estimate))
+	return fmt.Sprintf("%s (%s)", absolute, Change(i.Estimate))
 }
 
 // IntervalCell prints the 95 % interval of a change to exclusive.
 func IntervalCell(i Interval, m Mode) string {
-	if m == Exclusive || i.Blocks == 0 {
+	switch {
+	case m == Exclusive || i.Blocks == 0:
 		return ""
+	case i.Vague():
+		return fmt.Sprintf("%d cannot tell", i.Blocks)
 	}
-	return span(i)
+	return Span(i)
 }
 
 // framesCell prints the frame rate and its share of the rate that the idle CPU
@@ -76,7 +86,7 @@ func present(r Result, modes []Mode) []Mode {
 func (a Analysis) WriteTable(w io.Writer) error {
 	var b bytes.Buffer
 	r, study := a.Base, a.study
-	WriteParagraph(&b, "", study.Headline(r))
+	layout.Paragraph(&b, "", study.Headline(r))
 	for _, t := range study.Tables {
 		modes := present(r, t.Modes)
 		if len(modes) < 2 {
@@ -90,21 +100,21 @@ func (a Analysis) WriteTable(w io.Writer) error {
 		}
 	}
 	b.WriteByte('\n')
-	WriteParagraph(&b, "", study.Legend(r))
+	layout.Paragraph(&b, "", study.Legend(r))
 	WriteClaims(&b, r.Claims)
 	if r.Control != nil {
 		b.WriteString("\nA/A control\n")
-		WriteParagraph(&b, "", controlText(r))
+		layout.Paragraph(&b, "", controlText(r))
 	}
 	if len(r.VoidRuns) > 0 {
 		fmt.Fprintf(&b, "\nVoid runs (not used): %d\n", len(r.VoidRuns))
 	}
 	for _, v := range r.VoidRuns {
-		WriteParagraph(&b, fmt.Sprintf("  %03d %-15s", v.Index, v.Mode), strings.Join(v.Reasons, "; "))
+		layout.Paragraph(&b, fmt.Sprintf("  %03d %-15s", v.Index, v.Mode), strings.Join(v.Reasons, "; "))
 	}
-	List(&b, "Rungs left out", study.LeftOut)
-	List(&b, "Warnings", r.Warnings)
-	List(&b, "Caveats", r.Experiment.Caveats)
+	layout.List(&b, "Rungs left out", study.LeftOut)
+	layout.List(&b, "Warnings", r.Warnings)
+	layout.List(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
 	return err
 }
@@ -128,41 +138,28 @@ func CPUWord(e Experiment) string {
 // controlText says how finely the A/A control distinguishes modes.
 func controlText(r Result) string {
 	c := r.Control
-	text := fmt.Sprintf("%s to %s: P99 %s, half-width %s %%; run-queue delay %s.", ExclusiveAA, Exclusive, FormatRatio(c.P99), Scaled(c.HalfWidth, 100, 1), FormatRatio(c.RunDelay))
-	if c.Resolves {
-		return text + fmt.Sprintf(" This resolves the margin of %s.", Limit(r.Experiment.Margin))
+	text := fmt.Sprintf("%s to %s:", ExclusiveAA, Exclusive)
+	for i, m := range controlled {
+		of := c.Metrics[m.Key]
+		if i > 0 {
+			text += ";"
+		}
+		resolves := "resolves"
+		if !of.Resolves {
+			resolves = "does not resolve"
+		}
+		text += fmt.Sprintf(" %s %s, which %s %s", m.Name, FormatRatio(of.Ratio), resolves, Limit(m.MarginOf(r.Experiment)))
 	}
-	return text + fmt.Sprintf(" This does not resolve the margin of %s.", Limit(r.Experiment.Margin))
+	return text + "."
 }
 
 // Line prints a line of a table.
 func Line(b *bytes.Buffer, label string, modes []Mode, cell func(Mode) string) {
-	text := pad(label, -LabelWidth)
+	text := layout.Pad(label, -LabelWidth)
 	for _, m := range modes {
-		text += pad(cell(m), CellWidth)
+		text += layout.Pad(cell(m), CellWidth)
 	}
 	b.WriteString(strings.TrimRight(text, " ") + "\n")
-}
-
-// pad fills s with spaces to width characters, on the left, or on the right if
-// width is negative.
-func pad(s string, width int) string {
-	if width < 0 {
-		return s + strings.Repeat(" ", max(-width-Runes(s), 0))
-	}
-	return strings.Repeat(" ", max(width-Runes(s), 1)) + s
-}
-
-// WriteParagraph wraps text after head and indents the following lines to the
-// width of head.
-func WriteParagraph(b *bytes.Buffer, head, text string) {
-	indent := strings.Repeat(" ", Runes(head))
-	for i, l := range wrap(text, TableWidth-Runes(head)) {
-		if i > 0 {
-			head = indent
-		}
-		b.WriteString(strings.TrimRight(head+l, " ") + "\n")
-	}
 }
 
 // WriteClaims prints claims with their verdicts.
@@ -171,8 +168,8 @@ func WriteClaims(b *bytes.Buffer, claims []Claim) {
 		b.WriteString("\nClaims\n")
 	}
 	for _, c := range claims {
-		WriteParagraph(b, fmt.Sprintf("%-11s", strings.ToUpper(string(c.Verdict))), c.Statement+".")
-		WriteParagraph(b, strings.Repeat(" ", 11), c.Explanation)
+		layout.Paragraph(b, fmt.Sprintf("%-11s", strings.ToUpper(string(c.Verdict))), c.Statement+".")
+		layout.Paragraph(b, strings.Repeat(" ", 11), c.Explanation)
 	}
 }
 
@@ -182,14 +179,4 @@ func (s Study) head(m Mode) string {
 		return cmp.Or(m.Spec().Head, string(m))
 	}
 	return string(m)
-}
-
-// List prints items below a title.
-func List(b *bytes.Buffer, title string, items []string) {
-	if len(items) > 0 {
-		fmt.Fprintf(b, "\n%s\n", title)
-	}
-	for _, item := range items {
-		WriteParagraph(b, "  - ", item)
-	}
 }

@@ -1,5 +1,11 @@
 package stat
 
+import (
+	"math"
+
+	"tenon.sh/tenon/internal/decide/paired"
+)
+
 // A Verdict is the result of an experiment for a claim.
 type Verdict string
 
@@ -15,49 +21,26 @@ const (
 	Differs   Verdict = "differs" // different
 )
 
-// A Decision is a verdict with its finality.
-type Decision struct {
-	Verdict Verdict
-	// Final is true if the bound at StopLevel gives the same verdict from at
-	// least MinBlocks blocks. More blocks are not expected to change it.
-	Final bool
-}
-
 // AtMost decides the claim "the true value is below limit". For a ratio and a
 // margin this is the test for non-inferiority: the claim is met only if the
-// upper one-sided 95 % bound is below the margin.
-func AtMost(e Estimate, limit float64) Decision {
-	return decide(e, e.Upper < limit, e.StopUpper < limit, e.Lower > limit, e.StopLower > limit)
+// upper bounds of the mean and of the median are below the margin.
+func AtMost(e Estimate, limit float64) Verdict {
+	return decide(e, e.ClaimUpper < limit, e.ClaimLower > limit)
 }
 
 // AtLeast decides the claim "the true value is above limit".
-func AtLeast(e Estimate, limit float64) Decision {
-	return decide(e, e.Lower > limit, e.StopLower > limit, e.Upper < limit, e.StopUpper < limit)
+func AtLeast(e Estimate, limit float64) Verdict {
+	return decide(e, e.ClaimLower > limit, e.ClaimUpper < limit)
 }
 
-func decide(e Estimate, met, metStop, not, notStop bool) Decision {
-	enough := !e.Few()
+func decide(e Estimate, met, not bool) Verdict {
 	switch {
-	case met:
-		return Decision{Met, enough && metStop}
-	case not:
-		return Decision{NotMet, enough && notStop}
+	case e.Enough && met:
+		return Met
+	case e.Enough && not:
+		return NotMet
 	}
-	return Decision{Verdict: Undecided}
-}
-
-// Equivalent decides whether a ratio is 1 within a factor of margin. It is a
-// tie if both one-sided bounds lie within the margin (two one-sided tests,
-// Schuirmann 1987), and a difference if the two-sided interval excludes 1.
-func Equivalent(e Estimate, margin float64) Decision {
-	enough := !e.Few()
-	switch {
-	case e.Lower > 1/margin && e.Upper < margin:
-		return Decision{Tie, enough && e.StopLower > 1/margin && e.StopUpper < margin}
-	case e.Low > 1 || e.High < 1:
-		return Decision{Differs, enough && (e.StopLower > 1 || e.StopUpper < 1)}
-	}
-	return Decision{Verdict: Undecided}
+	return Undecided
 }
 
 // A Resolution is the result of the A/A control: how well this machine
@@ -85,10 +68,45 @@ func ResolutionOf(control Estimate, margin float64) Resolution {
 // If the control cannot resolve the margin, the claim is refused. However, a
 // ratio is not met, even on a coarse machine, if its lower bound exceeds both
 // the margin and the differences that the control shows between equal modes.
-func NonInferior(e Estimate, r Resolution, margin float64) Decision {
-	d := AtMost(e, margin)
-	if r.Fine || d.Verdict == NotMet && e.Lower > r.Control.High {
-		return d
+func NonInferior(e Estimate, r Resolution, margin float64) Verdict {
+	v := AtMost(e, margin)
+	if r.Fine || v == NotMet && e.ClaimLower > r.Control.High {
+		return v
 	}
-	return Decision{Verdict: Refused}
+	return Refused
+}
+
+// A Comparison is the test of one ratio in both directions: whether it differs
+// from 1, and whether it is 1 within a margin.
+type Comparison struct {
+	Logs   []float64 // logarithms of the ratios within blocks
+	Margin float64   // such as 1.03
+	NoTie  bool      // the A/A control does not resolve the margin, so that a tie must not be claimed
+}
+
+// Compare judges all comparisons of an experiment together, so that the
+// probability of one or more false verdicts stays at what the rule spends in one
+// look (Holm). It is a tie if both one-sided tests against the margin hold
+// (Schuirmann 1987). For one ratio, at most one of "it differs" and "it is a
+// tie" can be false, so each comparison counts once.
+func Compare(all []Comparison, rule paired.Rule) []Verdict {
+	p, kind := make([]float64, len(all)), make([]Verdict, len(all))
+	for i, c := range all {
+		p[i], kind[i] = rule.P(c.Logs, 1), Differs
+		j := rule.Judge(c.Logs)
+		if within := math.Log(c.Margin); !c.NoTie && math.Abs(j.Mean) < within && math.Abs(j.Median) < within {
+			// Two-sided probabilities, of which each test uses one side.
+			if tie := max(rule.P(c.Logs, c.Margin), rule.P(c.Logs, 1/c.Margin)) / 2; tie < p[i] || tie <= rule.Spends()/float64(len(all)) {
+				p[i], kind[i] = tie, Tie
+			}
+		}
+	}
+	verdicts := make([]Verdict, len(all))
+	for i, holds := range paired.Holm(p, rule.Spends()) {
+		verdicts[i] = Undecided
+		if holds {
+			verdicts[i] = kind[i]
+		}
+	}
+	return verdicts
 }

@@ -9,10 +9,9 @@ package stat
 import (
 	"maps"
 	"math"
-	"math/rand/v2"
 	"slices"
 
-	"gonum.org/v1/gonum/stat/distuv"
+	"tenon.sh/tenon/internal/decide/paired"
 )
 
 // A Sample holds one value per block, keyed by the block's number. It has no
@@ -24,44 +23,35 @@ import (
 // not for a ratio within a block, so comparisons are always paired.
 type Sample map[int]float64
 
-const (
-	// Level is the confidence of the two-sided interval, and of each of the
-	// two one-sided bounds.
-	Level = 0.95
-	// StopLevel is the confidence that a bound needs to end an experiment
-	// early. Looking after every block and stopping at the first favourable 95
-	// % bound would make false claims in far more than one of twenty
-	// experiments (optional stopping). With interim looks at 99.5 % the error
-	// rate of the whole sequence stays near 5 % (Haybittle 1971, Peto 1976;
-	// simulated in the tests).
-	StopLevel = 0.995
-	// MinBlocks is the number of blocks below which an estimate gets a warning
-	// (Few) and never ends an experiment early.
-	MinBlocks = 6
-
-	resamples = 10_000
-)
+// Level is the confidence of the two-sided interval that is printed, and of
+// each of the two one-sided bounds.
+const Level = 0.95
 
 // An Estimate is a value with its confidence bounds. With one block the bounds
 // are infinite. Without a block the value is NaN.
 type Estimate struct {
-	Value     float64
+	Value     float64 // mean over blocks
 	Low, High float64 // two-sided interval at Level
 	// Lower and Upper are the one-sided bounds at Level. The true value is
 	// below Lower in at most one of twenty experiments, and above Upper in at
 	// most one of twenty.
-	Lower, Upper         float64
-	StopLower, StopUpper float64 // one-sided bounds at StopLevel
-	Blocks               int     // number of blocks used
-	Dropped              int     // number of blocks left out because a value was not usable
+	Lower, Upper float64
+	// Median is the median over blocks with its exact two-sided interval at
+	// Level, which holds for every distribution.
+	Median, MedianLow, MedianHigh float64
+	// ClaimLower and ClaimUpper are the bounds by which claims are decided: in
+	// one look of the rule of the experiment, the wider ones of the mean and of
+	// the median. Enough is true if the rule allows a claim at all.
+	ClaimLower, ClaimUpper float64
+	Enough                 bool
+	Blocks                 int // number of blocks used
+	Dropped                int // number of blocks left out because a value was not usable
 }
 
-// Few reports whether the estimate uses fewer than MinBlocks blocks. Its
-// interval then depends on assumptions that so few values cannot verify.
-func (e Estimate) Few() bool { return e.Blocks < MinBlocks }
-
-// Mean estimates the arithmetic mean over blocks.
-func Mean(s Sample) Estimate {
+// Mean estimates the arithmetic mean over blocks. There is no allowance for rare
+// states, because a value that has a range, such as the use of a CPU in percent,
+// cannot be worse by a factor.
+func Mean(s Sample, rule paired.Rule) Estimate {
 	values := make([]float64, 0, len(s))
 	dropped := 0
 	for _, block := range slices.Sorted(maps.Keys(s)) {
@@ -71,20 +61,25 @@ func Mean(s Sample) Estimate {
 			dropped++
 		}
 	}
-	e := estimate(values, resamples)
+	rule.Rare = 0
+	e := estimate(values, rule)
 	e.Dropped = dropped
 	return e
 }
 
+// Describe estimates the mean over blocks for a reader. Its estimate decides no
+// claim.
+func Describe(s Sample) Estimate { return Mean(s, paired.Rule{}) }
+
 // Difference estimates the mean of a − b over the blocks that contain both.
-func Difference(a, b Sample) Estimate {
+func Difference(a, b Sample, rule paired.Rule) Estimate {
 	d := make(Sample)
 	for block, v := range a {
 		if w, ok := b[block]; ok {
 			d[block] = v - w
 		}
 	}
-	return Mean(d)
+	return Mean(d, rule)
 }
 
 // Ratio estimates num / den from the blocks that contain both. It is the
@@ -94,15 +89,22 @@ func Difference(a, b Sample) Estimate {
 // common state of the machine, which causes most of the noise on a shared host.
 // A slow phase multiplies latencies, so its effect is symmetric in the
 // logarithm. The geometric mean does not depend on the choice of the baseline:
-// Ratio(a, b) is 1 / Ratio(b, a). A median would ignore a mode that is bad in
-// every fourth block, which a claim about the tail must not hide.
+// Ratio(a, b) is 1 / Ratio(b, a). A median alone would ignore a mode that is bad
+// in every fourth block, which a claim about the tail must not hide; a mean
+// alone depends on a few blocks. So a claim must hold for both.
 //
 // Blocks with a value that is not positive are left out and counted in Dropped.
-func Ratio(num, den Sample) Estimate { return ratio(num, den, resamples) }
+func Ratio(num, den Sample, rule paired.Rule) Estimate {
+	logs, dropped := Logs(num, den)
+	e := estimate(logs, rule).mapped(math.Exp)
+	e.Dropped = dropped
+	return e
+}
 
-func ratio(num, den Sample, resamples int) Estimate {
-	logs := make([]float64, 0, len(num))
-	dropped := 0
+// Logs returns the logarithms of the ratios within blocks, in the order of the
+// blocks, and the number of blocks without a finite logarithm.
+func Logs(num, den Sample) (logs []float64, dropped int) {
+	logs = make([]float64, 0, len(num))
 	for _, block := range slices.Sorted(maps.Keys(num)) {
 		d, ok := den[block]
 		if !ok {
@@ -114,87 +116,23 @@ func ratio(num, den Sample, resamples int) Estimate {
 			dropped++
 		}
 	}
-	e := estimate(logs, resamples).mapped(math.Exp)
-	e.Dropped = dropped
-	return e
+	return logs, dropped
 }
 
 func (e Estimate) mapped(f func(float64) float64) Estimate {
-	for _, p := range []*float64{&e.Value, &e.Low, &e.High, &e.Lower, &e.Upper, &e.StopLower, &e.StopUpper} {
+	for _, p := range []*float64{&e.Value, &e.Low, &e.High, &e.Lower, &e.Upper, &e.Median, &e.MedianLow, &e.MedianHigh, &e.ClaimLower, &e.ClaimUpper} {
 		*p = f(*p)
 	}
 	return e
 }
 
-// estimate returns the mean of values with its bounds. Each bound is the wider
-// one of two methods:
-//
-//   - the percentile bootstrap, which follows the shape of the sample (a skew
-//     shows in the interval), but is too narrow for few blocks, by a factor
-//     of about sqrt((n-1)/n) and for want of the t distribution's tails: at
-//     n = 5 a nominal 95 % covers some 84 %;
-//   - Student's t, which is wide for few blocks, but assumes symmetry.
-//
-// The wider bound favours "undecided". Below MinBlocks no method is good; see
-// Few.
-func estimate(values []float64, resamples int) Estimate {
-	n := len(values)
-	inf := math.Inf(1)
-	e := Estimate{Value: math.NaN(), Low: -inf, High: inf, Lower: -inf, Upper: inf, StopLower: -inf, StopUpper: inf, Blocks: n}
-	if n == 0 {
-		return e
+func estimate(values []float64, rule paired.Rule) Estimate {
+	both, one, claim := paired.BoundsOf(values, (1-Level)/2), paired.BoundsOf(values, 1-Level), rule.Judge(values)
+	return Estimate{
+		Value: both.Mean, Low: both.MeanLower, High: both.MeanUpper, Lower: one.MeanLower, Upper: one.MeanUpper,
+		Median: both.Median, MedianLow: both.MedianLower, MedianHigh: both.MedianUpper,
+		ClaimLower: claim.Lower(), ClaimUpper: claim.Upper(), Enough: claim.Enough, Blocks: both.Pairs,
 	}
-	mean, sd := meanSD(values)
-	e.Value = mean
-	if n == 1 {
-		return e
-	}
-	means := bootstrap(values, resamples)
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}
-	se := sd / math.Sqrt(float64(n))
-	bounds := func(confidence float64) (low, high float64) {
-		reach := t.Quantile(confidence) * se
-		return min(quantile(means, 1-confidence), mean-reach), max(quantile(means, confidence), mean+reach)
-	}
-	e.Low, e.High = bounds((1 + Level) / 2)
-	e.Lower, e.Upper = bounds(Level)
-	e.StopLower, e.StopUpper = bounds(StopLevel)
-	return e
-}
-
-// bootstrap returns the sorted means of samples drawn with replacement. The
-// seed is constant, so that the same values give the same interval.
-func bootstrap(values []float64, resamples int) []float64 {
-	rng := rand.New(rand.NewPCG(0x7465, 0x6e6f6e))
-	means := make([]float64, resamples)
-	n := len(values)
-	for i := range means {
-		sum := 0.0
-		for range n {
-			sum += values[rng.IntN(n)]
-		}
-		means[i] = sum / float64(n)
-	}
-	slices.Sort(means)
-	return means
-}
-
-// quantile interpolates linearly between the values of sorted.
-func quantile(sorted []float64, q float64) float64 {
-	at := q * float64(len(sorted)-1)
-	i := min(int(at), len(sorted)-2)
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
-}
-
-func meanSD(values []float64) (mean, sd float64) {
-	for _, v := range values {
-		mean += v
-	}
-	mean /= float64(len(values))
-	for _, v := range values {
-		sd += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(sd / float64(max(len(values)-1, 1)))
 }
 
 // Median returns the median of the values of s, or NaN if s is empty.

@@ -14,12 +14,18 @@ import (
 // is too small for a bound, the bound is infinite. Blocks is the number of
 // values.
 //
+// Claims about it are decided by the one-sided bounds at Level: there is one look
+// at the values, after the experiment.
+//
 // Infinite values are allowed. They stand for events that did not happen in
 // time.
 func Quantile(values []float64, q float64) Estimate {
 	n := len(values)
 	inf := math.Inf(1)
-	e := Estimate{Value: math.NaN(), Low: -inf, High: inf, Lower: -inf, Upper: inf, StopLower: -inf, StopUpper: inf, Blocks: n}
+	e := Estimate{
+		Value: math.NaN(), Low: -inf, High: inf, Lower: -inf, Upper: inf,
+		Median: math.NaN(), MedianLow: -inf, MedianHigh: inf, ClaimLower: -inf, ClaimUpper: inf, Enough: true, Blocks: n,
+	}
 	if n == 0 {
 		return e
 	}
@@ -51,6 +57,6 @@ func Quantile(values []float64, q float64) Estimate {
 	}
 	e.Low, e.High = lower((1-Level)/2), upper((1-Level)/2)
 	e.Lower, e.Upper = lower(1-Level), upper(1-Level)
-	e.StopLower, e.StopUpper = lower(1-StopLevel), upper(1-StopLevel)
+	e.ClaimLower, e.ClaimUpper = e.Lower, e.Upper
 	return e
 }

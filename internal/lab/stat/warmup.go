@@ -1,6 +1,9 @@
 package stat
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	warmupMin   = 10   // fewer values are not enough
@@ -78,4 +81,15 @@ func batchMeans(values []float64, size int) []float64 {
 		}
 	}
 	return means
+}
+
+func meanSD(values []float64) (mean, sd float64) {
+	for _, v := range values {
+		mean += v
+	}
+	mean /= float64(len(values))
+	for _, v := range values {
+		sd += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(sd / float64(max(len(values)-1, 1)))
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,5 +30,36 @@ func CheckGolden(t *testing.T, name string, got []byte) {
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s differs (-want +got); go test -update if it should:\n%s", path, diff)
+	}
+}
+
+// CheckTable compares got, the rows of a table, with those between the head of
+// the table after the marker <!-- NAME --> in a Markdown file and the next line
+// that is not a row.
+func CheckTable(t *testing.T, path, name, got string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, ok := strings.Cut(string(text), "<!-- "+name+" -->\n")
+	if !ok {
+		t.Fatalf("%s has no marker <!-- %s -->", path, name)
+	}
+	lines := strings.SplitAfter(after, "\n")
+	head, rows := strings.Join(lines[:min(2, len(lines))], ""), ""
+	rest := lines[min(2, len(lines)):]
+	for len(rest) > 0 && strings.HasPrefix(rest[0], "|") {
+		rows, rest = rows+rest[0], rest[1:]
+	}
+	if *update && rows != got {
+		text := before + "<!-- " + name + " -->\n" + head + got + strings.Join(rest, "")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(rows, got); diff != "" {
+		t.Errorf("table %s of %s differs (-want +got); go test -update if it should:\n%s", name, path, diff)
 	}
 }

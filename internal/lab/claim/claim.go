@@ -1,0 +1,204 @@
+// Package claim judges what an experiment claims about modes: a mode beside the
+// service alone, and modes without Tenon beside modes of Tenon. It also says why
+// a claim is refused.
+package claim
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Pair is a comparison of two modes in several measures: Plain is what people
+// run without Tenon.
+type Pair struct {
+	Plain, Tenon report.Mode
+	Measures     []report.Measure
+	Note         string // begins the explanations
+}
+
+// Comparisons compares modes without Tenon with modes of Tenon, all together, so
+// that their number does not make a false difference likelier (stat.Compare). No
+// outcome is preferred: a tie is reported as a tie, with its reason. If the A/A
+// control of a measure does not resolve its margin, no tie is claimed.
+func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
+	var claims []report.Claim
+	var tests []stat.Comparison
+	var explain []func(stat.Verdict) string
+	for _, p := range pairs {
+		for _, m := range p.Measures {
+			margin, control := m.MarginOf(ev.Experiment), ev.Resolution(m)
+			logs, _ := stat.Logs(ev.Sample(p.Plain, m.Of), ev.Sample(p.Tenon, m.Of))
+			tests = append(tests, stat.Comparison{Logs: logs, Margin: margin, NoTie: !control.Fine})
+			e := ev.Ratio(p.Plain, p.Tenon, m.Of)
+			claims = append(claims, report.Claim{
+				Name:      fmt.Sprintf("%s-or-%s-%s", p.Plain, p.Tenon, m.Key),
+				Statement: fmt.Sprintf("%s of %s beside %s (a tie: within %s)", upperFirst(m.Name), p.Plain, p.Tenon, report.Limit(margin)),
+				Numbers:   map[string]report.Interval{"ratio": report.IntervalOf(e), "aa_control": report.IntervalOf(control.Control)},
+			})
+			explain = append(explain, func(v stat.Verdict) string { return p.Note + p.explain(m, e, control, v) })
+		}
+	}
+	for i, v := range stat.Compare(tests, ev.Rule) {
+		claims[i].Verdict = v
+		claims[i].Explanation = explain[i](v)
+	}
+	return claims
+}
+
+func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution, v stat.Verdict) string {
+	i := report.IntervalOf(e)
+	text := fmt.Sprintf("%s of %s to %s: %s%s.", upperFirst(m.Name), p.Plain, p.Tenon, report.FormatRatio(i), medianText(i))
+	switch {
+	case v == stat.Tie && (e.Low > 1 || e.High < 1):
+		text += " There is a difference, but it is smaller than the margin."
+	case v == stat.Tie:
+	case v == stat.Differs:
+		lower, higher, factor := p.Tenon, p.Plain, e.Value
+		if e.Value < 1 {
+			lower, higher, factor = p.Plain, p.Tenon, 1/e.Value
+		}
+		text += fmt.Sprintf(" The lower %s is that of %s; that of %s is %s.", m.Name, lower, higher, times(factor))
+	case !e.Enough && e.Blocks > 0:
+		text += fmt.Sprintf(" %s: too few for a verdict.", layout.Plural(e.Blocks, "block", "blocks"))
+	case !control.Fine:
+		text += " No proof of a difference; and the A/A control does not resolve the margin, so that no tie is claimed."
+	default:
+		text += " No proof of a difference, and none of equality either: the interval is too wide for both."
+	}
+	return text
+}
+
+// InOrder makes the claims of a mode about several measures, in the order in
+// which they are judged: a claim is met only if all before it are. This keeps
+// the error of all of them together at that of one.
+func InOrder(measures []report.Measure, claim func(report.Measure) report.Claim) []report.Claim {
+	var claims []report.Claim
+	first := ""
+	for _, m := range measures {
+		c := claim(m)
+		if first != "" && c.Verdict == stat.Met {
+			c.Verdict = stat.Undecided
+			c.Explanation += fmt.Sprintf(" On its own it would be met, but the claim about %s comes first and is not met.", first)
+		}
+		if first == "" && c.Verdict != stat.Met {
+			first = m.Name
+		}
+		claims = append(claims, c)
+	}
+	return claims
+}
+
+// ExplainTies appends the reason to the first tie and a reference to the others.
+func ExplainTies(ev report.Evidence, claims []report.Claim) []report.Claim {
+	why := " " + whyTie(ev)
+	for i, c := range claims {
+		if c.Verdict == stat.Tie {
+			claims[i].Explanation += why
+			why = " A tie, for the reason given above."
+		}
+	}
+	return claims
+}
+
+// whyTie explains a tie between the kubelet's weights and tenon.
+func whyTie(ev report.Evidence) string {
+	text := "A tie. The likely reason: kubelet gives BestEffort pods the least weight there is (cpu.shares 2, cpu.weight 1), and a service thread that wakes up preempts them about as well as it preempts cpu.idle work; seen so on a stock 6.18 kernel."
+	if ev.TestedCPUs.Len() == 1 {
+		text += " With one tested CPU there is, moreover, no wrong CPU to wake up on, no SMT sibling and no balancing."
+	}
+	return text + fmt.Sprintf(" This kernel is %s. Look for differences with several CPUs for the service, SMT, contended caches or memory, older kernels, and batch work that has CPU requests (%s).", kernel(ev), report.Burstable)
+}
+
+func kernel(ev report.Evidence) string {
+	if ev.Machine.Kernel == "" {
+		return "unknown"
+	}
+	return ev.Machine.Kernel
+}
+
+func times(factor float64) string {
+	if factor >= 2 {
+		return fmt.Sprintf("%.1f times as high", factor)
+	}
+	return fmt.Sprintf("%.1f %% higher", 100*(factor-1))
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// AsAlone judges whether a measure of the service in a mode is at most its
+// margin above that of the service alone.
+func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement string) report.Claim {
+	alone, resolution := ev.Ratio(mode, report.Exclusive, m.Of), ev.Resolution(m)
+	c := report.Claim{
+		Name:        fmt.Sprintf("%s-as-%s-%s", mode, report.Exclusive, m.Key),
+		Statement:   statement,
+		Numbers:     map[string]report.Interval{"to_exclusive": report.IntervalOf(alone), "aa_control": report.IntervalOf(resolution.Control)},
+		Explanation: Bounded(fmt.Sprintf("%s, %s to %s", upperFirst(m.Name), mode, report.Exclusive), alone),
+	}
+	if lacking := ev.Lacking(report.Exclusive, report.ExclusiveAA); len(lacking) > 0 {
+		return c.Refuse(lacking)
+	}
+	c.Verdict = stat.NonInferior(alone, resolution, m.MarginOf(ev.Experiment))
+	if c.Verdict == stat.Refused {
+		c.Explanation = Refusal(ev, m) + " " + c.Explanation
+	}
+	return c
+}
+
+// Bounded prints a ratio with the bounds that decide.
+func Bounded(what string, e stat.Estimate) string {
+	i := report.IntervalOf(e)
+	text := what + ": " + report.FormatRatio(i) + medianText(i)
+	switch {
+	case e.Blocks > 0 && !e.Enough:
+		text += "; too few for a verdict"
+	case e.Enough:
+		text += ", upper bound of the claim " + report.Change(report.Number(e.ClaimUpper))
+	}
+	return text + "."
+}
+
+// medianText prints the median of the blocks with its exact interval.
+func medianText(i report.Interval) string {
+	if i.Blocks < 2 || i.Vague() {
+		return ""
+	}
+	text := ", median of the blocks " + report.Change(i.Median)
+	if i.MedianLow.Known() && i.MedianHigh.Known() && i.MedianLow > 0 {
+		text += " (" + report.Span(report.Interval{Low: i.MedianLow, High: i.MedianHigh}) + ")"
+	}
+	return text
+}
+
+// Refusal explains why a claim as fine as the margin of a measure is not possible
+// here.
+func Refusal(ev report.Evidence, m report.Measure) string {
+	r, limit := ev.Resolution(m), m.MarginOf(ev.Experiment)
+	margin := report.Limit(limit)
+	switch {
+	case r.Control.Blocks < 2:
+		return fmt.Sprintf("The A/A control (%s to %s) has %s: without an interval nothing can be claimed.", report.ExclusiveAA, report.Exclusive, layout.Plural(r.Control.Blocks, "block", "blocks"))
+	case report.IntervalOf(r.Control).Vague():
+		return fmt.Sprintf("%s of the A/A control (%s to %s) cannot tell how alike two equal modes are.", layout.Plural(r.Control.Blocks, "block", "blocks"), report.ExclusiveAA, report.Exclusive)
+	case r.HalfWidth > limit-1:
+		need := math.Ceil(float64(r.Control.Blocks) * math.Pow(r.HalfWidth/(limit-1), 2))
+		text := fmt.Sprintf("This machine does not resolve the margin of %s: %s of two equal modes (%s to %s, %d blocks) is known to ± %.1f %% only.",
+			margin, m.Name, report.ExclusiveAA, report.Exclusive, r.Control.Blocks, 100*r.HalfWidth)
+		if r.Control.Blocks >= 4 && need < 1000 {
+			text += fmt.Sprintf(" Some %.0f blocks would, at this noise.", need)
+		}
+		return text
+	}
+	return fmt.Sprintf("Two equal modes differ (%s to %s: %s), by more than a third of the margin of %s: the harness itself is biased here.",
+		report.ExclusiveAA, report.Exclusive, report.FormatRatio(report.IntervalOf(r.Control)), margin)
+}
