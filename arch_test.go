@@ -125,10 +125,12 @@ var arch = []struct {
 	{"cluster/nodereport", affects, "model/unit model/node decide/plan decide/contest decide/tick decide/policy api/v1alpha1 cluster/apiserver"},
 	// agent
 	{"agent/loop", affects, "model/node decide/plan decide/tick decide/policy"},
+	{"agent/health", affects, ""},
+	{"agent/configfile", affects, "config"},
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
-	{"agent/control", affects, "model/unit model/node decide/plan decide/tick decide/trend agent/record"},
-	{"agent/telemetry", affects, "model/unit model/node decide/plan decide/tick"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/record agent/control agent/telemetry"},
+	{"agent/control", affects, "model/unit model/node decide/plan decide/tick decide/trend agent/health agent/record"},
+	{"agent/telemetry", affects, "model/unit model/node decide/plan decide/tick agent/health"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/load", affects, "model/unit"},

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -45,6 +46,8 @@ type Status struct {
 	Failing []record.Write `json:"failing,omitempty"`
 	// Recent are the last writes, newest first.
 	Recent []record.Write `json:"recent,omitempty"`
+	// Troubles say what is wrong with the agent itself.
+	Troubles []health.Trouble `json:"troubles,omitempty"`
 }
 
 // Took is the duration of each part of the last tick.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -25,6 +26,7 @@ const (
 type Ledger struct {
 	version string
 	started time.Time
+	health  *health.Health // nil: no trouble is shown
 
 	mu    sync.Mutex
 	ticks uint64
@@ -54,6 +56,10 @@ type account struct {
 func NewLedger(version string) *Ledger {
 	return &Ledger{version: version, started: time.Now(), knobs: map[node.Knob]*account{}, next: make(chan struct{})}
 }
+
+// Show makes the status show the trouble of an agent. It is called before the
+// first tick.
+func (l *Ledger) Show(h *health.Health) { l.health = h }
 
 // Observe records a tick, or the error of a tick that could not read the node.
 func (l *Ledger) Observe(t tick.Tick, err error) {

@@ -32,7 +32,40 @@ const (
 // the ledger, changes by o. It replaces an existing socket, because only the
 // holder of the node's lease may call Serve and so the other agent must be
 // dead.
+//
+// If another program removes the socket, Serve makes it again within 2 s.
 func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
+	return serveAgain(ctx, present, stateDir, l, o, log)
+}
+
+// serveAgain is Serve with the time between two checks for the socket.
+func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
+	for again := false; ; again = true {
+		err := serve(ctx, every, stateDir, l, o, log)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errRemoved):
+			log.Warn("made the socket again: another program removed it", "directory", stateDir)
+		case !again:
+			return err
+		}
+		select { // the directory may be missing for a moment, too
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
+
+// present is the time between two checks whether the socket is still there.
+const present = 2 * time.Second
+
+// errRemoved means that another program has removed the socket.
+var errRemoved = errors.New("the socket was removed")
+
+// serve is Serve for one socket.
+func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	path := SocketPath(stateDir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve %s: %w", path, err)
@@ -53,12 +86,35 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slo
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
+	ctx, removed := context.WithCancelCause(ctx)
+	defer removed(nil)
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
+	go watch(ctx, every, path, removed)
 	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
-	return nil
+	return context.Cause(ctx)
+}
+
+// watch calls removed when the socket is not at path any more.
+func watch(ctx context.Context, every time.Duration, path string, removed context.CancelCauseFunc) {
+	made, err := os.Lstat(path)
+	if err != nil {
+		removed(errRemoved)
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+		if now, err := os.Lstat(path); err != nil || !os.SameFile(made, now) {
+			removed(errRemoved)
+			return
+		}
+	}
 }
 
 // handler returns the handler of all requests.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -117,4 +118,42 @@ func TestNoAgentIsSaidWithWhatToDo(t *testing.T) {
 		left.SetUnlinkOnClose(false)
 		left.Close()
 	}
+}
+
+// TestARemovedSocketIsMadeAgain also when its directory was missing for a while.
+func TestARemovedSocketIsMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(os.Mkdir(dir, 0o700))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- serveAgain(ctx, time.Millisecond, dir, NewLedger("v1"), nil, slog.New(slog.DiscardHandler))
+	}()
+	answers := func() {
+		t.Helper()
+		for {
+			if _, err := os.Stat(SocketPath(dir)); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		conn, err := net.Dial("unix", SocketPath(dir))
+		do(err)
+		do(conn.Close())
+	}
+	answers()
+	do(os.Remove(SocketPath(dir)))
+	answers()
+	do(os.RemoveAll(dir))
+	time.Sleep(10 * time.Millisecond)
+	do(os.Mkdir(dir, 0o700))
+	answers()
+	stop()
+	do(<-ended)
 }

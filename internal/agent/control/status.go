@@ -34,6 +34,7 @@ func (l *Ledger) status() Status {
 		Version: l.version, Started: l.started, At: t.Snapshot.At, Ticks: l.ticks, Blind: l.blind,
 		Took: Took{t.Sense, t.Decide, t.Act}, Held: l.held(), Workloads: l.workloads(),
 		Batch: t.Batch, Isolation: l.isolation(), Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
+		Troubles: l.health.All(),
 	}
 	slices.Reverse(s.Recent)
 	s.Node = l.node()

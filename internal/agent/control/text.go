@@ -69,6 +69,9 @@ func (s Status) String() string {
 }
 
 func (s Status) describe(b *strings.Builder) {
+	for _, t := range s.Troubles {
+		fmt.Fprintf(b, "TROUBLE (%s): %s\n\n", t.Kind, t.Text)
+	}
 	if s.At.IsZero() {
 		fmt.Fprintf(b, "tenond %s has started and has not turned once.\n", s.Version)
 		if s.Blind != "" {

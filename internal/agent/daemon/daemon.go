@@ -14,7 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/configfile"
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -63,7 +66,9 @@ type daemon struct {
 	host       *host.Host
 	tree       *cgroup.Tree
 	agent      *loop.Agent
-	config     *configFile
+	config     config.Config // in force
+	file       *configfile.File
+	health     *health.Health
 	watcher    *cgroup.Watcher
 	guard      *guard
 	reporter   changeLogger
@@ -87,19 +92,21 @@ type daemon struct {
 // another daemon holds the lease.
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
-	d := &daemon{Options: o, rematch: true}
+	d := &daemon{Options: o, rematch: true, health: health.New(o.Log)}
+	machine := new(lease.Machine)
 	if o.MachineLock != "" {
-		lock, err := lease.HoldMachine(o.MachineLock, o.StateDir)
-		if err != nil {
+		if machine, err = lease.HoldMachine(o.MachineLock, o.StateDir); err != nil {
 			return fmt.Errorf("only one tenond can run on a machine: %w", err)
 		}
-		defer lock.Close()
+		defer machine.Close()
 	}
 	fs := proc.Default()
 	if d.home, err = home(fs); err != nil {
 		return err
 	}
-	if d.config, err = openConfig(o.Config, o.Kubernetes != nil); err != nil {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if d.file, d.config, err = configfile.Open(ctx, o.Config, o.Kubernetes != nil); err != nil {
 		return err
 	}
 	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
@@ -109,7 +116,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.host.Close()) }()
-	if d.guard, err = openGuard(o.StateDir, fs, d.host, o.Log); err != nil {
+	if d.guard, err = openGuard(o.StateDir, fs, d.host, machine, d.health, o.Log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.guard.close()) }()
@@ -124,7 +131,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if recovered > 0 {
 		d.Log.Warn("the journal of the last tenond was lost: read its entries from the notes at the cgroups", "entries", recovered)
 	}
-	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o)
+	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o, d.health)
 	defer func() { err = errors.Join(err, d.show.close()) }()
 	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps}
 	last, age, ok := loadState(o.StateDir, fs)
@@ -132,8 +139,6 @@ func Run(ctx context.Context, o Options) (err error) {
 		d.agent.Resume(last.State)
 		d.Log.Info("continuing with the state of the last tenond", "seconds_ago", age.Seconds())
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
 	if d.mechanisms, err = openMechanisms(o.StateDir, fs, d.signals.send); err != nil {
 		if d.mechanisms == nil {
@@ -226,15 +231,20 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 }
 
 // repairJournal writes the journal again if another program has removed or
-// damaged it. A failure is logged at each tick until it succeeds, because
-// without the journal a restore cannot put any knob back.
+// damaged it. Without the journal a restore cannot put every knob back.
 func (d *daemon) repairJournal() {
-	switch damage, err := d.host.RepairJournal(); {
-	case err != nil:
-		d.Log.Error("the journal is damaged: tenon restore could not put back what Tenon changed", "error", err)
-	case damage != "":
+	damage, lost, err := d.host.RepairJournal()
+	text := ""
+	if err != nil {
+		text = fmt.Sprintf("the journal is damaged, so tenon restore could not put back what Tenon changed: %v", err)
+	} else if damage != "" {
 		d.Log.Warn("wrote the journal again: another program damaged it", "directory", d.StateDir, "damage", damage)
 	}
+	d.health.Set(health.State, "journal", text)
+	if text = lost; lost != "" {
+		text = fmt.Sprintf("the journal lost entries before this tenond started (%s): stop tenond and run tenon restore, which says what is not put back", lost)
+	}
+	d.health.Set(health.Lost, "journal", text)
 }
 
 // observe reports a tick, and notifies the guard that the loop is alive.

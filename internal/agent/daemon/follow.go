@@ -2,15 +2,11 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -18,70 +14,33 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A configFile is the configuration in force, and its file.
-type configFile struct {
-	path    string
-	current config.Config
-	seen    stamp       // of the file at the last read, valid or not
-	reload  atomic.Bool // read the file even if its stamp is the same
-}
-
-// A stamp shows whether a file has changed.
-type stamp struct {
-	modified time.Time
-	size     int64
-}
-
-func stampOf(path string) stamp {
-	info, err := os.Stat(path)
-	if err != nil {
-		return stamp{}
-	}
-	return stamp{info.ModTime(), info.Size()}
-}
-
-// bare is the configuration of a cluster node without a file: the cluster
-// provides all settings.
-const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
-
-// openConfig reads the file for the first time and fails if it has faults. An
-// optional file may be absent.
-func openConfig(path string, optional bool) (*configFile, error) {
-	f := &configFile{path: path, seen: stampOf(path)}
-	var err error
-	f.current, err = config.LoadRegular(path)
-	if optional && errors.Is(err, fs.ErrNotExist) {
-		f.current, _ = config.Parse([]byte(bare)) // bare has no faults
-		f.current.Notices, err = nil, nil
-	}
-	return f, err
-}
-
-// followConfig reads the file again if it has changed. A file with faults has
-// no effect.
+// followConfig takes a changed configuration. A file with faults has no effect.
 func (d *daemon) followConfig() {
 	if d.cluster != nil && d.cluster.followConfig() {
 		d.takeConfig()
 	}
-	f := d.config
-	now, asked := stampOf(f.path), f.reload.Swap(false)
-	if !asked && now == f.seen {
+	d.file.Look()
+	d.health.Set(health.Config, "read", d.file.Hangs())
+	r := d.file.Take()
+	if r == nil {
 		return
 	}
-	f.seen = now
-	next, err := config.LoadRegular(f.path)
-	if err != nil {
-		d.Log.Error("the new configuration is refused; the old one stays in force", "config", f.path, "error", err)
+	if r.Err != nil {
+		refused := fmt.Sprintf("the new configuration %s is refused; the old one stays in force: %v", d.Config, r.Err)
+		if !d.health.Set(health.Config, "refused", refused) {
+			d.Log.Error(refused)
+		}
 		return
 	}
-	f.current = next
+	d.health.Set(health.Config, "refused", "")
+	d.config = r.Config
 	d.takeConfig()
-	d.Log.Info("configuration read", "config", f.path, "rules", len(next.Rules))
+	d.Log.Info("configuration read", "config", d.Config, "rules", len(d.config.Rules))
 }
 
 // takeConfig applies the configuration.
 func (d *daemon) takeConfig() {
-	c := d.config.current
+	c := d.config
 	if d.cluster != nil {
 		c = d.cluster.over(c)
 	}
@@ -97,7 +56,7 @@ func (d *daemon) takeConfig() {
 // rules returns the cluster's rules for programs outside Kubernetes, then those
 // of the file.
 func (d *daemon) rules() []match.Rule {
-	own := d.config.current.Rules
+	own := d.config.Rules
 	if d.cluster == nil {
 		return own
 	}

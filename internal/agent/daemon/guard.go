@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
@@ -36,13 +37,16 @@ type guard struct {
 	host  *host.Host
 	log   *slog.Logger
 	lease *lease.Lease
+	// machine is the lock of the machine; keep makes it again if another
+	// program removed its file.
+	machine *lease.Machine
+	health  *health.Health
 
 	mu     sync.Mutex
 	busy   bool      // a tick is running
 	by     time.Time // deadline for the end of this tick, or for the start of the next
 	good   bool      // the last tick could read the node
 	bounds []lease.Bound
-	failed string // the last logged error of a renewal
 
 	watchdog attempt // used only by keep
 	// ticks sends the times at which keep renews the lease. Other periodic work
@@ -66,7 +70,7 @@ const guardedFor = 2 * time.Second
 const restartAtLatest = time.Minute
 
 // openGuard acquires the lease. It fails if another daemon holds it.
-func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, error) {
+func openGuard(dir string, fs proc.FS, h *host.Host, machine *lease.Machine, trouble *health.Health, log *slog.Logger) (*guard, error) {
 	boot, err := fs.BootID()
 	if err != nil {
 		return nil, err
@@ -79,7 +83,7 @@ func openGuard(dir string, fs proc.FS, h *host.Host, log *slog.Logger) (*guard, 
 	if err != nil {
 		return nil, err
 	}
-	return &guard{dir: dir, host: h, log: log, lease: l, ticks: make(chan time.Time, 1)}, nil
+	return &guard{dir: dir, host: h, log: log, lease: l, machine: machine, health: trouble, ticks: make(chan time.Time, 1)}, nil
 }
 
 // begin records the start of a tick. If the lease had expired, for example
@@ -120,7 +124,7 @@ func (g *guard) bind(wants []plan.Want) error {
 	if err := g.renew(); errors.Is(err, lease.ErrLost) {
 		return err
 	}
-	return nil // renew has logged any other error
+	return nil // renew has reported any other error
 }
 
 // end records the end of a tick and the time at which the next one is due.
@@ -146,8 +150,12 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 			default: // the receiver is still busy
 			}
 		}
+		err := g.machine.Keep()
+		if errors.Is(err, lease.ErrHeld) {
+			return err
+		}
+		g.report("machine lock", "the lock of the machine could not be made again", err)
 		g.mu.Lock()
-		var err error
 		if g.onTime() {
 			err = g.renew()
 		}
@@ -169,18 +177,20 @@ func (g *guard) hangs() bool {
 	return !g.onTime() && g.lease.Expired()
 }
 
-// renew renews the lease and logs a failure once. The caller holds g.mu.
+// renew renews the lease and reports a failure. The caller holds g.mu.
 func (g *guard) renew() error {
 	err := g.lease.Renew(g.bounds)
+	g.report("lease", "the lease could not be renewed, and best-effort work is narrowed when it runs out", err)
+	return err
+}
+
+// report reports trouble with a part of the state, or its end.
+func (g *guard) report(part, what string, err error) {
 	text := ""
 	if err != nil {
-		text = err.Error()
+		text = fmt.Sprintf("%s: %v", what, err)
 	}
-	if text != "" && text != g.failed {
-		g.log.Error("the lease could not be renewed; best-effort work is narrowed when it runs out", "error", err)
-	}
-	g.failed = text
-	return err
+	g.health.Set(health.State, part, text)
 }
 
 // start starts a watchdog if none runs. The wait grows with each attempt whose

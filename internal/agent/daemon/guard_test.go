@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
@@ -25,7 +26,6 @@ func startOften(t *testing.T, long time.Duration, watchdog string) string {
 	g := &guard{dir: t.TempDir(), log: slog.New(slog.NewTextHandler(&said, nil))}
 	for range long / lease.Renewal {
 		g.start([]string{watchdog})
-		g.failed = "" // as if the lease had been renewed
 		time.Sleep(lease.Renewal)
 	}
 	return said.String()
@@ -77,7 +77,7 @@ func TestTheGuardTicksForOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	g, err := openGuard(dir, proc.Default(), h, slog.New(slog.DiscardHandler))
+	g, err := openGuard(dir, proc.Default(), h, new(lease.Machine), new(health.Health), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

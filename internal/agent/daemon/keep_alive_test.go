@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/lease"
@@ -49,7 +50,7 @@ func TestASchedulerLivesByTheLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	g, err := openGuard(dir, proc.Default(), h, slog.New(slog.DiscardHandler))
+	g, err := openGuard(dir, proc.Default(), h, new(lease.Machine), new(health.Health), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/agent/telemetry"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -25,8 +26,10 @@ type outputs struct {
 }
 
 // openShow opens the files. The caller must hold the lease.
-func openShow(o Options) *outputs {
+func openShow(o Options, h *health.Health) *outputs {
 	s := &outputs{ledger: control.NewLedger(o.Version), metrics: telemetry.New(o.Version), log: o.Log}
+	s.ledger.Show(h)
+	s.metrics.Show(h)
 	s.audit = record.OpenAudit(o.StateDir, 0, func(err error) { o.Log.Error("a log of writes is missing", "error", err) })
 	var err error
 	if s.recorder, err = record.Open(o.StateDir, 0); err != nil {

@@ -142,7 +142,7 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 		var last node.Mechanism
 		var config policy.Config
 		for range 2 {
-			d := openShow(Options{StateDir: dir, Log: slog.New(slog.DiscardHandler)})
+			d := openShow(Options{StateDir: dir, Log: slog.New(slog.DiscardHandler)}, nil)
 			ctx, stop := context.WithTimeout(t.Context(), 30*time.Minute)
 			n.agent = &loop.Agent{Host: n, Period: time.Second, MaxSteps: maxSteps}
 			n.agent.Resume(state)

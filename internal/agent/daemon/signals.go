@@ -140,8 +140,10 @@ func (d *daemon) listen(ctx context.Context) {
 			case <-time.After(settling):
 			}
 		case <-d.Reload:
-			d.config.reload.Store(true)
-			e = tick.Event{At: time.Now(), Kind: tick.EventConfig, Text: "asked to read the configuration again"}
+			d.file.Reload()
+			continue
+		case <-d.file.News():
+			e = tick.Event{At: time.Now(), Kind: tick.EventConfig, Text: "the configuration was read again"}
 		case r := <-d.host.Isolation().Events():
 			e = tick.Event{At: r.At, Kind: tick.EventMechanism, Text: r.Text}
 		}

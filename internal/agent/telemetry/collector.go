@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -22,6 +23,7 @@ var (
 	descClassMemory = desc("tenon_class_memory_bytes", "Memory charged to the workloads of each class, with page cache.", "class")
 	descLimit       = desc("tenon_be_cpu_limit_cores", "CPUs that best-effort work may use where it meets other work, by the knob that limits it.", "knob")
 	descHeld        = desc("tenon_knobs_held", "Knobs that were not as they were before Tenon when the last turn began.")
+	descTrouble     = desc("tenon_trouble", "1 while the agent itself has trouble of this kind: config, state, lost, contested.", "kind")
 	descFailing     = desc("tenon_knobs_failing", "Knobs that the last turn could not write.")
 
 	descNodeCPUs   = desc("tenon_node_cpus", "Online CPUs.")
@@ -47,6 +49,13 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	c.m.mu.Lock()
 	t := c.m.last // each tick has a new snapshot, so this one does not change
 	c.m.mu.Unlock()
+	for _, kind := range health.Kinds {
+		bad := 0.0
+		if c.m.health.Err(kind) != nil {
+			bad = 1
+		}
+		emitter(to).gauge(descTrouble, bad, string(kind))
+	}
 	if t.Snapshot.At.IsZero() {
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tenon.sh/tenon/internal/agent/health"
 )
 
 const (
@@ -26,8 +28,9 @@ const (
 	patience = 10 * time.Second
 )
 
-// Handler serves /metrics, /healthz (the loop makes ticks) and /readyz (a tick
-// has read the node).
+// Handler serves /metrics, /healthz (the loop makes ticks, and the state of the
+// agent is whole) and /readyz (a tick has read the node, and no entry of the
+// journal is lost).
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -46,8 +49,13 @@ func say(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Alive returns nil if the loop makes ticks, and before the first tick.
+// Alive returns nil if the loop makes ticks, and before the first tick. It returns
+// an error while the state of the agent is damaged: a restore would be
+// incomplete.
 func (m *Metrics) Alive() error {
+	if err := m.health.Err(health.State); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.at.IsZero() {
@@ -60,6 +68,9 @@ func (m *Metrics) Alive() error {
 }
 
 func (m *Metrics) ready() error {
+	if err := errors.Join(m.health.Err(health.State), m.health.Err(health.Lost)); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last.Snapshot.At.IsZero() {

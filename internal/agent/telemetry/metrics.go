@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -30,6 +31,7 @@ type Metrics struct {
 	classCPU *prometheus.CounterVec
 	evicted  *prometheus.CounterVec
 	signals  signals
+	health   *health.Health // nil: no trouble is shown
 
 	mu   sync.Mutex
 	last tick.Tick // the last tick that could read the node
@@ -85,6 +87,10 @@ func New(version string) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	return m
 }
+
+// Show makes the metrics and the probes show the trouble of an agent. It is called
+// before the first tick.
+func (m *Metrics) Show(h *health.Health) { m.health = h }
 
 // Observe records a tick, its error, and the time after which the next tick is
 // due without an event.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -200,6 +201,40 @@ func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	check("/healthz", http.StatusServiceUnavailable)
 	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second) // the tick is blind, but the loop runs
 	check("/healthz", http.StatusOK)
+}
+
+// TestDamagedStateIsSaidByTheProbes: red while it lasts, and /readyz alone for
+// what is lost for good, which a restart would not mend.
+func TestDamagedStateIsSaidByTheProbes(t *testing.T) {
+	m, h := New("v1"), health.New(nil)
+	m.Show(h)
+	m.Observe(tickAt(1), nil, time.Hour)
+	for _, c := range []struct {
+		kind           health.Kind
+		healthz, ready int
+	}{
+		{health.State, http.StatusServiceUnavailable, http.StatusServiceUnavailable},
+		{health.Lost, http.StatusOK, http.StatusServiceUnavailable},
+		{health.Config, http.StatusOK, http.StatusOK},
+		{health.Contested, http.StatusOK, http.StatusOK},
+	} {
+		for _, text := range []string{"the directory is gone", ""} {
+			h.Set(c.kind, "part", text)
+			healthz, ready, gauge := c.healthz, c.ready, "1"
+			if text == "" {
+				healthz, ready, gauge = http.StatusOK, http.StatusOK, "0"
+			}
+			if code, said := scrape(t, m, "/healthz"); code != healthz || (code != http.StatusOK) != strings.Contains(said, "the directory") {
+				t.Errorf("%s %q: /healthz %d %s", c.kind, text, code, said)
+			}
+			if code, said := scrape(t, m, "/readyz"); code != ready {
+				t.Errorf("%s %q: /readyz %d %s", c.kind, text, code, said)
+			}
+			if _, said := scrape(t, m, "/metrics"); !strings.Contains(said, `tenon_trouble{kind="`+string(c.kind)+`"} `+gauge) {
+				t.Errorf("%s %q: the metric is missing", c.kind, text)
+			}
+		}
+	}
 }
 
 func TestATakenAddressIsOneLine(t *testing.T) {

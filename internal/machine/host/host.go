@@ -307,8 +307,8 @@ func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
 }
 
 // RepairJournal writes the journal again if another program has damaged it since
-// this process has read it, and returns how it was damaged; empty: it was whole.
-func (h *Host) RepairJournal() (damage string, err error) { return h.journal.Repair() }
+// this process has read it: see journal.Repair.
+func (h *Host) RepairJournal() (damage, lost string, err error) { return h.journal.Repair() }
 
 // Prepare makes a cgroup ready to end, by any sender's request.
 func (h *Host) Prepare(k node.Knob) error { return h.runs.prepare(k) }

@@ -116,23 +116,25 @@ func (j *Journal) Damage() string {
 // Repair writes the file again if it was damaged after this process had read
 // it, and returns the damage; empty: the file was whole. It also returns the
 // damage, once, if an entry has repaired the file since the last Repair. The
-// entries that other processes wrote after the last load are lost.
-func (j *Journal) Repair() (damage string, err error) {
+// entries that other processes wrote after the last load are lost. lost says
+// how entries were lost for good, until Settle; empty: none.
+func (j *Journal) Repair() (damage, lost string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.load(); err != nil {
-		return "", err
+		return "", j.state.Damage, err
 	}
 	if j.lost == "" {
 		damage, j.repaired = j.repaired, ""
-		return damage, nil
+		return damage, j.state.Damage, nil
 	}
 	locked, err := j.acquire()
 	if err != nil {
-		return j.lost, fmt.Errorf("repair the journal in %s: %w", j.dir, err)
+		return j.lost, j.state.Damage, fmt.Errorf("repair the journal in %s: %w", j.dir, err)
 	}
 	defer j.release()
-	return j.repair(locked)
+	damage, err = j.repair(locked)
+	return damage, j.state.Damage, err
 }
 
 func (j *Journal) repair(locked bool) (damage string, err error) {

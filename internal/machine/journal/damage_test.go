@@ -75,10 +75,10 @@ func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
 					q.Written = node.Limit(500)
 					want[quota] = q
 				}
-				if was, err := j.Repair(); err != nil || was == "" {
+				if was, _, err := j.Repair(); err != nil || was == "" {
 					t.Errorf("repair: %q, %v", was, err)
 				}
-				if was, err := j.Repair(); was != "" || err != nil {
+				if was, _, err := j.Repair(); was != "" || err != nil {
 					t.Errorf("repaired twice: %q, %v", was, err)
 				}
 				after := state(t, open(t, filepath.Dir(j.Path()), lab))
@@ -158,5 +158,37 @@ func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
 				t.Error("no damage is seen")
 			}
 		})
+	}
+}
+
+// TestNobodyElseReadsTheJournal: a process that can read a lock file can hold the
+// lock, and the journal names all work of the machine.
+func TestNobodyElseReadsTheJournal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	for range 2 { // the second time with files as an older version made them
+		j, err := journal.Open(dir, "boot", journal.Session{PID: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Made("a"); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 3 {
+			t.Fatal(entries, err)
+		}
+		for _, e := range entries {
+			if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v %v", e.Name(), info.Mode(), err)
+			}
+		}
+		for _, e := range entries[:2] {
+			if err := os.Chmod(filepath.Join(dir, e.Name()), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v %v", info.Mode(), err)
 	}
 }

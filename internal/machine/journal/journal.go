@@ -216,14 +216,17 @@ func (j *Journal) acquire() (locked bool, err error) {
 		j.lock = nil
 	}
 	if j.lock == nil {
-		if err := os.MkdirAll(j.dir, 0o755); err != nil {
+		if err := os.MkdirAll(j.dir, 0o700); err != nil {
 			return false, err
 		}
 		j.removeOtherBoots()
-		f, err := os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|os.O_CREATE, 0o644)
+		f, err := os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
 			return false, err
 		}
+		// A process that can read the file of a lock can hold the lock. An older version
+		// let everybody read these files.
+		_, _, _ = f.Chmod(0o600), os.Chmod(j.path, 0o600), os.Chmod(j.nextPath(), 0o600)
 		j.lock = f
 	}
 	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) {

@@ -37,7 +37,7 @@ func (j *Journal) keepReserve() error {
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= want {
 		return nil
 	}
-	f, err := os.OpenFile(j.nextPath(), os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(j.nextPath(), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("reserve space for the journal: %w", err)
 	}
@@ -88,7 +88,7 @@ func (j *Journal) appendLine(line []byte) error {
 	if j.torn { // end the incomplete line of a writer that died
 		line = append([]byte{'\n'}, line...)
 	}
-	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -103,7 +103,7 @@ func (j *Journal) appendLine(line []byte) error {
 // writeNext writes the file that will replace the journal. It does not truncate
 // an empty file, because that would free its allocated space.
 func writeNext(next string, text []byte) error {
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}

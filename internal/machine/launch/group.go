@@ -123,7 +123,7 @@ const (
 // node, because the last launcher removes a group that the next one may need.
 // The kernel releases the lock of a launcher that dies.
 func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)

@@ -84,7 +84,7 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 	if boot == "" || len(boot) > bootWidth || strings.ContainsAny(boot, " \t\n") {
 		return nil, fmt.Errorf("hold the lease in %s: boot id %q: want one word of at most %d bytes", dir, boot, bootWidth)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("hold the lease: %w", err)
 	}
 	lock, err := acquire(filepath.Join(dir, leaseLock))
@@ -207,7 +207,7 @@ func (l *Lease) swept() bool { return !stands(l.lock) }
 // watchdog would end, and no agent or command would know that this node is
 // managed. A process that has taken the new lock keeps it: that is ErrLost.
 func (l *Lease) again(h head, bounds []Bound) error {
-	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
 	}
 	lock, err := acquire(filepath.Join(l.dir, leaseLock))
@@ -245,7 +245,7 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 	}
 	h.body = sumOf(body)
 	next := filepath.Join(l.dir, leaseFile+".next")
-	f, err := os.OpenFile(next, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := os.OpenFile(next, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

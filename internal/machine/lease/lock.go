@@ -20,10 +20,11 @@ import (
 // 3.15), so that other processes can query it without taking it. The file
 // contains the pid for messages.
 func acquire(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
+	_ = f.Chmod(0o600) // that of an older version was readable by all
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {

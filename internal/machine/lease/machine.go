@@ -12,16 +12,22 @@ import (
 // pid is before it.
 const noteAt = 11
 
+// A Machine is the lock of the whole machine. The zero Machine is no lock.
+type Machine struct {
+	path, state string
+	lock        *os.File
+}
+
 // HoldMachine takes the lock of the whole machine. A lease prevents a second
 // agent only for one state directory, and two agents with different directories
 // would undo each other's writes in every tick. If another process has the
 // lock, the error is ErrHeld and names that process and its state directory.
-// Otherwise the lock lasts until the result is closed or the process ends.
+// Otherwise the lock lasts until Close or the end of the process.
 //
 // Every agent of the machine must see the file of the lock. A container
 // therefore mounts its directory from the host.
-func HoldMachine(path, state string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+func HoldMachine(path, state string) (*Machine, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("lock the machine: %w", err)
 	}
 	f, err := acquire(path)
@@ -42,7 +48,31 @@ func HoldMachine(path, state string) (*os.File, error) {
 	if f.Truncate(noteAt) == nil {
 		_, _ = f.WriteAt([]byte(state+"\n"), noteAt)
 	}
-	return f, nil
+	return &Machine{path, state, f}, nil
+}
+
+// Keep takes the lock again if another program has removed its file, because a
+// second agent would then lock a file of its own. It returns ErrHeld if that has
+// happened already.
+func (m *Machine) Keep() error {
+	if m.lock == nil || stands(m.lock) {
+		return nil
+	}
+	next, err := HoldMachine(m.path, m.state)
+	if err != nil {
+		return err
+	}
+	_ = m.lock.Close()
+	m.lock = next.lock
+	return nil
+}
+
+// Close releases the lock.
+func (m *Machine) Close() error {
+	if m.lock == nil {
+		return nil
+	}
+	return m.lock.Close()
 }
 
 // stateIn returns the state directory that the holder of a machine lock has

@@ -43,3 +43,28 @@ func TestMachineThatCannotBeLockedIsNamed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestTheLockOfTheMachineIsMadeAgain after another program removed its file, or
+// its directory. Who finds another agent there has lost it.
+func TestTheLockOfTheMachineIsMadeAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "machine.lock")
+	m, err := HoldMachine(path, "/run/one")
+	do(t, err)
+	defer m.Close()
+	do(t, os.RemoveAll(filepath.Dir(path)))
+	do(t, m.Keep())
+	if _, err := HoldMachine(path, "/run/two"); !errors.Is(err, ErrHeld) {
+		t.Errorf("a second one: %v", err)
+	}
+	do(t, os.Remove(path))
+	second, err := HoldMachine(path, "/run/two")
+	do(t, err)
+	defer second.Close()
+	if err := m.Keep(); !errors.Is(err, ErrHeld) {
+		t.Errorf("the first one, beside a second: %v", err)
+	}
+	do(t, new(Machine).Keep())
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read the lock, and hold it: %v %v", info.Mode(), err)
+	}
+}

@@ -1,0 +1,169 @@
+// Package configfile follows the configuration file of an agent. All that
+// touches the file system happens in a goroutine of its own: a path may lead to
+// a network file system that hangs, and then stat(2) does not return.
+package configfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/config"
+)
+
+// patience is the time after which a read counts as hanging.
+const patience = 5 * time.Second
+
+// bare is the configuration of a cluster node without a file: the cluster
+// provides all settings.
+const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
+
+// A File is a followed configuration file. It is safe for concurrent use.
+type File struct {
+	path string
+	load func(string) (config.Config, error)
+	stat func(string) (fs.FileInfo, error)
+	asks chan bool // true: read the file even if it looks the same
+	news chan struct{}
+
+	mu    sync.Mutex
+	since time.Time // when the present look began; zero: there is none
+	next  *Read     // not taken yet
+	seen  stamp     // of the file at the last read, valid or not
+}
+
+// A Read is the result of a read.
+type Read struct {
+	Config config.Config
+	Err    error
+}
+
+// A stamp shows whether a file has changed.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+// Open reads the file for the first time, and fails if it has faults. An optional
+// file may be absent. Open also fails if the read takes more than 5 s, or if ctx
+// ends. The file is followed until ctx ends.
+func Open(ctx context.Context, path string, optional bool) (*File, config.Config, error) {
+	f := &File{path: path, load: config.LoadRegular, stat: os.Stat}
+	first, err := f.open(ctx, patience)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		first, _ = config.Parse([]byte(bare)) // bare has no faults
+		first.Notices, err = nil, nil
+	}
+	return f, first, err
+}
+
+func (f *File) open(ctx context.Context, patience time.Duration) (config.Config, error) {
+	f.asks, f.news = make(chan bool, 1), make(chan struct{}, 1)
+	read := make(chan struct{})
+	go f.run(ctx, read)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-read:
+		<-f.news
+		r := f.Take()
+		return r.Config, r.Err
+	case <-ctx.Done():
+		return config.Config{}, ctx.Err()
+	case <-late.C:
+		return config.Config{}, fmt.Errorf("read config %s: no answer from its file system for %v", f.path, patience)
+	}
+}
+
+// run looks at the file once, closes read, and then looks each time it is asked
+// to. It may hang in a system call; ctx does not end that.
+func (f *File) run(ctx context.Context, read chan<- struct{}) {
+	f.look(true)
+	close(read)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case again := <-f.asks:
+			f.look(again)
+		}
+	}
+}
+
+// look reads the file if it has changed.
+func (f *File) look(again bool) {
+	f.mu.Lock()
+	f.since = time.Now()
+	seen := f.seen
+	f.mu.Unlock()
+	var now stamp
+	if info, err := f.stat(f.path); err == nil {
+		now = stamp{info.ModTime(), info.Size()}
+	}
+	var next *Read
+	if again || now != seen {
+		next = new(Read)
+		next.Config, next.Err = f.load(f.path)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since, f.seen = time.Time{}, now
+	if next == nil {
+		return
+	}
+	f.next = next
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// Look makes the file be read soon if it has changed. It does not wait.
+func (f *File) Look() { f.ask(false) }
+
+// Reload makes the file be read soon, even if it looks the same. It does not
+// wait.
+func (f *File) Reload() { f.ask(true) }
+
+func (f *File) ask(again bool) {
+	for {
+		select {
+		case f.asks <- again:
+			return
+		default:
+		}
+		select {
+		case asked := <-f.asks: // not begun; join the two
+			again = again || asked
+		default:
+		}
+	}
+}
+
+// News gets a value when there is a result to take.
+func (f *File) News() <-chan struct{} { return f.news }
+
+// Take returns the result of the last read, if it was not taken before; nil: it
+// was.
+func (f *File) Take() *Read {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.next
+	f.next = nil
+	return r
+}
+
+// Hangs says that a look at the file has not ended for some time; empty: none.
+func (f *File) Hangs() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.since.IsZero() || time.Since(f.since) < patience {
+		return ""
+	}
+	return fmt.Sprintf("the configuration %s cannot be read: its file system has not answered since %s; the last valid configuration holds",
+		f.path, f.since.Format(time.TimeOnly))
+}

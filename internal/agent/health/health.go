@@ -1,0 +1,111 @@
+// Package health says what is wrong with the agent itself, and not with the work
+// on the node. Each part of the agent reports its own trouble; status, metrics
+// and health probes show all of it.
+package health
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Kind names the part that has trouble.
+type Kind string
+
+// The kinds of trouble.
+const (
+	// Config: the configuration cannot be read, or is refused. The last valid
+	// one holds.
+	Config Kind = "config"
+	// State: the journal, the lease or a lock is damaged and cannot be written.
+	State Kind = "state"
+	// Lost: the journal has lost entries, also for good. A restore says so and
+	// ends this trouble.
+	Lost Kind = "lost"
+	// Contested: another program keeps writing knobs that Tenon writes.
+	Contested Kind = "contested"
+)
+
+// Kinds lists all kinds.
+var Kinds = []Kind{Config, State, Lost, Contested}
+
+// A Trouble is one thing that is wrong.
+type Trouble struct {
+	Kind Kind   `json:"kind"`
+	Text string `json:"text"`
+}
+
+// Health is the present trouble of an agent. The zero Health is ready to use. It
+// is safe for concurrent use.
+type Health struct {
+	mu  sync.Mutex
+	all map[source]string
+	log *slog.Logger
+}
+
+// A source is a part of the agent; several may have trouble of one kind.
+type source struct {
+	kind Kind
+	part string
+}
+
+// New returns the health of an agent without trouble. log gets a line when
+// trouble begins, changes or ends.
+func New(log *slog.Logger) *Health { return &Health{log: log} }
+
+// Set sets the trouble of a part; empty: it has none. It reports whether that is
+// a change.
+func (h *Health) Set(kind Kind, part, text string) (changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from := source{kind, part}
+	if h.all[from] == text {
+		return false
+	}
+	if h.all == nil {
+		h.all = map[source]string{}
+	}
+	if text == "" {
+		delete(h.all, from)
+	} else {
+		h.all[from] = text
+	}
+	switch {
+	case h.log == nil:
+	case text == "":
+		h.log.Info("trouble has ended", "kind", kind, "part", part)
+	default:
+		h.log.Error(text, "kind", kind, "part", part)
+	}
+	return true
+}
+
+// All returns the present trouble, sorted. A nil Health has none.
+func (h *Health) All() []Trouble {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []Trouble
+	for from, text := range h.all {
+		all = append(all, Trouble{from.kind, text})
+	}
+	slices.SortFunc(all, func(a, b Trouble) int {
+		return strings.Compare(string(a.Kind)+a.Text, string(b.Kind)+b.Text)
+	})
+	return all
+}
+
+// Err returns the trouble of one kind as an error; nil if there is none.
+func (h *Health) Err(kind Kind) error {
+	var errs []error
+	for _, t := range h.All() {
+		if t.Kind == kind {
+			errs = append(errs, errors.New(t.Text))
+		}
+	}
+	return errors.Join(errs...)
+}
