@@ -120,7 +120,7 @@ func (l *Lease) Renew(bounds []Bound) error {
 	h := l.head
 	h.deadline, h.announced = l.clock()+TTL, false
 	err := l.check()
-	if errors.Is(err, ErrLost) && l.swept() {
+	if (err == nil || errors.Is(err, ErrLost)) && l.swept() {
 		return l.again(h, bounds)
 	}
 	if err != nil {
@@ -199,8 +199,8 @@ func (l *Lease) check() error {
 	return nil
 }
 
-// swept reports that another program has removed the directory, or all that is
-// in it. Disarm removes the lease alone, and leaves its lock.
+// swept reports that another program has removed the file of the lock, alone or
+// with the directory. Disarm removes the lease, and leaves its lock.
 func (l *Lease) swept() bool { return !stands(l.lock) }
 
 // again makes the directory, the lock and the lease anew. Without them the

@@ -180,6 +180,18 @@ func TestALeaseThatWasTakenAwayIsNotRenewed(t *testing.T) {
 	do(t, l.Drop())
 }
 
+// TestALockThatWasRemovedAloneIsMadeAgain: a second holder would otherwise take a
+// lock of its own.
+func TestALockThatWasRemovedAloneIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	l := take(t, dir, agent, monotonic)
+	do(t, os.Remove(filepath.Join(dir, leaseLock)))
+	do(t, l.Renew(nil))
+	if _, err := hold(dir, boot, Holder{PID: 2}, monotonic); !errors.Is(err, ErrHeld) {
+		t.Errorf("a second holder: %v", err)
+	}
+}
+
 func TestADroppedLeaseIsGone(t *testing.T) {
 	dir := t.TempDir()
 	l := take(t, dir, agent, monotonic)
