@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/contest"
@@ -19,7 +20,7 @@ type writeConflicts struct {
 
 // written is Tenon's last write to a knob.
 type written struct {
-	value node.Value
+	value node.Value // nil: Tenon has given the knob back
 	at    time.Time
 	found []time.Time // the times at which a snapshot had another value, oldest first
 }
@@ -41,7 +42,7 @@ func (c *writeConflicts) see(s *node.Snapshot) {
 	c.sweep()
 	for knob, w := range c.knobs {
 		now, there := s.Knobs.Now[knob]
-		if there && now != w.value && (len(w.found) == 0 || w.found[len(w.found)-1].Before(w.at)) {
+		if there && w.value != nil && now != w.value && (len(w.found) == 0 || w.found[len(w.found)-1].Before(w.at)) {
 			w.found = append(w.found, s.At)
 		}
 		w.found = slices.DeleteFunc(w.found, func(at time.Time) bool { return s.At.Sub(at) > contest.Remembered })
@@ -54,6 +55,10 @@ func (c *writeConflicts) see(s *node.Snapshot) {
 
 // note records a written step, and the value that the kernel stored.
 func (c *writeConflicts) note(s plan.Step, became node.Value) {
+	if w := c.knobs[s.Knob]; s.Release && w != nil && len(w.found) > 0 {
+		w.value = nil // the other component may still write it
+		return
+	}
 	if s.Release || !rewritten(became) {
 		delete(c.knobs, s.Knob)
 		return
@@ -80,6 +85,21 @@ func (c *writeConflicts) sweep() {
 			delete(c.knobs, knob)
 		}
 	}
+}
+
+// trouble names up to five knobs of the snapshot that another component keeps
+// writing; empty: there are none.
+func (c *writeConflicts) trouble(s node.Snapshot) string {
+	var names []string
+	for _, w := range s.Conflicts {
+		if contest.Contested(s, w.Knob) && len(names) < 5 {
+			names = append(names, w.Knob.String())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "another program keeps writing what Tenon writes, so best-effort work may be without a limit: " + strings.Join(names, ", ")
 }
 
 // contested logs, once, each knob that Tenon leaves to another component

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -92,8 +93,39 @@ func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	var c writeConflicts
 	c.note(plan.Step{Knob: k, To: node.CPUs{Set: unit.CPUSetOf(0, 1, 2)}}, shown)
 	c.note(plan.Step{Knob: run, To: node.AskedToEnd}, node.AskedToEnd)
-	s := node.Snapshot{At: time.Unix(1e9, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{k: shown, run: node.Running}}}
+	slices := node.Knob{Cgroup: "kubepods/burstable/poda", File: node.FileSlice} // a fork makes it mixed
+	c.note(plan.Step{Knob: slices, To: node.ThreadsBE}, node.ThreadsBE)
+	s := node.Snapshot{At: time.Unix(1e9, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{k: shown, run: node.Running, slices: node.ThreadsMixed}}}
 	if c.see(&s); len(s.Conflicts) > 0 {
 		t.Errorf("%+v", s.Conflicts)
+	}
+}
+
+// TestAFightIsSaidAndStaysSaidAfterARelease: the policy gives the knob back and
+// limits best-effort work by another one; the other component still writes.
+func TestAFightIsSaidAndStaysSaidAfterARelease(t *testing.T) {
+	var c writeConflicts
+	now := time.Unix(1e9, 0)
+	var s node.Snapshot
+	for range 6 {
+		c.note(plan.Step{Knob: contestedKnob, To: weightOf(25600)}, weightOf(25600))
+		now = now.Add(time.Second)
+		s = node.Snapshot{At: now, Knobs: node.Knobs{Now: map[node.Knob]node.Value{contestedKnob: weightOf(51200)}}}
+		if said := c.trouble(s); said != "" {
+			t.Errorf("said without a fight: %q", said)
+		}
+		c.see(&s)
+	}
+	if said := c.trouble(s); !strings.Contains(said, contestedKnob.String()) {
+		t.Errorf("said of a fight: %q", said)
+	}
+	c.note(plan.Step{Knob: contestedKnob, To: weightOf(51200), Release: true}, weightOf(51200))
+	s = node.Snapshot{At: now.Add(time.Minute), Knobs: s.Knobs}
+	if c.see(&s); c.trouble(s) == "" {
+		t.Error("a release hides the fight")
+	}
+	s = node.Snapshot{At: now.Add(2 * contest.Remembered), Knobs: s.Knobs}
+	if c.see(&s); c.trouble(s) != "" {
+		t.Error("a fight of long ago is still said")
 	}
 }

@@ -222,6 +222,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
 	if err == nil {
 		d.conflicts.see(&s)
+		d.health.Set(health.Contested, "knobs", d.conflicts.trouble(s))
 	}
 	d.rematch = d.signals.check(time.Now()) || d.rematch
 	if err == nil {

@@ -105,11 +105,10 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 		d.guard.allow(long)
 		defer d.guard.allow(hung)
 	}
-	if d.cluster == nil {
-		return d.host.Apply(ctx, s)
-	}
-	if taken, err := d.cluster.evictions.take(s); taken {
-		return err
+	if d.cluster != nil {
+		if taken, err := d.cluster.evictions.take(s); taken {
+			return err
+		}
 	}
 	err := d.host.Apply(ctx, s)
 	if err == nil {

@@ -70,6 +70,11 @@ func remaining(c node.WriteConflict, now time.Time) time.Duration {
 	return longPause - now.Sub(c.Wrote)
 }
 
+// Contested reports whether another component keeps writing a knob.
+func Contested(s node.Snapshot, k node.Knob) bool {
+	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && recent(c, s.At) >= contestedFrom })
+}
+
 // recent counts the conflicts within Remembered.
 func recent(c node.WriteConflict, now time.Time) (n int) {
 	for _, at := range c.Found {

@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/contest"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -69,6 +72,9 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 	}
 	x.budget = budgetOf(c, pool, u, s, x.cpus).beside(c, pool, u, s, x.cpus, own).less(g)
 	whole := x.bySet()
+	if whole && x.contested(node.FileCPUMax) {
+		x.reason = "another component keeps writing the quota, so whole CPUs limit BE; " + x.reason
+	}
 	if x.gain = x.save(saved, u.Elapsed, whole); s.SLOViolated {
 		// The rates are from before the wait of the service. BE must not grow
 		// by them, and loses its saved growth.
@@ -114,8 +120,13 @@ type suppressor struct {
 }
 
 // bySet reports whether a set of CPUs limits BE, and not a quota.
+//
+// If another component keeps writing the one, the other limits BE: BE must not
+// be without a limit because of a fight.
 func (x suppressor) bySet() bool {
-	if x.CPUSetsManagedExternally || x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom) {
+	quota, sets := x.contested(node.FileCPUMax), x.contested(node.FileCPUs)
+	small := x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom)
+	if x.CPUSetsManagedExternally || sets && !quota || small && (sets || !quota) {
 		return false
 	}
 	for _, m := range x.Roots {
@@ -124,6 +135,12 @@ func (x suppressor) bySet() bool {
 		}
 	}
 	return true
+}
+
+// contested reports whether another component keeps writing this knob of a
+// contention root.
+func (x suppressor) contested(f node.File) bool {
+	return slices.ContainsFunc(x.Roots, func(m node.CgroupPath) bool { return contest.Contested(x.snap, node.Knob{Cgroup: m, File: f}) })
 }
 
 // unbounded releases the quota of each contention root, or sets the CPU limit

@@ -1,0 +1,40 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// TestAContestedQuotaIsReplacedBySets, and the other way round: a component that
+// keeps writing one of the two does not leave BE without a limit.
+func TestAContestedQuotaIsReplacedBySets(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		policy   SuppressPolicy
+		contests []node.File
+		bySet    bool
+	}{
+		{SuppressQuota, nil, false},
+		{SuppressQuota, []node.File{node.FileCPUMax}, true},
+		{"", []node.File{node.FileCPUMax}, true},
+		{SuppressQuota, []node.File{node.FileCPUs}, false},
+		{SuppressQuota, []node.File{node.FileCPUs, node.FileCPUMax}, false},
+		{SuppressCPUSet, nil, true},
+		{SuppressCPUSet, []node.File{node.FileCPUs}, false},
+		{SuppressCPUSet, []node.File{node.FileCPUMax}, true},
+	} {
+		s := node.Snapshot{At: now, Knobs: node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "be", File: node.FileCPUs}: node.CPUs{Set: unit.CPUSetOf(0, 1)}}}}
+		for _, f := range c.contests {
+			found := []time.Time{now.Add(-3 * time.Second), now.Add(-2 * time.Second), now.Add(-time.Second)}
+			s.Conflicts = append(s.Conflicts, node.WriteConflict{Knob: node.Knob{Cgroup: "be", File: f}, Wrote: now, Found: found})
+		}
+		x := suppressor{Suppress: Suppress{Enable: true, Policy: c.policy}, Layout: facts.Layout{Roots: []node.CgroupPath{"be"}}, snap: s, cpus: unit.CPUSetOf(0, 1)}
+		if x.bySet() != c.bySet {
+			t.Errorf("policy %q, contested %v: by set %v", c.policy, c.contests, x.bySet())
+		}
+	}
+}
