@@ -185,7 +185,7 @@ func cpusOf(p *corev1.Pod) node.CPUOverride {
 		return node.CPUOverride{}
 	}
 	o := node.CPUOverride{
-		Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest,
+		Pod: string(p.UID), Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest,
 		CPUs: d.CPUs, Request: d.Request,
 	}
 	for _, c := range d.Containers {

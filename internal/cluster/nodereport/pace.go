@@ -1,6 +1,7 @@
 package nodereport
 
 import (
+	"reflect"
 	"slices"
 	"time"
 
@@ -46,7 +47,8 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 	case p.Rests(at):
 		return false
 	case passed >= heartbeat || failures(p.last.Batch.CPU, next.Batch.CPU) || failures(p.last.Batch.Memory, next.Batch.Memory),
-		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory):
+		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory),
+		!reflect.DeepEqual(p.last.CPUs, next.CPUs): // a scheduler chooses by them
 		return true
 	}
 	return passed >= changeGap && differ(p.last, next)

@@ -100,7 +100,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Gran
 		return g
 	}
 	slices.SortFunc(asked, claim.compare)
-	r := round{Grants: g, snap: s, had: had, pool: pool, free: free, least: leastShared(keep, pool), counted: countedOn(s)}
+	r := round{Grants: g, snap: s, had: had, pool: pool, free: free, least: Keep(keep, pool), counted: countedOn(s)}
 	for _, cl := range asked {
 		r.grant(cl)
 	}
@@ -200,10 +200,10 @@ func (c claim) compare(o claim) int {
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
 }
 
-// leastShared returns the number of CPUs that must stay shared: one for the
+// Keep returns the number of CPUs that must stay shared: one for the
 // system, and the minimum of BE. The minimum counts even if there is no BE
 // work, so that new BE work takes no CPUs from services.
-func leastShared(keep unit.Percent, pool unit.CPUSet) int {
+func Keep(keep unit.Percent, pool unit.CPUSet) int {
 	share := unit.CPUs(pool.Len()).Percent(keep)
 	return max(1, int((share+999)/unit.CPUs(1)))
 }

@@ -61,6 +61,8 @@ type State struct {
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
 	// Shared holds the seats and pools of workloads that share CPUs.
 	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
+	// Grants say all of Pins and Shared. The next call does not read them.
+	Grants hold.Grants `json:"-"`
 	// Lending holds the loans of quota burst.
 	Lending lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
@@ -91,7 +93,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.On(s)
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Had{Own: st.Pins, Shared: st.Shared}, s)
-	next.Pins, next.Shared = own.Of, own.Shared
+	next.Pins, next.Shared, next.Grants = own.Of, own.Shared, own
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, l, s)
 	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.siblings(s.Topology), s)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -26,6 +27,8 @@ type Tick struct {
 	// Batch is the amount of CPU and memory that BE may request after this
 	// tick.
 	Batch node.Batch
+	// Grants are the CPUs that workloads hold after this tick.
+	Grants hold.Grants
 	// Selection is the isolation mechanism in use after this tick. Isolation is
 	// the status of the mechanisms up to now.
 	Selection node.Selection

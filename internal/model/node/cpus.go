@@ -9,6 +9,8 @@ import (
 // A CPUOverride is what one workload demands of the CPUs, and the choice of a
 // scheduler for it. In the zero CPUOverride its class alone decides.
 type CPUOverride struct {
+	// Pod is the UID of the pod, for reports.
+	Pod string `json:"pod,omitempty"`
 	// Grade is a pick.Grade; 0: none. Bind, Within and Apart are a pick.Bind, a
 	// pick.Level and a pick.Apart.
 	Grade  uint8 `json:"grade,omitempty"`
@@ -47,7 +49,7 @@ type CPUChoice struct {
 
 // Equal reports whether a and b demand the same.
 func (a CPUOverride) Equal(b CPUOverride) bool {
-	return a.Grade == b.Grade && a.Bind == b.Bind && a.Within == b.Within && a.Apart == b.Apart && a.Fewest == b.Fewest &&
+	return a.Pod == b.Pod && a.Grade == b.Grade && a.Bind == b.Bind && a.Within == b.Within && a.Apart == b.Apart && a.Fewest == b.Fewest &&
 		a.CPUs == b.CPUs && a.Request == b.Request && slices.Equal(a.Containers, b.Containers) && a.Chosen == b.Chosen
 }
 

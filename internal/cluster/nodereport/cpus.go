@@ -1,0 +1,50 @@
+package nodereport
+
+import (
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/cpureport"
+	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// cpusOf reports the CPUs of the node and which pod holds which of them. Work
+// that is no pod holds its CPUs as reserved ones.
+func cpusOf(v View) *v1alpha1.CPUs {
+	s, g := v.Tick.Snapshot, v.Tick.Grants
+	if len(s.Topology.CPUs) == 0 {
+		return nil
+	}
+	pool := v.Policy.Pool.On(s).Counted(s)
+	r := place.Report{Topology: s.Topology, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool)}
+	notes := map[string]node.WorkloadID{}
+	var refused []v1alpha1.RefusedCPUs
+	for _, w := range s.Workloads {
+		uid := w.Overrides.CPUs.Pod
+		h, held := g.Shared[w.ID]
+		if set, own := g.Of[w.ID]; own {
+			h, held = pick.Hold{Grade: pick.Own, CPUs: set, Apart: pick.Apart(w.Overrides.CPUs.Apart)}, true
+		}
+		why := g.Why[w.ID]
+		switch {
+		case held && uid == "":
+			r.Reserved = r.Reserved.Union(h.CPUs)
+		case held:
+			r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: h})
+			notes[uid] = w.ID
+		case uid != "" && why != "":
+			refused = append(refused, v1alpha1.RefusedCPUs{UID: uid, Why: clip(why)})
+		}
+	}
+	cpus := cpureport.Of(r)
+	cpus.Refused = refused
+	for i := range cpus.Held {
+		h := &cpus.Held[i]
+		id := notes[h.UID]
+		if h.By = string(g.By[id]); g.By[id] == hold.ByNode {
+			h.Why = clip(g.How[id])
+		}
+	}
+	return cpus
+}

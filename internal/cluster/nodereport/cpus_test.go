@@ -1,0 +1,59 @@
+package nodereport
+
+import (
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/cpureport"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// TestTheReportSaysWhoHoldsWhichCPUs has a pod whose choice cannot be obeyed, a
+// pod that demands too much, and a workload that is no pod.
+func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
+	s := node.Snapshot{At: time.Unix(1, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
+	for c := range 8 {
+		s.Topology.CPUs = append(s.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c / 2), L3: node.CacheID(c / 4)})
+	}
+	add := func(name string, class node.Class, o node.CPUOverride) {
+		w := node.Workload{ID: node.WorkloadID(name), Class: class, Cgroup: node.CgroupPath(name), CPURequest: node.Some(unit.CPUs(2)), Overrides: node.Overrides{CPUs: o}}
+		s.Workloads = append(s.Workloads, w)
+		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+	}
+	chosen := node.CPUChoice{Topology: "00000000000000ff", Grade: 1, CPUs: unit.CPUSetOf(0, 1)}
+	add("pod", node.LS, node.CPUOverride{Pod: "uid-1", Grade: 1, CPUs: 2, Chosen: chosen})
+	add("large", node.LS, node.CPUOverride{Pod: "uid-2", Grade: 1, CPUs: 7})
+	add("pool", node.LS, node.CPUOverride{Pod: "uid-3", Grade: 3, Request: 500})
+	add("unit", node.LSE, node.CPUOverride{})
+	var config policy.Config
+	state, wants := policy.Decide(config, policy.State{}, s)
+	v := View{Tick: tick.Tick{Snapshot: s, Wants: wants, Grants: state.Grants}, Policy: config}
+	got := Status(v, nil).CPUs
+	if got == nil || len(got.Held) != 2 || len(got.Refused) != 1 || len(got.Caches) != 2 || got.Keep != 1 {
+		t.Fatalf("%+v", got)
+	}
+	if h := got.Held[0]; h.UID != "uid-1" || h.Grade != "own" || h.By != "node" || h.Why == "" {
+		t.Errorf("the pod whose choice is for another topology: %+v", h)
+	}
+	if h := got.Held[1]; h.UID != "uid-3" || h.Grade != "pool" || h.Home == "" || h.Request != 500 {
+		t.Errorf("the pool: %+v", h)
+	}
+	if got.Refused[0].UID != "uid-2" || got.Refused[0].Why == "" || got.Reserved == "" {
+		t.Errorf("refused %+v, reserved %q", got.Refused, got.Reserved)
+	}
+	r, err := cpureport.Read(got)
+	if err != nil || len(r.Held) != 2 || r.Reserved.Len() != 2 {
+		t.Errorf("a scheduler reads %+v, %v", r, err)
+	}
+	var p Pace
+	p.Sent(s.At, v1alpha1.NodeReportStatus{CPUs: got})
+	next := *got
+	next.Held = next.Held[:1]
+	if at := s.At.Add(2 * time.Second); !p.Due(at, v1alpha1.NodeReportStatus{CPUs: &next}) || p.Due(at, v1alpha1.NodeReportStatus{CPUs: got}) {
+		t.Error("a report is due after a second exactly if the CPUs changed")
+	}
+}
