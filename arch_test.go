@@ -108,7 +108,8 @@ var arch = []struct {
 	{"runtimes/nri", affects, ""},
 	// config
 	{"config/textfile", affects, ""},
-	{"config", affects, "config/textfile model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
+	{"config/syntax", affects, ""},
+	{"config", affects, "config/syntax config/textfile model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
 	// api
 	{"api/config/v1alpha1", affects, ""},
 	{"api/v1alpha1", affects, ""},
@@ -190,7 +191,7 @@ var outside = map[string]string{
 	"github.com/opencontainers/":       "deploy/image",
 	"github.com/prometheus/":           "cluster/manager agent/telemetry",
 	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon/jobcmd cmd/tenon-manager cmd/tenond",
-	"go.yaml.in/yaml/":                 "config",
+	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/paired decide/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
 	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/nodepages cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler",

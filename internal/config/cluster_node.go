@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -124,7 +125,7 @@ func overlaid(c Colocation, labels, annotations map[string]string) (Colocation, 
 // because the annotation may be for a newer version.
 func annotation[T any](text, name string) (T, []Fault) {
 	var zero T
-	root, err := fromJSON(text)
+	root, err := syntax.JSON(text)
 	if err != nil {
 		return zero, []Fault{{Field: "annotation " + name, Problem: err.Error()}}
 	}

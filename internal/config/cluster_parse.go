@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -94,7 +95,7 @@ type entryKeys struct {
 
 func (r *layerReader[T]) layers(text string) layers[T] {
 	var l layers[T]
-	root, err := fromJSON(text)
+	root, err := syntax.JSON(text)
 	if err != nil {
 		r.faults = append(r.faults, Fault{Field: r.key, Problem: err.Error()})
 		return l

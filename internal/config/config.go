@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/config/textfile"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/policy"
 )
 
-// MaxSize is the maximum size of the file, in bytes. A node has a few dozen
-// rules, so a larger file is a mistake.
-const MaxSize = 1 << 20
+// MaxSize is the maximum size of the file, in bytes.
+const MaxSize = syntax.MaxSize
 
 // defaultPeriod is the usual period of such agents. Koordinator's CPU suppress
 // has the same.

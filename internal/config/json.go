@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+
+	"tenon.sh/tenon/internal/config/syntax"
 )
 
 // ReadJSON parses JSON text, such as an annotation of a pod, into a struct with
@@ -22,7 +24,7 @@ func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 
 func readJSON[T any](text string, lenient bool) (T, []Fault, []Fault) {
 	var v, none T
-	root, err := fromJSON(text)
+	root, err := syntax.JSON(text)
 	if err != nil {
 		return none, nil, []Fault{{Problem: err.Error()}}
 	}

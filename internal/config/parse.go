@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -34,7 +35,11 @@ type parser struct {
 func read(data []byte) (file, []Fault) {
 	p := parser{lines: map[string]int{}}
 	var f file
-	if root := p.document(data); root != nil {
+	root, wrong := syntax.YAML(data)
+	for _, e := range wrong {
+		p.fault(e.Line, "", e.Problem)
+	}
+	if root != nil {
 		p.lines[""] = root.Line
 		p.value(root, "", key{}, reflect.ValueOf(&f).Elem())
 		if root.Kind == yaml.MappingNode || isNull(root) {
@@ -85,7 +90,7 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 		defer func() { p.pinned = 0 }()
 	}
 	if n.Kind == yaml.AliasNode {
-		p.fault(p.line(n), path, noAlias(n.Value))
+		p.fault(p.line(n), path, syntax.NoAlias(n.Value))
 		return
 	}
 	switch leaf := to.Addr().Interface().(type) {

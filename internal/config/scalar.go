@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -57,7 +58,7 @@ func readText(n *yaml.Node, k key) (string, error) {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
 		return n.Value, nil
 	case n.Kind == yaml.ScalarNode && !isNull(n) && len(k.words) == 0:
-		return "", refuse(n, `text in quotes: "`+clip(n.Value)+`"`)
+		return "", refuse(n, `text in quotes: "`+syntax.Clip(n.Value)+`"`)
 	}
 	return "", refuse(n, k.want(aText))
 }
@@ -154,12 +155,4 @@ func label(s string) string {
 }
 
 // quoted prints text for a fault, in quotes.
-func quoted(s string) string { return fmt.Sprintf("%q", clip(s)) }
-
-// clip returns the beginning of s, at most maxKey characters.
-func clip(s string) string {
-	if r := []rune(s); len(r) > maxKey {
-		return string(r[:maxKey]) + "…"
-	}
-	return s
-}
+func quoted(s string) string { return fmt.Sprintf("%q", syntax.Clip(s)) }

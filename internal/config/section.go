@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
+
+	"tenon.sh/tenon/internal/config/syntax"
 )
 
 // strategy returns the mapping with the keys of the section at path. If there
@@ -14,7 +16,7 @@ import (
 func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		p.pinned = p.lines[path]
-		root, err := fromJSON(n.Value)
+		root, err := syntax.JSON(n.Value)
 		if err != nil {
 			p.fault(p.pinned, path, fmt.Sprintf("%s: want keys and values, or the JSON text of a ConfigMap: %v", shown(n), err))
 			p.pinned = 0

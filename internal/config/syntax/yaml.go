@@ -1,4 +1,6 @@
-package config
+// Package syntax parses the text of a YAML document or of a JSON value into
+// nodes with their lines, and says where a text is neither.
+package syntax
 
 import (
 	"bytes"
@@ -13,37 +15,46 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// document returns the root of the only YAML document in data. If there is
-// none, it adds a fault and returns nil.
-func (p *parser) document(data []byte) *yaml.Node {
+// MaxSize is the maximum size of a text, in bytes. A node has a few dozen rules,
+// so a larger text is a mistake.
+const MaxSize = 1 << 20
+
+// An Error says where and why a text is not YAML.
+type Error struct {
+	// Line is the line of the mistake, from 1; 0: none in particular.
+	Line int
+	// Problem names the mistake.
+	Problem string
+}
+
+// YAML returns the root of the only YAML document in data; nil if there is
+// none.
+func YAML(data []byte) (*yaml.Node, []Error) {
 	if len(data) > MaxSize {
-		p.fault(0, "", fmt.Sprintf("the file is longer than %d bytes", MaxSize))
-		return nil
+		return nil, []Error{{0, fmt.Sprintf("the file is longer than %d bytes", MaxSize)}}
 	}
 	if at, problem := unreadable(data); problem != "" {
-		p.fault(lineAt(data, at), "", problem)
-		return nil
+		return nil, []Error{{lineAt(data, at), problem}}
 	}
 	lines := lineReader{rest: data}
 	decoder := yaml.NewDecoder(&lines)
 	var doc, more yaml.Node
 	err := decoder.Decode(&doc)
 	if errors.Is(err, io.EOF) {
-		p.fault(0, "", "the file is empty: want apiVersion: tenon.sh/v1alpha1, kind: NodeConfig and rules")
-		return nil
+		return nil, []Error{{0, "the file is empty: want apiVersion: tenon.sh/v1alpha1, kind: NodeConfig and rules"}}
 	}
 	if err != nil {
-		p.fault(syntax(data, err, lines.read))
-		return nil
+		return nil, []Error{located(data, err, lines.read)}
 	}
+	root := doc.Content[0]
 	// A second document after --- must not be ignored silently.
 	switch err := decoder.Decode(&more); {
 	case err == nil:
-		p.fault(more.Line, "", "a second document starts here (---): want one")
+		return root, []Error{{more.Line, "a second document starts here (---): want one"}}
 	case !errors.Is(err, io.EOF):
-		p.fault(syntax(data, err, lines.read))
+		return root, []Error{located(data, err, lines.read)}
 	}
-	return doc.Content[0]
+	return root, nil
 }
 
 // A lineReader gives the YAML library one line at a time, to know how many
@@ -90,16 +101,16 @@ func unreadable(data []byte) (at int, problem string) {
 // lineAt returns the number of the line that holds data[at].
 func lineAt(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }
 
-// syntax converts an error of the library into a fault. The library names the
+// located converts an error of the library. The library names the
 // line in which the incomplete construct begins, and no line if that is the
 // first. noticed is the last line that the library had read.
-func syntax(data []byte, err error, noticed int) (line int, field, problem string) {
-	problem = strings.TrimPrefix(err.Error(), "yaml: ")
+func located(data []byte, err error, noticed int) Error {
+	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(problem, "unknown anchor '"); ok {
 		name, _, _ := strings.Cut(rest, "'")
-		return lineAt(data, max(bytes.Index(data, []byte("*"+name)), 0)), "", noAlias(name)
+		return Error{lineAt(data, max(bytes.Index(data, []byte("*"+name)), 0)), NoAlias(name)}
 	}
-	line = 1
+	line := 1
 	if rest, ok := strings.CutPrefix(problem, "line "); ok {
 		number, after, _ := strings.Cut(rest, ": ")
 		if n, err := strconv.Atoi(number); err == nil {
@@ -115,7 +126,7 @@ func syntax(data []byte, err error, noticed int) (line int, field, problem strin
 	if noticed > line {
 		problem += fmt.Sprintf("; noticed in line %d at the latest", noticed)
 	}
-	return line, "", "not YAML: " + problem
+	return Error{line, "not YAML: " + problem}
 }
 
 // countedFromZero lists the messages of the library's parser, which counts
@@ -136,9 +147,20 @@ var hints = map[string]string{
 	"could not find expected ':'":                           "a key ends in a colon and a space",
 }
 
-// noAlias returns the problem text for the alias *name. Aliases are refused
+// NoAlias returns the problem text for the alias *name. Aliases are refused
 // because a few lines of nested aliases expand to gigabytes, and such a file
 // has nothing to repeat.
-func noAlias(name string) string {
-	return fmt.Sprintf("the alias *%s is not accepted: write the value out, or put it in quotes if it is a glob", clip(name))
+func NoAlias(name string) string {
+	return fmt.Sprintf("the alias *%s is not accepted: write the value out, or put it in quotes if it is a glob", Clip(name))
+}
+
+// mostShown is the number of characters of a text that Clip keeps.
+const mostShown = 64
+
+// Clip returns the beginning of s, at most 64 characters.
+func Clip(s string) string {
+	if r := []rune(s); len(r) > mostShown {
+		return string(r[:mostShown]) + "…"
+	}
+	return s
 }

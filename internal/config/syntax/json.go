@@ -1,4 +1,4 @@
-package config
+package syntax
 
 import (
 	"encoding/json"
@@ -12,10 +12,10 @@ import (
 // maxDepth is the maximum nesting of JSON. Valid texts have less than 8 levels.
 const maxDepth = 64
 
-// fromJSON returns the root of a JSON text, such as the value of a key in
+// JSON returns the root of a JSON text, such as the value of a key in
 // Koordinator's ConfigMap, as nodes like those of a YAML document. Lines count
 // from the first line of the text.
-func fromJSON(text string) (*yaml.Node, error) {
+func JSON(text string) (*yaml.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("the text is longer than %d bytes", MaxSize)
 	}
