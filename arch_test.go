@@ -109,14 +109,16 @@ var arch = []struct {
 	// config
 	{"config/textfile", affects, ""},
 	{"config/syntax", affects, ""},
-	{"config", affects, "config/syntax config/textfile model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
+	{"config/nodeselect", pure, "model/node"},
+	{"config/spelling", affects, ""},
+	{"config", affects, "config/syntax config/nodeselect config/spelling config/textfile model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
 	// api
 	{"api/config/v1alpha1", affects, ""},
 	{"api/v1alpha1", affects, ""},
 	// cluster
 	{"cluster/apiserver", affects, ""},
 	{"cluster/apiserver/apitest", affects, ""},
-	{"cluster/kube", pure, "model/unit model/node decide/pick decide/place config"},
+	{"cluster/kube", pure, "model/unit model/node decide/pick decide/place config/spelling config"},
 	{"cluster/admission", pure, "model/unit model/node config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/pick decide/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},

@@ -41,6 +41,9 @@ func (f file) faults(found []Fault, meant []string) []Fault {
 type checker struct {
 	faults []Fault
 	bad    map[string]bool // fields with a fault
+	// lenient: the source is a ConfigMap or an annotation, which may have
+	// values without effect.
+	lenient bool
 }
 
 func (c *checker) fault(field, problem string) {
@@ -78,7 +81,7 @@ func (c *checker) mapping(v reflect.Value, path string) {
 func (c *checker) value(v reflect.Value, path string, k key) {
 	switch m := v.Interface().(type) {
 	case node.Maybe[string]:
-		if word, set := m.Value(); set && len(k.words) > 0 && !slices.Contains(k.words, word) {
+		if word, set := m.Value(); set && len(k.words) > 0 && !slices.Contains(k.words, word) && !(c.lenient && slices.Contains(k.inert, word)) {
 			c.fault(path, quoted(word)+": want "+k.want(aText))
 		}
 	case node.Maybe[unit.Percent]:
@@ -124,64 +127,84 @@ func (c *checker) inner(v reflect.Value, path string) {
 
 // inSpan checks a number against the range of its key.
 func inSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k key, noun string) {
-	if v, set := m.Value(); set && !k.span.holds(float64(v)) {
+	if v, set := m.Value(); set && !k.span.holds(float64(v)) && !(c.lenient && k.taken != (span{}) && k.taken.holds(float64(v))) {
 		c.fault(path, strings.TrimSuffix(fmt.Sprint(v), "%")+": want "+k.want(noun))
 	}
 }
 
 // order checks the pairs of keys in which one value bounds the other.
 func (c *checker) order(s Strategies) {
-	const threshold = "resource-threshold-config"
-	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuSuppressMinPercent", "cpuSuppressThresholdPercent", orEqual)
-	c.pair(threshold, s.Threshold, defaults.Threshold, "memoryEvictLowerPercent", "memoryEvictThresholdPercent", below)
-	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuEvictLowerPercent", "cpuEvictThresholdPercent", below)
-	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent", below)
-	c.pair(threshold, s.Threshold, defaults.Threshold, "cpuAllocatableEvictLowerPercent", "cpuAllocatableEvictThresholdPercent", below)
-	c.pair(threshold, s.Threshold, defaults.Threshold, "memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent", below)
+	for _, p := range thresholdPairs {
+		c.pair(p, s.Threshold, defaults.Threshold, "resource-threshold-config")
+	}
 	c.blocks(s.QOS)
 	c.identities(s.QOS)
 	own, usual := s.QOS.classes(), defaults.QOS.classes()
 	for i, class := range own {
-		c.pair("resource-qos-config."+class.key+".resctrlQOS", class.Resctrl, usual[i].Resctrl, "catRangeStartPercent", "catRangeEndPercent", below)
+		c.pair(resctrlPair, class.Resctrl, usual[i].Resctrl, "resource-qos-config."+class.key+".resctrlQOS")
 	}
 }
 
-// An order is the required relation between the first and the second of two
-// percentages.
-type order struct {
+// A pair is two percentages of a mapping, of which the first must be below the
+// second.
+type pair struct {
 	low, high string
-	equal     bool
+	equal     bool // they may be equal
+	// holds is the effect of a pair in the wrong order; "": none.
+	holds string
 }
 
-var (
-	below   = order{"less than", "more than", false}
-	orEqual = order{"at most", "at least", true}
-)
+var thresholdPairs = []pair{
+	{"cpuSuppressMinPercent", "cpuSuppressThresholdPercent", true, "BE keeps cpuSuppressMinPercent in any case"},
+	{"memoryEvictLowerPercent", "memoryEvictThresholdPercent", false, ""},
+	{"cpuEvictLowerPercent", "cpuEvictThresholdPercent", false, ""},
+	{"cpuEvictBESatisfactionLowerPercent", "cpuEvictBESatisfactionUpperPercent", false, ""},
+	{"cpuAllocatableEvictLowerPercent", "cpuAllocatableEvictThresholdPercent", false, ""},
+	{"memoryAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent", false, ""},
+}
 
-// pair checks two percentages of the mapping at path. A percentage that is not
-// set has its default. Without a default there is nothing to compare.
-func (c *checker) pair(path string, set, usual any, low, high string, o order) {
-	l, lowSet := percentOf(set, low).Value()
-	h, highSet := percentOf(set, high).Value()
-	if (!lowSet && !highSet) || c.bad[join(path, low)] || c.bad[join(path, high)] {
+var resctrlPair = pair{"catRangeStartPercent", "catRangeEndPercent", false, ""}
+
+// pair adds a fault if the percentages of the mapping at path contradict each
+// other, and neither has a fault already.
+func (c *checker) pair(p pair, set, usual any, path string) {
+	if c.bad[join(path, p.low)] || c.bad[join(path, p.high)] {
 		return
+	}
+	if name, problem := p.crossed(set, usual); problem != "" {
+		c.fault(join(path, name), problem)
+	}
+}
+
+// crossed returns the key with the wrong value and the problem, if the two
+// percentages of a mapping contradict each other. A percentage that is not set
+// has its default. Without a default there is nothing to compare.
+func (p pair) crossed(set, usual any) (name, problem string) {
+	l, lowSet := percentOf(set, p.low).Value()
+	h, highSet := percentOf(set, p.high).Value()
+	if !lowSet && !highSet {
+		return "", ""
 	}
 	known, by := true, ""
 	if !lowSet {
-		l, known = percentOf(usual, low).Value()
+		l, known = percentOf(usual, p.low).Value()
 		by = " by default"
 	}
 	if !highSet {
-		h, known = percentOf(usual, high).Value()
+		h, known = percentOf(usual, p.high).Value()
 		by = " by default"
 	}
-	switch {
-	case !known || l < h || (o.equal && l == h):
-	case lowSet:
-		c.fault(join(path, low), fmt.Sprintf("%d: want %s %s, which is %d%s", l, o.low, high, h, by))
-	default:
-		c.fault(join(path, high), fmt.Sprintf("%d: want %s %s, which is %d%s", h, o.high, low, l, by))
+	below, above := "less than", "more than"
+	if p.equal {
+		below, above = "at most", "at least"
 	}
+	switch {
+	case !known || l < h || (p.equal && l == h):
+		return "", ""
+	case lowSet:
+		return p.low, fmt.Sprintf("%d: want %s %s, which is %d%s", l, below, p.high, h, by)
+	}
+	return p.high, fmt.Sprintf("%d: want %s %s, which is %d%s", h, above, p.low, l, by)
 }
 
 // percentOf returns the percentage with the given name in a mapping.

@@ -66,7 +66,7 @@ type layer[T any] struct {
 // first entry that selects the node; "": no entry does.
 func (l layers[T]) on(labels map[string]string) (T, string) {
 	for _, e := range l.some {
-		if e.Selector != nil && e.Selector.selects(labels) {
+		if e.Selector != nil && e.Selector.Selects(labels) {
 			own := e.own
 			fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(l.all))
 			return own, e.at

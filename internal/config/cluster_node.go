@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -58,15 +57,16 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 	n.Strategies.Threshold = choose(&n, c.threshold, labels)
 	n.Strategies.QOS = choose(&n, c.qos, labels)
 	n.Strategies.Burst = choose(&n, c.burst, labels)
-	colocation, faults := overlaid(choose(&n, c.colocation, labels), labels, annotations)
+	colocation, faults := n.overlaid(choose(&n, c.colocation, labels), labels, annotations)
 	// A node cannot enable a feature that is disabled for the cluster.
 	if !c.colocation.all.Enable.Or(false) {
 		colocation.Enable = c.colocation.all.Enable
 	}
 	n.Strategies.Colocation = colocation
+	n.Strategies.leaveOut() // the notices are those of the ConfigMap and the annotation
 	n.Applications = choose(&n, c.hostApps, labels).Applications
 	n.Policy = n.Strategies.Policy()
-	n.Notices = n.Strategies.Notices()
+	n.Notices = append(n.Notices, n.Strategies.Notices()...)
 	for _, other := range []struct {
 		key string
 		v   any
@@ -93,10 +93,10 @@ func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
 }
 
 // overlaid returns c with the values from a node's annotation and labels.
-func overlaid(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
+func (n *NodeConfig) overlaid(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
 	var faults []Fault
 	if text, given := annotations[annotationColocation]; given {
-		own, wrong := annotation[Colocation](text, annotationColocation)
+		own, wrong := annotation[Colocation](n, text, annotationColocation)
 		if faults = wrong; len(wrong) == 0 {
 			fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(c))
 			c = own
@@ -121,20 +121,18 @@ func overlaid(c Colocation, labels, annotations map[string]string) (Colocation, 
 	return c, faults
 }
 
-// annotation reads an annotation of a node. Unknown keys are not faults,
-// because the annotation may be for a newer version.
-func annotation[T any](text, name string) (T, []Fault) {
-	var zero T
-	root, err := syntax.JSON(text)
-	if err != nil {
-		return zero, []Fault{{Field: "annotation " + name, Problem: err.Error()}}
+// annotation reads an annotation of the node n. Unknown keys and values without
+// an effect are notices and not faults: the annotation may be for Koordinator or
+// for a newer version.
+func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
+	v, notices, faults := ReadLenientJSON[T](text)
+	for i := range faults {
+		faults[i].Field = moved(faults[i].Field, "", "annotation "+name)
 	}
-	r := layerReader[T]{key: name}
-	v, _ := r.strategy(root, "annotation "+name)
-	if len(r.faults) > 0 {
-		return zero, r.faults
+	for _, f := range notices {
+		n.Notices = append(n.Notices, Fault{Field: moved(f.Field, "", "annotation "+name), Problem: f.Problem}.String())
 	}
-	return v, nil
+	return v, faults
 }
 
 // reservation is the content of the annotation: the resources of a node that
@@ -155,7 +153,7 @@ type reservation struct {
 // subtracted.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
-	r, faults := annotation[reservation](text, annotationReservation)
+	r, faults := annotation[reservation](n, text, annotationReservation)
 	if len(faults) > 0 {
 		return faults
 	}

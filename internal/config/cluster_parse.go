@@ -5,9 +5,11 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"tenon.sh/tenon/internal/config/nodeselect"
 	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -24,23 +26,38 @@ func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {
 	c := Cluster{texts: map[string]string{}}
 	s := source{data: data, last: last.texts, to: &c}
-	take(&s, keyThreshold, "nodeStrategies", &c.threshold, last.threshold, func(v Threshold) []Fault { return Strategies{Threshold: v}.unordered() })
-	take(&s, keyQOS, "nodeStrategies", &c.qos, last.qos, func(v QOS) []Fault { return Strategies{QOS: v}.unordered() })
-	take(&s, keyBurst, "nodeStrategies", &c.burst, last.burst, nil)
-	take(&s, keyColocation, "nodeConfigs", &c.colocation, last.colocation, nil)
-	take(&s, keySystem, "nodeStrategies", &c.system, last.system, nil)
-	take(&s, keyHostApps, "nodeConfigs", &c.hostApps, last.hostApps, HostApplications.faults)
-	take(&s, keyNormalization, "nodeConfigs", &c.normalization, last.normalization, nil)
-	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, nil)
+	take(&s, keyThreshold, "nodeStrategies", &c.threshold, last.threshold, rules[Threshold]{inert: func(v Threshold) []Fault { return (&Strategies{Threshold: v}).leaveOut() }})
+	take(&s, keyQOS, "nodeStrategies", &c.qos, last.qos, rules[QOS]{inert: func(v QOS) []Fault { return (&Strategies{QOS: v}).leaveOut() }})
+	take(&s, keyBurst, "nodeStrategies", &c.burst, last.burst, rules[Burst]{})
+	take(&s, keyColocation, "nodeConfigs", &c.colocation, last.colocation, rules[Colocation]{inert: func(v Colocation) []Fault { return (&Strategies{Colocation: v}).leaveOut() }})
+	take(&s, keySystem, "nodeStrategies", &c.system, last.system, rules[System]{})
+	take(&s, keyHostApps, "nodeConfigs", &c.hostApps, last.hostApps, rules[HostApplications]{wrong: HostApplications.faults})
+	take(&s, keyNormalization, "nodeConfigs", &c.normalization, last.normalization, rules[Normalization]{})
+	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
+	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
+		c.notices = append(c.notices, noMemoryEviction)
+	}
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		if !slices.Contains(clusterKeys, name) {
-			c.notices = append(c.notices, Fault{Field: label(name), Problem: suggest(name, clusterKeys)}.String())
+			c.notices = append(c.notices, Fault{Field: label(name), Problem: Suggest(name, clusterKeys)}.String())
 		}
 	}
 	return c, s.faults
 }
 
 var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification}
+
+// noMemoryEviction is the notice for a ConfigMap of Koordinator, whose chart
+// opens the feature gate of memory evictions.
+const noMemoryEviction = "resource-threshold-config.clusterStrategy.memoryEvictThresholdPercent is not set, so memory that runs short evicts no work; Koordinator's chart evicts at 70: write 70, or 0 to confirm"
+
+// rules are the checks of a key that struct tags cannot express.
+type rules[T any] struct {
+	// inert returns the notices for values that have no effect.
+	inert func(T) []Fault
+	// wrong returns the faults.
+	wrong func(T) []Fault
+}
 
 // A source is a ConfigMap that is parsed key by key.
 type source struct {
@@ -49,16 +66,26 @@ type source struct {
 	faults     []Fault
 }
 
-// take parses a key and its list of entries for some nodes. unordered returns
-// the contradictions in the resulting settings.
-func take[T any](s *source, name, list string, to *layers[T], last layers[T], unordered func(T) []Fault) {
+// take parses a key and its list of entries for some nodes. The rules apply to
+// the resulting settings.
+func take[T any](s *source, name, list string, to *layers[T], last layers[T], also rules[T]) {
 	text, given := s.data[name]
 	if !given {
 		return
 	}
-	r := layerReader[T]{key: name, list: list, unordered: unordered}
+	r := layerReader[T]{key: name, list: list, rules: also}
 	read := r.layers(text)
-	s.to.notices = append(s.to.notices, r.notices...)
+	if !strings.Contains(strings.TrimSpace(text), "\n") {
+		// The path of the key says more than the only line.
+		for _, found := range [][]Fault{r.faults, r.notices} {
+			for i := range found {
+				found[i].Line = 0
+			}
+		}
+	}
+	for _, n := range r.notices {
+		s.to.notices = append(s.to.notices, n.String())
+	}
 	if len(r.faults) == 0 {
 		*to, s.to.texts[name] = read, text
 		return
@@ -76,21 +103,20 @@ func take[T any](s *source, name, list string, to *layers[T], last layers[T], un
 // A layerReader parses the text of one key.
 type layerReader[T any] struct {
 	key, list string
-	unordered func(T) []Fault
-	faults    []Fault
-	notices   []string
+	rules[T]
+	faults, notices []Fault
 }
 
 // An entry has settings for some nodes. Without a selector it applies to none.
 type entry struct {
 	Name     node.Maybe[string]
-	Selector *selector
+	Selector *nodeselect.Selector
 }
 
 // entryKeys are the keys of an entry besides its settings.
 type entryKeys struct {
-	Name     node.Maybe[string] `json:"name,omitzero"`
-	Selector selector           `json:"nodeSelector,omitzero"`
+	Name     node.Maybe[string]  `json:"name,omitzero"`
+	Selector nodeselect.Selector `json:"nodeSelector,omitzero"`
 }
 
 func (r *layerReader[T]) layers(text string) layers[T] {
@@ -108,9 +134,11 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 		return l
 	}
 	all, at := root, r.key
+	r.spell(root, r.key, r.list)
 	some := pick(root, r.list)
 	if r.list == "nodeStrategies" {
 		at = join(r.key, "clusterStrategy")
+		r.spell(root, r.key, "clusterStrategy")
 		all = pick(root, "clusterStrategy")
 		r.strangers(root)
 	}
@@ -118,8 +146,9 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 	if all != nil {
 		l.all, lines = r.strategy(all, at)
 	}
-	wrong := r.check(l.all, nil)
-	r.addAt(lines, wrong, at)
+	faults, inert := r.check(l.all, nil)
+	r.addAt(lines, faults, inert, at)
+	known := slices.Concat(faults, inert)
 	if some == nil || isNull(some) {
 		return l
 	}
@@ -131,8 +160,9 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 		if len(r.faults) > maxFaults {
 			break
 		}
-		l.some = append(l.some, r.layer(item, fmt.Sprintf("%s.%s[%d]", r.key, r.list, i), l.all, wrong))
+		l.some = append(l.some, r.layer(item, fmt.Sprintf("%s.%s[%d]", r.key, r.list, i), l.all, known))
 	}
+	r.notices = append(r.notices, overlapping(l.some)...)
 	return l
 }
 
@@ -143,6 +173,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 		r.faults = append(r.faults, Fault{Line: n.Line, Field: at, Problem: shown(n) + ": want keys and values, such as nodeSelector: …"})
 		return e
 	}
+	r.spell(n, at, "name", "nodeSelector")
 	who := &yaml.Node{Kind: yaml.MappingNode, Tag: n.Tag, Line: n.Line}
 	for _, name := range []string{"name", "nodeSelector"} {
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -155,7 +186,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	}
 	selected := pick(&yaml.Node{Content: slices.Clone(who.Content)}, "nodeSelector")
 	keys, p := readMapping[entryKeys](who, "")
-	c := checker{bad: p.bad()}
+	c := checker{bad: p.bad(), lenient: true}
 	c.mapping(reflect.ValueOf(keys), "")
 	c.selector(keys.Selector, "nodeSelector")
 	for _, f := range c.faults {
@@ -166,19 +197,20 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	if selected != nil && !isNull(selected) {
 		e.Selector = &keys.Selector
 	} else {
-		r.notices = append(r.notices, at+" has no nodeSelector, so it applies to no node")
+		r.notices = append(r.notices, Fault{Field: at, Problem: "it has no nodeSelector, so it applies to no node"})
 	}
 	own, lines := r.strategy(n, at)
 	e.own = own
 	fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(all))
-	r.addAt(lines, r.check(own, inherited), at)
+	faults, inert := r.check(own, inherited)
+	r.addAt(lines, faults, inert, at)
 	return e
 }
 
 // strategy reads the settings at a place.
 func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	v, p := readMapping[T](n, r.key)
-	c := checker{bad: p.bad()}
+	c := checker{bad: p.bad(), lenient: true}
 	c.mapping(reflect.ValueOf(v), r.key)
 	for _, f := range c.faults {
 		p.faults = append(p.faults, Fault{Line: p.lineOf(f.Field), Field: f.Field, Problem: f.Problem})
@@ -187,12 +219,28 @@ func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	return v, p
 }
 
-// check returns the contradictions in v, except the known ones.
-func (r *layerReader[T]) check(v T, known []Fault) []Fault {
-	if r.unordered == nil || len(r.faults) > 0 {
-		return nil
+// check applies the rules to v. It returns the faults, and the notices for
+// values that have no effect, except the known ones.
+func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
+	if len(r.faults) > 0 {
+		return nil, nil
 	}
-	return slices.DeleteFunc(r.unordered(v), func(f Fault) bool { return slices.Contains(known, f) })
+	isKnown := func(f Fault) bool { return slices.Contains(known, f) }
+	if r.wrong != nil {
+		faults = slices.DeleteFunc(r.wrong(v), isKnown)
+	}
+	if r.inert != nil {
+		inert = slices.DeleteFunc(r.inert(v), isKnown)
+	}
+	return faults, inert
+}
+
+// spell gives the keys of the mapping at a place the spelling of the known
+// names.
+func (r *layerReader[T]) spell(n *yaml.Node, at string, known ...string) {
+	spell(n, known, func(name *yaml.Node, to string) {
+		r.notices = append(r.notices, Fault{Line: name.Line, Field: join(at, label(name.Value)), Problem: renamedTo(to)})
+	})
 }
 
 // add adds the faults and notices of p. Their fields are below the path from
@@ -205,14 +253,20 @@ func (r *layerReader[T]) add(p *parser, from, at string) {
 	}
 	for _, f := range p.notices {
 		f.Field = moved(f.Field, from, at)
-		r.notices = append(r.notices, f.String())
+		r.notices = append(r.notices, f)
 	}
 }
 
-// addAt adds faults of values whose lines p knows.
-func (r *layerReader[T]) addAt(p *parser, faults []Fault, at string) {
+// addAt adds faults and notices of values whose lines p knows.
+func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, at string) {
+	placed := func(f Fault) Fault {
+		return Fault{Line: p.lineOf(f.Field), Field: moved(f.Field, r.key, at), Problem: f.Problem}
+	}
 	for _, f := range faults {
-		r.faults = append(r.faults, Fault{Line: p.lineOf(f.Field), Field: moved(f.Field, r.key, at), Problem: f.Problem})
+		r.faults = append(r.faults, placed(f))
+	}
+	for _, f := range notices {
+		r.notices = append(r.notices, placed(f))
 	}
 }
 
@@ -221,10 +275,10 @@ func (r *layerReader[T]) addAt(p *parser, faults []Fault, at string) {
 func (r *layerReader[T]) strangers(root *yaml.Node) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name := root.Content[i]
-		problem := suggest(name.Value, []string{"clusterStrategy", r.list})
+		problem := Suggest(name.Value, []string{"clusterStrategy", r.list})
 		if slices.ContainsFunc(keysOf(reflect.TypeFor[T]()), func(k key) bool { return k.name == name.Value }) {
 			problem = "unknown key here: it belongs in clusterStrategy"
 		}
-		r.notices = append(r.notices, Fault{Line: name.Line, Field: join(r.key, label(name.Value)), Problem: problem}.String())
+		r.notices = append(r.notices, Fault{Line: name.Line, Field: join(r.key, label(name.Value)), Problem: problem})
 	}
 }

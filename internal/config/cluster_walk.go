@@ -2,9 +2,12 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"tenon.sh/tenon/internal/config/spelling"
 )
 
 // readMapping reads a JSON mapping at a path. An unknown key causes a notice
@@ -49,20 +52,34 @@ func moved(field, from, to string) string {
 	return join(to, rest)
 }
 
-// unordered returns the contradictions between values of s.
-func (s Strategies) unordered() []Fault {
-	c := checker{bad: map[string]bool{}}
-	c.order(s)
-	return c.faults
+// spell gives the keys of a mapping the spelling of the known names, if they
+// differ from exactly one of them by case only: Koordinator reads keys in any
+// case. It calls renamed for each key that it changes.
+func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to string)) {
+	written := map[string]bool{}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		written[mapping.Content[i].Value] = true
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		name := mapping.Content[i]
+		if name.Kind != yaml.ScalarNode || slices.Contains(known, name.Value) {
+			continue
+		}
+		fits := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.EqualFold(k, name.Value) })
+		if len(fits) == 1 && !written[fits[0]] {
+			renamed(name, fits[0])
+			name.Value, written[fits[0]] = fits[0], true
+		}
+	}
 }
 
-// suggest returns the problem text for an unknown name.
-func suggest(name string, known []string) string {
-	keys := make([]key, len(known))
-	for i, k := range known {
-		keys[i] = key{name: k}
-	}
-	if near := nearest(name, keys); near != "" {
+// renamedTo is the notice for a key that spell has renamed.
+func renamedTo(name string) string { return "counts as " + name + ": want this spelling" }
+
+// Suggest returns the problem text for an unknown key, with the known key that
+// was probably meant.
+func Suggest(name string, known []string) string {
+	if near := spelling.Nearest(name, known); near != "" {
 		return "unknown key: did you mean " + near + "?"
 	}
 	return "unknown key: this version knows " + strings.Join(known, ", ")

@@ -19,7 +19,7 @@ type Colocation struct {
 	MetricMemoryCollectPolicy      node.Maybe[string] `json:"metricMemoryCollectPolicy,omitzero" oneof:"usageWithoutPageCache usageWithHotPageCache usageWithPageCache"`
 
 	CPUReclaimThresholdPercent    node.Maybe[unit.Percent] `json:"cpuReclaimThresholdPercent,omitzero" range:"0.."`
-	CPUCalculatePolicy            node.Maybe[string]       `json:"cpuCalculatePolicy,omitzero" oneof:"usage maxUsageRequest"`
+	CPUCalculatePolicy            node.Maybe[string]       `json:"cpuCalculatePolicy,omitzero" oneof:"usage maxUsageRequest" taken:"request"`
 	MemoryReclaimThresholdPercent node.Maybe[unit.Percent] `json:"memoryReclaimThresholdPercent,omitzero" range:"0.."`
 	MemoryCalculatePolicy         node.Maybe[string]       `json:"memoryCalculatePolicy,omitzero" oneof:"usage request maxUsageRequest"`
 	BatchCPUThresholdPercent      node.Maybe[unit.Percent] `json:"batchCPUThresholdPercent,omitzero" range:"0.."`

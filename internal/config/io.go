@@ -11,7 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-const podVolume = "podvolume"
+const (
+	podVolume = "podvolume"
+	aBlock    = "a device such as /dev/vda, or a volume group"
+)
 
 // io returns the block I/O settings of the classes whose blkioQOS is enabled.
 // LSE has the settings of LSR, but does not share its limits.
@@ -69,7 +72,7 @@ func (c *checker) blocks(q QOS) {
 	for _, class := range q.classes() {
 		for i, b := range class.BlkIO.Blocks {
 			path := fmt.Sprintf("resource-qos-config.%s.blkioQOS.blocks[%d]", class.key, i)
-			c.need(path+".name", b.Name.Known(), "a device such as /dev/vda, or a volume group")
+			c.need(path+".name", b.Name.Known(), aBlock)
 		}
 	}
 }

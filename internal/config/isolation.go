@@ -15,7 +15,8 @@ func (q QOS) cpuQOS() bool {
 }
 
 // isolation returns the configuration of the CPU isolation between LS and BE.
-func (q QOS) isolation() policy.CPUQOS {
+// lsrOff: the configuration switches it off for LSR and LSE.
+func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
 	if !q.cpuQOS() {
 		return policy.CPUQOS{}
 	}
@@ -30,6 +31,9 @@ func (q QOS) isolation() policy.CPUQOS {
 	usual := defaults.QOS.classes()
 	for i, class := range q.classes() {
 		identity := class.CPU.identity(usual[i].CPU)
+		if class.key == "lsrClass" && lsrOff {
+			identity = node.IdentityNone
+		}
 		if identity == node.Identity(valueOf(usual[i].CPU.GroupIdentity)) {
 			continue
 		}
@@ -89,13 +93,21 @@ func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 func (c *checker) identities(q QOS) {
 	for _, class := range q.classes() {
 		field := "resource-qos-config." + class.key + ".cpuQOS.groupIdentity"
-		v, given := class.CPU.GroupIdentity.Value()
-		switch be := class.key == "beClass"; {
-		case !given || c.bad[field]:
-		case be && v > 0:
-			c.fault(field, fmt.Sprintf("%d: want -1 or 0: BE must not go before other classes", v))
-		case !be && v < 0:
-			c.fault(field, fmt.Sprintf("%d: want a whole number from 0 to 2: only BE gives way", v))
+		if problem := wrongIdentity(class.key, class.CPU.GroupIdentity); problem != "" && !c.bad[field] {
+			c.fault(field, problem)
 		}
 	}
+}
+
+// wrongIdentity returns why the class of a key cannot have the identity, or "".
+func wrongIdentity(class string, identity node.Maybe[int64]) string {
+	v, given := identity.Value()
+	switch be := class == "beClass"; {
+	case !given:
+	case be && v > 0:
+		return fmt.Sprintf("%d: want -1 or 0: BE must not go before other classes", v)
+	case !be && v < 0:
+		return fmt.Sprintf("%d: want a whole number from 0 to 2: only BE gives way", v)
+	}
+	return ""
 }

@@ -50,6 +50,7 @@ func TestIdentitiesComeFromTheClassesThatAreOn(t *testing.T) {
 		"beClass: {cpuQOS: {enable: true}}": nil,
 		"{lsClass: {cpuQOS: {enable: true, groupIdentity: 1}}, lsrClass: {cpuQOS: {groupIdentity: 1}}}":                  {node.LS: 1},
 		"{lsClass: {cpuQOS: {enable: true, coreExpeller: false}}, lsrClass: {cpuQOS: {enable: true, groupIdentity: 0}}}": {node.LS: 1, node.LSR: 0, node.LSE: 0},
+		"{lsClass: {cpuQOS: {enable: true}}, lsrClass: {cpuQOS: {enable: false}}}":                                       {node.LSR: 0, node.LSE: 0},
 		"{beClass: {cpuQOS: {enable: true, groupIdentity: 0}}, systemClass: {cpuQOS: {enable: true, groupIdentity: 1}}}": {node.BE: 0, node.System: 1},
 	} {
 		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")

@@ -17,7 +17,9 @@ func ReadJSON[T any](text string) (T, []Fault) {
 	return v, faults
 }
 
-// ReadLenientJSON is ReadJSON with notices for unknown keys instead of faults.
+// ReadLenientJSON is ReadJSON for texts that may be written for Koordinator. It
+// has notices instead of faults for unknown keys, for keys in another case, and
+// for values that Koordinator accepts but that have no effect.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 	return readJSON[T](text, true)
 }
@@ -30,12 +32,15 @@ func readJSON[T any](text string, lenient bool) (T, []Fault, []Fault) {
 	}
 	p := parser{lines: map[string]int{}, pinned: 1, lenient: lenient}
 	p.value(root, "", key{}, reflect.ValueOf(&v).Elem())
-	c := checker{bad: map[string]bool{}}
+	c := checker{bad: map[string]bool{}, lenient: lenient}
 	for _, f := range p.faults {
 		c.bad[f.Field] = true
 	}
 	c.inner(reflect.ValueOf(v), "")
 	faults := append(p.faults, c.faults...)
+	if lenient && len(faults) == 0 {
+		p.notices = append(p.notices, leaveOut(reflect.ValueOf(&v).Elem(), "")...)
+	}
 	for _, found := range [][]Fault{faults, p.notices} {
 		for i := range found {
 			found[i].Line = 0

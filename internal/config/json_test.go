@@ -17,7 +17,7 @@ func TestJSONHasTheKeysAndRangesOfTheFile(t *testing.T) {
 		`{"cpuBurstPercnt":200}`:      "cpuBurstPercnt: unknown key: did you mean cpuBurstPercent?",
 		`{"policy":"auto",}`:          "not JSON: invalid character '}' looking for beginning of object key string",
 		`["auto"]`:                    "a list: want keys and values, such as policy: …",
-		`{"policy":"a","policy":"b"}`: "policy: this key occurs twice, first in line 1",
+		`{"policy":"a","policy":"b"}`: "policy: this key occurs twice",
 	} {
 		b, faults := ReadJSON[Burst](text)
 		if len(faults) == 0 || faults[0].String() != want || b != (Burst{}) {

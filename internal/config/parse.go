@@ -148,6 +148,11 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		p.fault(p.line(n), path, shown(n)+": want keys and values, such as "+known[0].name+": …")
 		return
 	}
+	if p.lenient {
+		spell(n, namesOf(known), func(name *yaml.Node, to string) {
+			p.notices = append(p.notices, Fault{Line: p.line(name), Field: join(path, label(name.Value)), Problem: renamedTo(to)})
+		})
+	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content) && !p.full(); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
@@ -160,7 +165,11 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 			p.fault(p.line(name), path, "the merge key << is not accepted: write the values out")
 			continue
 		case first[name.Value] > 0:
-			p.fault(p.line(name), child, fmt.Sprintf("this key occurs twice, first in line %d", first[name.Value]))
+			problem := "this key occurs twice"
+			if line := first[name.Value]; line != p.line(name) {
+				problem += fmt.Sprintf(", first in line %d", line)
+			}
+			p.fault(p.line(name), child, problem)
 			continue
 		}
 		first[name.Value] = p.line(name)

@@ -9,10 +9,13 @@ import (
 
 // Policy returns the configuration of the policies.
 func (s Strategies) Policy() policy.Config {
+	// A class that is not mentioned has its default. One that is off in so many
+	// words keeps BE off no core, as in Koordinator.
+	lsrOff := !s.QOS.LSRClass.CPU.Enable.Or(true)
 	s = s.orDefaults()
 	return policy.Config{
 		Pool:   facts.Pool{LendLSR: s.Threshold.lendsLSR()},
-		CPUQOS: s.QOS.isolation(),
+		CPUQOS: s.QOS.isolation(lsrOff),
 		Suppress: policy.Suppress{
 			Enable:           valueOf(s.Threshold.Enable),
 			ThresholdPercent: valueOf(s.Threshold.CPUSuppressThresholdPercent),

@@ -18,10 +18,12 @@ import (
 // A reader parses a value. Its error names the value and the accepted values.
 type reader[T any] func(*yaml.Node, key) (T, error)
 
-// maybe reads n into a key that may stay unset. In JSON, null means unset. In
-// YAML, a key without a value is a fault, because it is probably a mistake.
+// maybe reads n into a key that may stay unset. In JSON, null means unset, and
+// so does an empty text in a ConfigMap or an annotation: templates write one for
+// a value that is not set. In YAML, a key without a value is a fault, because it
+// is probably a mistake.
 func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
-	if (p.pinned > 0 || p.lenient) && isNull(n) {
+	if (p.pinned > 0 || p.lenient) && isNull(n) || p.lenient && isEmpty(n) {
 		return
 	}
 	var v T
@@ -41,12 +43,14 @@ func scalar[T any](p *parser, n *yaml.Node, path string, k key, to *T, read read
 	return true
 }
 
-func readBool(n *yaml.Node, k key) (bool, error) {
-	if n.ShortTag() == "!!bool" {
+// readBool reads true and false, and 1 and 0: Koordinator and ACK write some
+// switches in one way and some in the other.
+func readBool(n *yaml.Node, _ key) (bool, error) {
+	if tag := n.ShortTag(); tag == "!!bool" || tag == "!!int" {
 		switch strings.ToLower(n.Value) {
-		case "true":
+		case "true", "1":
 			return true, nil
-		case "false":
+		case "false", "0":
 			return false, nil
 		}
 	}
@@ -63,7 +67,12 @@ func readText(n *yaml.Node, k key) (string, error) {
 	return "", refuse(n, k.want(aText))
 }
 
+// readWhole reads a whole number, and true and false for a key that is 0 or 1.
 func readWhole[T ~int64](n *yaml.Node, k key) (T, error) {
+	if k.span.isSwitch() && n.ShortTag() == "!!bool" {
+		on, err := readBool(n, k)
+		return map[bool]T{true: 1}[on], err
+	}
 	if n.ShortTag() == "!!int" {
 		if i, err := strconv.ParseInt(n.Value, 10, 64); err == nil {
 			return T(i), nil
@@ -118,6 +127,11 @@ func readBytes(n *yaml.Node, k key) (unit.Bytes, error) {
 func isAmount(n *yaml.Node) bool {
 	tag := n.ShortTag()
 	return n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float" || tag == "!!str")
+}
+
+// isEmpty reports whether n is the empty text.
+func isEmpty(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == ""
 }
 
 // isNull reports whether n is null or a missing value.

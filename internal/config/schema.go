@@ -14,6 +14,9 @@ import (
 //	json     its name
 //	range    the accepted numbers: "0..100", "1..", ">0..1", "100ms..60s"
 //	oneof    the accepted words
+//	taken    values beyond range or oneof that Koordinator accepts, as a range
+//	         or as words. A ConfigMap or an annotation may have them; they have
+//	         no effect, and a notice says so
 //	later    this version reads and checks the key, but does not support it;
 //	         the value of the tag, if any, is the value of the key that
 //	         requests nothing
@@ -24,6 +27,8 @@ type key struct {
 	index   []int
 	span    span
 	words   []string
+	taken   span     // values that have no effect if they lie outside of span
+	inert   []string // words that have no effect
 	later   bool
 	off     string
 	section string
@@ -38,6 +43,11 @@ func keysOf(t reflect.Type) []key {
 		}
 		k := key{index: f.Index, span: parseSpan(f.Tag.Get("range")), words: strings.Fields(f.Tag.Get("oneof")), section: f.Tag.Get("section")}
 		k.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
+		if taken := f.Tag.Get("taken"); strings.Contains(taken, "..") {
+			k.taken = parseSpan(taken)
+		} else {
+			k.inert = strings.Fields(taken)
+		}
 		k.off, k.later = f.Tag.Lookup("later")
 		keys = append(keys, k)
 	}
@@ -103,6 +113,9 @@ func bound(s string) float64 {
 	}
 	return f
 }
+
+// isSwitch reports whether s has only 0 and 1.
+func (s span) isSwitch() bool { return s.low == "0" && s.high == "1" && !s.above }
 
 // holds reports whether x lies in s.
 func (s span) holds(x float64) bool {

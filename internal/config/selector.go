@@ -4,55 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/config/nodeselect"
 )
 
-// A selector selects nodes by their labels, like nodeSelector in a ConfigMap
-// (Kubernetes: LabelSelector). An empty selector selects all nodes.
-type selector struct {
-	Labels      map[string]string `json:"matchLabels,omitempty"`
-	Expressions []requirement     `json:"matchExpressions,omitempty"`
-}
-
-// A requirement is one expression of a selector.
-type requirement struct {
-	Key      node.Maybe[string] `json:"key,omitzero"`
-	Operator node.Maybe[string] `json:"operator,omitzero" oneof:"In NotIn Exists DoesNotExist"`
-	Values   []string           `json:"values,omitempty"`
-}
-
-// selects reports whether s selects a node with these labels.
-func (s selector) selects(labels map[string]string) bool {
-	for key, want := range s.Labels {
-		if v, has := labels[key]; !has || v != want {
-			return false
-		}
-	}
-	for _, r := range s.Expressions {
-		if !r.holds(labels) {
-			return false
-		}
-	}
-	return true
-}
-
-func (r requirement) holds(labels map[string]string) bool {
-	v, has := labels[valueOf(r.Key)]
-	switch valueOf(r.Operator) {
-	case "In":
-		return has && slices.Contains(r.Values, v)
-	case "NotIn":
-		return !has || !slices.Contains(r.Values, v)
-	case "Exists":
-		return has
-	case "DoesNotExist":
-		return !has
-	}
-	return false
-}
-
 // selector makes the checks of a selector that struct tags cannot express.
-func (c *checker) selector(s selector, path string) {
+func (c *checker) selector(s nodeselect.Selector, path string) {
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)
 		c.need(at+".key", valueOf(r.Key) != "", "the name of a label")
@@ -64,4 +20,20 @@ func (c *checker) selector(s selector, path string) {
 			c.fault(at+".values", fmt.Sprintf("%d values: want none with the operator %s", len(r.Values), op))
 		}
 	}
+}
+
+// overlapping returns a notice for each entry that can select a node that an
+// entry before it selects too: there only the first of them counts.
+// (Koordinator's optional webhook refuses such entries.)
+func overlapping[T any](some []layer[T]) []Fault {
+	var found []Fault
+	for i, e := range some {
+		before := slices.IndexFunc(some[:i], func(b layer[T]) bool {
+			return b.Selector != nil && e.Selector != nil && b.Selector.Overlaps(*e.Selector)
+		})
+		if before >= 0 {
+			found = append(found, Fault{Field: e.at, Problem: fmt.Sprintf("%s can select the same node: there only that entry counts", some[before].at)})
+		}
+	}
+	return found
 }

@@ -34,8 +34,8 @@ type Threshold struct {
 	MemoryAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"memoryAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
 	MemoryAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"memoryAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
 
-	CPUEvictBESatisfactionLowerPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionLowerPercent,omitzero" range:"1..60"`
-	CPUEvictBESatisfactionUpperPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionUpperPercent,omitzero" range:"1..99"`
+	CPUEvictBESatisfactionLowerPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionLowerPercent,omitzero" range:"1..60" taken:"0..100"`
+	CPUEvictBESatisfactionUpperPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionUpperPercent,omitzero" range:"1..99" taken:"0..100"`
 	CPUEvictBEUsageThresholdPercent     node.Maybe[unit.Percent] `json:"cpuEvictBEUsageThresholdPercent,omitzero" range:"0..100"`
 	CPUEvictTimeWindowSeconds           node.Maybe[int64]        `json:"cpuEvictTimeWindowSeconds,omitzero" range:"1.."`
 	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable"`
@@ -81,6 +81,11 @@ func (q QOS) classes() []classOf {
 	}
 }
 
+// pointers returns the parts of q in the order of classes, for changes.
+func (q *QOS) pointers() []*Class {
+	return []*Class{&q.LSRClass, &q.LSClass, &q.BEClass, &q.SystemClass}
+}
+
 // Policies selects mechanisms for parts of QOS. By default Tenon uses the
 // strongest that the node supports.
 type Policies struct {
@@ -124,10 +129,10 @@ type MemoryQOS struct {
 	PriorityEnable        node.Maybe[int64]        `json:"priorityEnable,omitzero" range:"0..1" later:"0"`
 	Priority              node.Maybe[int64]        `json:"priority,omitzero" range:"0..12" later:"0"`
 	OomKillGroup          node.Maybe[int64]        `json:"oomKillGroup,omitzero" range:"0..1" later:"0"`
-	PageCacheEnable       node.Maybe[int64]        `json:"pageCacheEnable,omitzero" range:"0..1" later:"0"`
+	PageCacheEnable       node.Maybe[bool]         `json:"pageCacheEnable,omitzero" later:"false"`
 	PageCacheLimitPercent node.Maybe[unit.Percent] `json:"pageCacheLimitPercent,omitzero" range:"0..100" later:""`
 	PageCacheLimitSize    node.Maybe[unit.Bytes]   `json:"pageCacheLimitSize,omitzero" later:""`
-	PageCacheReclaimSync  node.Maybe[int64]        `json:"pageCacheReclaimSync,omitzero" range:"0..1" later:"0"`
+	PageCacheReclaimSync  node.Maybe[bool]         `json:"pageCacheReclaimSync,omitzero" later:"false"`
 }
 
 // ResctrlQOS is the share of the L3 cache and of the memory bandwidth.
@@ -135,7 +140,7 @@ type ResctrlQOS struct {
 	Enable               node.Maybe[bool]         `json:"enable,omitzero"`
 	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100"`
 	CATRangeEndPercent   node.Maybe[unit.Percent] `json:"catRangeEndPercent,omitzero" range:"0..100"`
-	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100"`
+	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100" taken:"0..100"`
 }
 
 // BlkIOQOS is the share of block devices.
@@ -159,18 +164,18 @@ type IO struct {
 	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`
 	ReadBPS             node.Maybe[int64]        `json:"readBPS,omitzero" range:"0.."`
 	WriteBPS            node.Maybe[int64]        `json:"writeBPS,omitzero" range:"0.."`
-	WeightPercent       node.Maybe[unit.Percent] `json:"ioWeightPercent,omitzero" range:"1..100"`
-	ReadLatency         node.Maybe[int64]        `json:"readLatency,omitzero" range:"1.."`
-	WriteLatency        node.Maybe[int64]        `json:"writeLatency,omitzero" range:"1.."`
+	WeightPercent       node.Maybe[unit.Percent] `json:"ioWeightPercent,omitzero" range:"1..100" taken:"0..100"`
+	ReadLatency         node.Maybe[int64]        `json:"readLatency,omitzero" range:"1.." taken:"0.."`
+	WriteLatency        node.Maybe[int64]        `json:"writeLatency,omitzero" range:"1.." taken:"0.."`
 	ReadLatencyPercent  node.Maybe[unit.Percent] `json:"readLatencyPercent,omitzero" range:"0..100" later:""`
 	WriteLatencyPercent node.Maybe[unit.Percent] `json:"writeLatencyPercent,omitzero" range:"0..100" later:""`
 	EnableUserModel     node.Maybe[bool]         `json:"enableUserModel,omitzero" later:"false"`
-	ModelReadBPS        node.Maybe[int64]        `json:"modelReadBPS,omitzero" range:"1.." later:""`
-	ModelWriteBPS       node.Maybe[int64]        `json:"modelWriteBPS,omitzero" range:"1.." later:""`
-	ModelReadSeqIOPS    node.Maybe[int64]        `json:"modelReadSeqIOPS,omitzero" range:"1.." later:""`
-	ModelWriteSeqIOPS   node.Maybe[int64]        `json:"modelWriteSeqIOPS,omitzero" range:"1.." later:""`
-	ModelReadRandIOPS   node.Maybe[int64]        `json:"modelReadRandIOPS,omitzero" range:"1.." later:""`
-	ModelWriteRandIOPS  node.Maybe[int64]        `json:"modelWriteRandIOPS,omitzero" range:"1.." later:""`
+	ModelReadBPS        node.Maybe[int64]        `json:"modelReadBPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelWriteBPS       node.Maybe[int64]        `json:"modelWriteBPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelReadSeqIOPS    node.Maybe[int64]        `json:"modelReadSeqIOPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelWriteSeqIOPS   node.Maybe[int64]        `json:"modelWriteSeqIOPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelReadRandIOPS   node.Maybe[int64]        `json:"modelReadRandIOPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelWriteRandIOPS  node.Maybe[int64]        `json:"modelWriteRandIOPS,omitzero" range:"1.." taken:"0.." later:""`
 }
 
 // NetworkQOS is the share of the network.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"tenon.sh/tenon/internal/config/spelling"
 )
 
 // foreign lists the keys of Koordinator's ConfigMap that a file cannot have.
@@ -28,39 +28,22 @@ func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 	if slices.Contains(foreign, name) && !p.lenient {
 		return "unknown key: this part of Koordinator's ConfigMap is not for one node alone", ""
 	}
-	if near := nearest(name, known); near != "" {
+	if near := spelling.Nearest(name, namesOf(known)); near != "" {
 		return fmt.Sprintf("unknown key: did you mean %s?", near), near
 	}
 	if len(known) > 10 {
 		return "unknown key: docs/configuration.md lists the keys that are valid here", ""
 	}
-	var names []string
-	for _, k := range known {
-		names = append(names, k.name)
-	}
-	return "unknown key: want " + strings.Join(names, ", "), ""
+	return "unknown key: want " + strings.Join(namesOf(known), ", "), ""
 }
 
-// nearest returns the known key of which name is probably a misspelling, with
-// at most every third letter wrong or missing. It returns "" if there is none.
-func nearest(name string, known []key) string {
-	best, least := "", maxKey
-	if len(name) > maxKey {
-		return ""
+func namesOf(keys []key) []string {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
 	}
-	for _, k := range known {
-		d := levenshtein.ComputeDistance(plain(name), plain(k.name))
-		if d < least && d <= max(len(name), len(k.name))/3 {
-			best, least = k.name, d
-		}
-	}
-	return best
+	return names
 }
 
-// maxKey is the number of characters of a key that are compared or printed.
+// maxKey is the number of characters of a key that are printed.
 const maxKey = 64
-
-// plain returns a key without case and separators, which are often wrong.
-func plain(name string) string {
-	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
-}

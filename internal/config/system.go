@@ -14,7 +14,7 @@ type System struct {
 	SchedGroupIdentityEnabled node.Maybe[int64]           `json:"schedGroupIdentityEnabled,omitzero" range:"0..1" later:"0"`
 	SchedIdleSaverWmark       node.Maybe[int64]           `json:"schedIdleSaverWmark,omitzero" range:"0.." later:""`
 	SchedFeatures             map[string]node.Maybe[bool] `json:"schedFeatures,omitempty" later:""`
-	PageCacheLimitEnabled     node.Maybe[bool]            `json:"pageCacheLimitEnabled,omitzero" later:"false"`
+	PageCacheLimitEnabled     node.Maybe[int64]           `json:"pageCacheLimitEnabled,omitzero" range:"0..1" later:"0"`
 	TotalNetworkBandwidth     node.Maybe[unit.Bytes]      `json:"totalNetworkBandwidth,omitzero" later:""`
 }
 

@@ -65,8 +65,13 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	}
 	spaces, wrong := kube.ParseNamespaces(k.ByNamespace)
 	c.cfg.spaces = spaces
+	var inert []string
 	for _, f := range wrong {
 		f.Key = "ConfigMap " + kube.PodConfigMap + ": " + f.Key
+		if f.Inert {
+			inert = append(inert, f.String())
+			continue
+		}
 		faults = append(faults, config.Fault{Field: f.Key, Problem: f.Fault.String()})
 	}
 	nodes, nodeKnown := c.self.Objects()
@@ -76,6 +81,7 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	k.ConfigKnown = k.ConfigKnown || mapKnown && nodeKnown
 	var own []config.Fault
 	c.cfg.node, own = c.cfg.last.Node(k.Labels, k.Annotations)
+	c.cfg.node.Notices = append(c.cfg.node.Notices, inert...)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, shareCPUs(&c.cfg.node.Policy, facts)...)
 	c.tellConfig(append(faults, own...))
 	c.keep()

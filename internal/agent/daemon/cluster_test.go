@@ -62,7 +62,7 @@ func configMap(data map[string]string) *corev1.ConfigMap {
 }
 
 func suppressAt(percent string) map[string]string {
-	return map[string]string{"resource-threshold-config": `{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":` + percent + `},
+	return map[string]string{"resource-threshold-config": `{"clusterStrategy":{"enable":true,"memoryEvictThresholdPercent":0,"cpuSuppressThresholdPercent":` + percent + `},
 "nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"small"}},"enable":true,"cpuSuppressThresholdPercent":40}]}`}
 }
 

@@ -30,6 +30,10 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 		if f.Field != "" {
 			field += "." + f.Field
 		}
+		if f.Inert {
+			v.warn("%s: %s", field, f.Problem)
+			continue
+		}
 		v.refuse(field, "%s", f.Problem)
 	}
 	return v

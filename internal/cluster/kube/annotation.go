@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/config/spelling"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -227,7 +228,8 @@ var evictors = map[string][]string{
 
 // exemptFrom reads the annotation eviction-policy, a list of the features that
 // may evict the pod. It returns the causes for which no feature is in the list.
-// It ignores unknown features.
+// It warns about an unknown feature only if its name is nearly a known one: the
+// others may be for another program.
 func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	text, given := p.Annotations[AnnotationEvictionPolicy]
 	if !given {
@@ -238,12 +240,19 @@ func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 		return nil, faultOf(AnnotationEvictionPolicy, `%.64q: want a JSON list of names, such as ["BECPUEvict","BEMemoryEvict"]`, text)
 	}
 	var spared []string
+	var faults []Fault
+	known := slices.Concat(evictors["cpu"], evictors["memory"])
+	for i, name := range may {
+		if meant := spelling.Nearest(name, known); meant != "" && !slices.Contains(known, name) {
+			faults = append(faults, inert(AnnotationEvictionPolicy, fmt.Sprintf("[%d]", i), fmt.Sprintf("%.64q: unknown feature: did you mean %s?", name, meant))...)
+		}
+	}
 	for _, cause := range []string{"cpu", "memory"} {
 		if !slices.ContainsFunc(evictors[cause], func(name string) bool { return slices.Contains(may, name) }) {
 			spared = append(spared, cause)
 		}
 	}
-	return spared, nil
+	return spared, faults
 }
 
 // Extended reads the annotation extended-resource-spec: the batch resources of

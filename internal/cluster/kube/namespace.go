@@ -25,7 +25,7 @@ type NamespaceRule struct {
 }
 
 // ParseNamespaces reads the data of PodConfigMap. It ignores a key with a
-// fault.
+// fault, and warns about an unknown one.
 func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	var n Namespaces
 	var all []Fault
@@ -34,7 +34,10 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 		if !given {
 			continue
 		}
-		rule, faults := config.ReadJSON[NamespaceRule](text)
+		rule, notices, faults := config.ReadLenientJSON[NamespaceRule](text)
+		for _, f := range notices {
+			all = append(all, inert(key, f.Field, f.Problem)...)
+		}
 		for _, name := range rule.Enabled {
 			if slices.Contains(rule.Disabled, name) {
 				faults = append(faults, config.Fault{Field: "disabledNamespaces", Problem: fmt.Sprintf("%.64q is also in enabledNamespaces: want it in one", name)})
@@ -45,9 +48,16 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 		}
 		all = append(all, faultsOf(key, faults)...)
 	}
+	for key := range data {
+		if !slices.Contains(namespaceKeys, key) {
+			all = append(all, inert(key, "", config.Suggest(key, namespaceKeys))...)
+		}
+	}
 	slices.SortStableFunc(all, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
 	return n, all
 }
+
+var namespaceKeys = []string{"cpu-burst", "memory-qos"}
 
 // Apply adds the settings of the namespace to each workload without overrides
 // of its own. An enabled feature is all kinds of CPU burst, or the memory

@@ -5,49 +5,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
-)
-
-// The CPU policies of the annotation resource-spec.
-var (
-	bindPolicies      = []string{"", "Default", "FullPCPUs", "SpreadByPCPUs", "ConstrainedBurst"}
-	exclusivePolicies = []string{"", "None", "PCPULevel", "NUMANodeLevel"}
 )
 
 // A ResourceSpec is the content of the annotation resource-spec: the CPU
 // binding that the owner of a pod requests.
 type ResourceSpec struct {
-	RequiredCPUBindPolicy       string `json:"requiredCPUBindPolicy"`
-	PreferredCPUBindPolicy      string `json:"preferredCPUBindPolicy"`
-	PreferredCPUExclusivePolicy string `json:"preferredCPUExclusivePolicy"`
+	RequiredCPUBindPolicy       string
+	PreferredCPUBindPolicy      string
+	PreferredCPUExclusivePolicy string
+}
+
+// resourceSpec is the text of the annotation.
+type resourceSpec struct {
+	RequiredBind       node.Maybe[string] `json:"requiredCPUBindPolicy" oneof:"Default FullPCPUs SpreadByPCPUs ConstrainedBurst"`
+	PreferredBind      node.Maybe[string] `json:"preferredCPUBindPolicy" oneof:"Default FullPCPUs SpreadByPCPUs ConstrainedBurst"`
+	PreferredExclusive node.Maybe[string] `json:"preferredCPUExclusivePolicy" oneof:"None PCPULevel NUMANodeLevel"`
 }
 
 // ResourceSpecOf reads the annotation resource-spec. The result is zero if the
 // pod has none.
 func ResourceSpecOf(p *corev1.Pod) (ResourceSpec, []Fault) {
-	text, given := p.Annotations[AnnotationResourceSpec]
-	if !given {
-		return ResourceSpec{}, nil
-	}
-	var s ResourceSpec
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return ResourceSpec{}, faultOf(AnnotationResourceSpec, "not JSON keys with text: %s", oneLine(err))
-	}
-	var faults []Fault
-	for _, c := range []struct {
-		field, word string
-		want        []string
-	}{
-		{"requiredCPUBindPolicy", s.RequiredCPUBindPolicy, bindPolicies},
-		{"preferredCPUBindPolicy", s.PreferredCPUBindPolicy, bindPolicies},
-		{"preferredCPUExclusivePolicy", s.PreferredCPUExclusivePolicy, exclusivePolicies},
-	} {
-		faults = append(faults, wordFault(AnnotationResourceSpec, c.field, c.word, c.want)...)
-	}
-	if len(faults) > 0 {
+	s, _, faults := read[resourceSpec](p, AnnotationResourceSpec)
+	if s == nil {
 		return ResourceSpec{}, faults
 	}
-	return s, nil
+	return ResourceSpec{s.RequiredBind.Or(""), s.PreferredBind.Or(""), s.PreferredExclusive.Or("")}, faults
 }
 
 // A ResourceStatus is the content of the annotation resource-status: the choice

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A ConfigMap may be older than Tenon, and no webhook has checked it. A value
+// that Koordinator accepts there must not disable its whole section. So values
+// without an effect are left out one by one, with a notice.
+
+// leaveOut unsets the values of s that Koordinator accepts but that have no
+// effect, and returns a notice for each.
+func (s *Strategies) leaveOut() []Fault {
+	found := leaveOut(reflect.ValueOf(s).Elem(), "")
+	for _, p := range thresholdPairs {
+		found = append(found, p.leaveOut(&s.Threshold, defaults.Threshold, "resource-threshold-config")...)
+	}
+	usual := defaults.QOS.classes()
+	for i, class := range s.QOS.pointers() {
+		at := "resource-qos-config." + usual[i].key
+		found = append(found, resctrlPair.leaveOut(&class.Resctrl, usual[i].Resctrl, at+".resctrlQOS")...)
+		if problem := wrongIdentity(usual[i].key, class.CPU.GroupIdentity); problem != "" {
+			class.CPU.GroupIdentity = node.Maybe[int64]{}
+			found = append(found, Fault{Field: at + ".cpuQOS.groupIdentity", Problem: problem + "; it counts as not set"})
+		}
+		named := class.BlkIO.Blocks[:0:0]
+		for j, b := range class.BlkIO.Blocks {
+			if b.Name.Known() {
+				named = append(named, b)
+				continue
+			}
+			found = append(found, Fault{Field: fmt.Sprintf("%s.blkioQOS.blocks[%d].name", at, j), Problem: "missing: want " + aBlock + "; this block has no effect"})
+		}
+		class.BlkIO.Blocks = named
+	}
+	return found
+}
+
+// leaveOut unsets the values below v that lie outside of what has an effect
+// (see key), and returns a notice for each.
+func leaveOut(v reflect.Value, path string) []Fault {
+	var found []Fault
+	for _, k := range keysOf(v.Type()) {
+		f, at := v.FieldByIndex(k.index), join(path, k.name)
+		switch {
+		case isLeaf(f):
+			if problem := k.inertValue(f); problem != "" {
+				f.SetZero()
+				found = append(found, Fault{Field: at, Problem: problem + "; it counts as not set"})
+			}
+		case f.Kind() == reflect.Struct:
+			found = append(found, leaveOut(f, at)...)
+		case f.Kind() == reflect.Slice && f.Len() > 0 && f.Index(0).Kind() == reflect.Struct && !isLeaf(f.Index(0)):
+			// Other layers of the configuration share the list.
+			own := reflect.MakeSlice(f.Type(), f.Len(), f.Len())
+			reflect.Copy(own, f)
+			f.Set(own)
+			for i := range f.Len() {
+				found = append(found, leaveOut(f.Index(i), fmt.Sprintf("%s[%d]", at, i))...)
+			}
+		}
+	}
+	return found
+}
+
+// inertValue returns why the value v of the key k has no effect, or "".
+func (k key) inertValue(v reflect.Value) string {
+	switch m := v.Interface().(type) {
+	case node.Maybe[string]:
+		if word, set := m.Value(); set && slices.Contains(k.inert, word) {
+			return quoted(word) + ": want " + k.want(aText)
+		}
+	case node.Maybe[unit.Percent]:
+		return inertNumber(k, m)
+	case node.Maybe[int64]:
+		return inertNumber(k, m)
+	}
+	return ""
+}
+
+func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
+	if v, set := m.Value(); set && !k.span.holds(float64(v)) {
+		return strings.TrimSuffix(fmt.Sprint(v), "%") + ": want " + k.want(aWhole)
+	}
+	return ""
+}
+
+// leaveOut unsets both percentages of the mapping to if they contradict each
+// other and the pair has no effect then.
+func (p pair) leaveOut(to, usual any, path string) []Fault {
+	name, problem := p.crossed(reflect.ValueOf(to).Elem().Interface(), usual)
+	if problem == "" {
+		return nil
+	}
+	if p.holds != "" {
+		return []Fault{{Field: join(path, name), Problem: problem + "; " + p.holds}}
+	}
+	v := reflect.ValueOf(to).Elem()
+	for _, k := range keysOf(v.Type()) {
+		if k.name == p.low || k.name == p.high {
+			v.FieldByIndex(k.index).SetZero()
+		}
+	}
+	return []Fault{{Field: join(path, name), Problem: problem + "; both count as not set"}}
+}

@@ -1,0 +1,57 @@
+package nodeselect
+
+import "slices"
+
+// Overlaps reports whether a node can have labels that satisfy both selectors.
+// Labels are independent of each other, so each key is judged alone.
+func (s Selector) Overlaps(other Selector) bool {
+	all := map[string]values{}
+	for _, one := range []Selector{s, other} {
+		for key, v := range one.Labels {
+			all[key] = all[key].and("In", []string{v})
+		}
+		for _, r := range one.Expressions {
+			key := r.Key.Or("")
+			all[key] = all[key].and(r.Operator.Or(""), r.Values)
+		}
+	}
+	for _, v := range all {
+		if !v.possible() {
+			return false
+		}
+	}
+	return true
+}
+
+// values are the values that a label may have.
+type values struct {
+	listed       bool     // only those of in
+	in, out      []string // out: none of these
+	must, cannot bool     // exist
+}
+
+// and returns v with one more requirement.
+func (v values) and(operator string, words []string) values {
+	switch operator {
+	case "In":
+		v.must = true
+		if v.listed {
+			words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !slices.Contains(v.in, w) })
+		}
+		v.in, v.listed = words, true
+	case "NotIn":
+		v.out = append(slices.Clone(v.out), words...)
+	case "Exists":
+		v.must = true
+	case "DoesNotExist":
+		v.cannot = true
+	}
+	return v
+}
+
+func (v values) possible() bool {
+	if v.must && v.cannot {
+		return false
+	}
+	return !v.listed || slices.ContainsFunc(v.in, func(w string) bool { return !slices.Contains(v.out, w) })
+}
