@@ -1,10 +1,8 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 
 	"tenon.sh/tenon/internal/decide/policy"
@@ -65,6 +63,7 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 	n.Strategies.Colocation = colocation
 	n.Strategies.leaveOut() // the notices are those of the ConfigMap and the annotation
 	n.Applications = choose(&n, c.hostApps, labels).Applications
+	n.Notices = append(n.Notices, HostApplications{n.Applications}.notices()...)
 	n.Policy = n.Strategies.Policy()
 	n.Notices = append(n.Notices, n.Strategies.Notices()...)
 	for _, other := range []struct {
@@ -175,19 +174,4 @@ func (n *NodeConfig) reserve(text string) []Fault {
 		n.Policy.Overcommit.ReservedCPU, n.Policy.Overcommit.ReservedMemory = cpu, memory
 	}
 	return nil
-}
-
-// faults returns the faults that struct tags cannot express.
-func (h HostApplications) faults() []Fault {
-	c := checker{bad: map[string]bool{}}
-	var names []string
-	for i, a := range h.Applications {
-		at := fmt.Sprintf("%s.applications[%d]", keyHostApps, i)
-		c.need(at+".name", valueOf(a.Name) != "", "a name that no other application has")
-		if name := valueOf(a.Name); name != "" && slices.Contains(names, name) {
-			c.fault(at+".name", quoted(name)+": another application has this name")
-		}
-		names = append(names, valueOf(a.Name))
-	}
-	return c.faults
 }

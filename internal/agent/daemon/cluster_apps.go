@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +13,11 @@ import (
 
 // rulesOf returns rules for the programs of host-application-config, which run
 // outside Kubernetes. It skips a program without a class or without its own
-// cgroup.
+// cgroup; a notice of the configuration names it.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {
-		path := groupOfApplication(a.Cgroup, l)
+		path := groupOfApplication(a, l)
 		if class := node.Class(a.Class.Or("")); class != "" && path != "" {
 			band := kube.Bands[kube.PriorityClass(a.Priority.Or(""))]
 			rules = append(rules, match.Rule{Name: a.Name.Or(""), Class: class, Cgroups: []string{literal(path)}, Priority: int(band.Default)})
@@ -27,18 +26,18 @@ func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule 
 	return rules
 }
 
-// groupOfApplication returns the cgroup of such a program.
-func groupOfApplication(c config.HostCgroup, l kube.Layout) string {
-	base := map[string]node.CgroupPath{
+// groupOfApplication returns the cgroup of such a program, or "".
+func groupOfApplication(a config.HostApplication, l kube.Layout) string {
+	base, own := a.Place()
+	if own == "" {
+		return ""
+	}
+	below := map[string]node.CgroupPath{
 		"Kubepods":           l.QOS(corev1.PodQOSGuaranteed),
 		"KubepodsBurstable":  l.QOS(corev1.PodQOSBurstable),
 		"KubepodsBesteffort": l.QOS(corev1.PodQOSBestEffort),
-	}[c.Base.Or("CgroupRoot")]
-	own := strings.FieldsFunc(c.ParentDir.Or("")+"/"+c.RelativePath.Or(""), func(r rune) bool { return r == '/' })
-	if len(own) == 0 || slices.Contains(own, "..") || slices.Contains(own, ".") {
-		return "" // other programs share this cgroup
-	}
-	return string(base.Join(strings.Join(own, "/")))
+	}[base]
+	return string(below.Join(own))
 }
 
 // literal returns a glob that matches only the given path.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
@@ -57,10 +59,10 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 		c.cfg.last, faults = config.ParseConfigMapOver(c.cfg.last, data)
 		k.Config = c.cfg.last.Data()
 	}
-	if found, known := c.byspace.Objects(); known && !waits(&c.cfg.missingByspace, len(found) > 0, len(k.ByNamespace) > 0, now) {
-		k.ByNamespace = nil
-		if len(found) > 0 {
-			k.ByNamespace = found[0].Data
+	if found, known := c.byspace.Objects(); known {
+		data := byNamespace(found, c.Namespace)
+		if !waits(&c.cfg.missingByspace, len(data) > 0, len(k.ByNamespace) > 0, now) {
+			k.ByNamespace = data
 		}
 	}
 	spaces, wrong := kube.ParseNamespaces(k.ByNamespace)
@@ -86,6 +88,30 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	c.tellConfig(append(faults, own...))
 	c.keep()
 	return true
+}
+
+// byNamespace joins the data of all ConfigMaps kube.PodConfigMap in the
+// namespaces in which ACK's manuals put them, and in that of the other
+// ConfigMap. A key counts from the first of these that has it, the own one
+// before the others.
+func byNamespace(found []*corev1.ConfigMap, own string) map[string]string {
+	var data map[string]string
+	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
+		for _, m := range found {
+			if m.Namespace != namespace {
+				continue
+			}
+			for key, text := range m.Data {
+				if data == nil {
+					data = map[string]string{}
+				}
+				if _, given := data[key]; !given {
+					data[key] = text
+				}
+			}
+		}
+	}
+	return data
 }
 
 // waits reports whether a ConfigMap was deleted so recently that its last

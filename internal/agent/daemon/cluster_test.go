@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +146,32 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	}
 	s.Put(configMap(suppressAt("60")))
 	threshold(t, c, 60)
+}
+
+// TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks that each key of
+// ack-slo-pod-config counts from the namespace of the other ConfigMap, and else
+// from the two namespaces of ACK's manuals.
+func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
+	s.Put(configMap(suppressAt("70")))
+	put := func(namespace string, data map[string]string) {
+		m := configMap(data)
+		m.Name, m.Namespace = kube.PodConfigMap, namespace
+		s.Put(m)
+	}
+	put("kube-system", map[string]string{"memory-qos": `{"enabledNamespaces":["far"]}`, "cpu-burst": `{"enabledNamespaces":["far"]}`})
+	put("elsewhere", map[string]string{"memory-qos": `{"disabledNamespaces":["far"]}`})
+	c := openTestCluster(t, s, t.TempDir())
+	soon(t, "kube-system counts", func() bool { c.followConfig(); return len(c.cfg.spaces.CPUBurst.Enabled) == 1 })
+	put("koordinator-system", map[string]string{"cpu-burst": `{"enabledNamespaces":["near"]}`})
+	soon(t, "the own namespace goes first", func() bool {
+		c.followConfig()
+		return slices.Equal(c.cfg.spaces.CPUBurst.Enabled, []string{"near"})
+	})
+	if m := c.cfg.spaces.MemoryQOS; !slices.Equal(m.Enabled, []string{"far"}) || len(m.Disabled) > 0 {
+		t.Errorf("memory-qos is %+v", m)
+	}
 }
 
 func TestWithoutConfigMapTheFileHolds(t *testing.T) {
@@ -315,6 +343,33 @@ func TestProgramsOutsideOfKubernetesHaveTheClassOfTheConfigMap(t *testing.T) {
 	if len(rules) != 2 || rules[0].Cgroups[0] != "host/nginx[*]" || rules[0].Class != node.LS || rules[0].Priority != 9500 ||
 		rules[1].Cgroups[0] != "r/kubepods/besteffort/yarn" || rules[1].Class != node.BE {
 		t.Errorf("%+v", rules)
+	}
+}
+
+// TestProgramsWithoutACgroupPathAreWhereKoordinatorPutsThem checks the default
+// cgroup of a program by its class, and the notices for programs that Tenon
+// leaves alone.
+func TestProgramsWithoutACgroupPathAreWhereKoordinatorPutsThem(t *testing.T) {
+	c, faults := config.ParseConfigMap(map[string]string{"host-application-config": `{"applications":[
+{"name":"ls-app","qos":"LS"},{"name":"lse-app","qos":"LSE"},{"name":"be-app","qos":"BE"},
+{"name":"daemon","qos":"SYSTEM"},{"name":"nameless"},{"name":"..","qos":"BE"}]}`})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	n, _ := c.Node(nil, nil)
+	var got []string
+	for _, r := range rulesOf(n.Applications, kube.Layout{}) {
+		got = append(got, string(r.Class)+" "+r.Cgroups[0])
+	}
+	want := []string{"LS host-latency-sensitive/ls-app", "LSE host-latency-sensitive/lse-app", "BE host-best-effort/be-app"}
+	if !slices.Equal(got, want) {
+		t.Errorf("rules %q, want %q", got, want)
+	}
+	for i, notice := range []string{"so it is in host-latency-sensitive/ls-app", "so it is in host-latency-sensitive/lse-app", "so it is in host-best-effort/be-app",
+		"names no cgroup of its own", "has no qos, so Tenon leaves it alone", "names no cgroup of its own"} {
+		if at := fmt.Sprintf("host-application-config.applications[%d] ", i); !slices.ContainsFunc(n.Notices, func(s string) bool { return strings.HasPrefix(s, at) && strings.Contains(s, notice) }) {
+			t.Errorf("no notice %s… %s in %q", at, notice, n.Notices)
+		}
 	}
 }
 
