@@ -42,6 +42,7 @@ type command struct {
 	servicePort                 int32
 	webhookPort                 int
 	scheduler                   string
+	schedulers                  map[string]string
 	metrics, health             string
 	elect, dryRun               bool
 	lifetimes                   manager.Lifetimes
@@ -92,6 +93,7 @@ webhooks; the one that holds the lease writes.`,
 	f.Int32Var(&c.servicePort, "service-port", 443, "the port of that Service")
 	f.IntVar(&c.webhookPort, "webhook-port", 9443, "the port of the webhooks; 0: none")
 	f.StringVar(&c.scheduler, "scheduler-name", "", "the scheduler that chooses CPUs: the webhooks name it in the pods that ask for CPUs and name none; empty: none")
+	f.StringToStringVar(&c.schedulers, "translate-scheduler", nil, "schedulers to replace in new pods, as FROM=TO, such as koord-scheduler=default-scheduler; for a cluster in which the scheduler that manifests name does not run")
 	f.StringVar(&c.metrics, "metrics", ":8080", "the address of /metrics; empty: none")
 	f.StringVar(&c.health, "health", ":8081", "the address of /healthz and /readyz; empty: none")
 	f.BoolVar(&c.elect, "leader-elect", true, "only the replica that holds the lease writes")
@@ -111,6 +113,7 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey{Namespace: c.configNamespace, Name: c.configName},
 		Service: manager.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort, Scheduler: c.scheduler,
 		Metrics: c.metrics, Health: c.health, Elect: c.elect, DryRun: c.dryRun, Lifetimes: c.lifetimes,
+		SchedulerNames: c.schedulers,
 	}
 	if c.ack {
 		o.Config = client.ObjectKey{Namespace: ackNamespace, Name: ackName}
@@ -119,6 +122,11 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 		o.Port = 0
 	}
 	l := c.lifetimes
+	for from, to := range c.schedulers {
+		if from == "" || to == "" {
+			return o, usageError{fmt.Errorf("--translate-scheduler %s=%s: want the names of two schedulers", from, to)}
+		}
+	}
 	switch {
 	case c.format != "text" && c.format != "json":
 		return o, usageError{fmt.Errorf("--log-format %s: want text or json", c.format)}

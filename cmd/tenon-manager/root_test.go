@@ -10,6 +10,8 @@ import (
 func TestBadFlagsSayWhatIsWanted(t *testing.T) {
 	for line, want := range map[string]string{
 		"--log-format xml":          "--log-format xml: want text or json",
+		"--translate-scheduler a=":  "--translate-scheduler a=: want the names of two schedulers",
+		"--translate-scheduler a":   "a must be formatted as key=value",
 		"--webhook-port 70000":      "--webhook-port 70000: want 0 to 65535",
 		"--certificate-settle 100d": "invalid argument",
 		"--certificate-lifetime 1h": "want a certificate lifetime",
@@ -35,10 +37,14 @@ func TestFlagsBecomeOptions(t *testing.T) {
 	if f := root.Flags().Lookup("certificate-lifetime"); f == nil || f.DefValue != (90*24*time.Hour).String() {
 		t.Errorf("a certificate lives %v", f)
 	}
+	if err := root.ParseFlags([]string{"--translate-scheduler", "koord-scheduler=default-scheduler"}); err != nil {
+		t.Error(err)
+	}
+	c.schedulers, _ = root.Flags().GetStringToString("translate-scheduler")
 	c.format, c.ack, c.dryRun, c.webhookPort = "json", true, true, 9443
 	c.lifetimes.Settle, c.lifetimes.Serving, c.lifetimes.CA = time.Minute, time.Hour, 3*time.Hour
 	o, err := c.options(io.Discard)
-	if err != nil || o.Config.String() != "kube-system/ack-slo-config" || o.Port != 0 || !o.DryRun {
+	if err != nil || o.Config.String() != "kube-system/ack-slo-config" || o.Port != 0 || !o.DryRun || o.SchedulerNames["koord-scheduler"] != "default-scheduler" {
 		t.Errorf("%+v, %v", o, err)
 	}
 }

@@ -149,7 +149,7 @@ func everything() map[string]any {
 		"networkPolicy": map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
 		"podMonitor":    map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
 		"scheduler":     map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}},
-		"webhooks":      map[string]any{"excludedNamespaces": []any{"istio-system"}},
+		"webhooks":      map[string]any{"excludedNamespaces": []any{"istio-system"}, "translateSchedulers": map[string]any{"koord-scheduler": "default-scheduler"}},
 		"commonLabels":  map[string]any{"team": "platform"},
 	}
 }

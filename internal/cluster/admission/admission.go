@@ -33,6 +33,8 @@ type Request struct {
 	// Scheduler is the name of the scheduler that chooses CPUs; empty: there is
 	// none.
 	Scheduler string
+	// SchedulerNames translates names of schedulers in pods; empty: none.
+	SchedulerNames map[string]string
 	// Draw returns a random number of at least 0 and below 1. It is called once
 	// for each profile that matches and has a probability. Nil means that the
 	// number is always 0.

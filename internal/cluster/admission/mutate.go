@@ -43,6 +43,7 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 		}
 	}
 	replace(p, &v)
+	r.rescheduled(p, &v)
 	k, translated := kindOf(p, profiles)
 	if !translated {
 		unannounce(p, &v)

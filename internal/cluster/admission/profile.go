@@ -228,6 +228,9 @@ func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[str
 			v.warn("priority class %s does not exist yet: pods that match are refused until it exists", shown(name))
 		}
 	}
+	if p.Spec.SchedulerName == koordScheduler {
+		v.warn("spec.schedulerName: %s", withoutKoordScheduler)
+	}
 	if len(p.Spec.Patch.Raw) > 0 {
 		if err := patch(&corev1.Pod{}, p.Spec.Patch.Raw); err != nil {
 			v.refuse("spec.patch", "%v: want a strategic merge patch of a pod", err)

@@ -313,6 +313,9 @@ func Faults(p *corev1.Pod) []Fault {
 	} else if word, annotated := p.Annotations[AnnotationACKQOSClass]; annotated && !labelled {
 		faults = wordFault(AnnotationACKQOSClass, "", word, classes)
 	}
+	if word, annotated := p.Annotations[LabelQOSClass]; annotated && !labelled {
+		faults = append(faults, inert(LabelQOSClass, "", fmt.Sprintf("%.64q has no effect as an annotation, as in Koordinator: want it as a label", word))...)
+	}
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		var known []string
 		for _, c := range PriorityClasses {

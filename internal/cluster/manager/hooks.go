@@ -39,7 +39,8 @@ type hooks struct {
 	client, live client.Reader // from the cache; a namespace that is not in it yet
 	config       client.ObjectKey
 	settings     interface{ cluster() *config.Cluster }
-	scheduler    string // which chooses CPUs; empty: none
+	scheduler    string            // which chooses CPUs; empty: none
+	names        map[string]string // Options.SchedulerNames
 	log          *slog.Logger
 }
 
@@ -52,7 +53,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if pod.Namespace == "" {
 		pod.Namespace = req.Namespace
 	}
-	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
+	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {

@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+)
+
+// TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated checks pods that name
+// koord-scheduler themselves or by a profile, as most of Koordinator's examples
+// do: without that scheduler they stay Pending.
+func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
+	of := func(name string) *configv1alpha1.ClusterColocationProfile {
+		p := &configv1alpha1.ClusterColocationProfile{}
+		p.Name, p.Spec.SchedulerName = "spark", name
+		return p
+	}
+	warned := func(v Verdict, what string) bool {
+		return slices.ContainsFunc(v.Warnings, func(w string) bool { return strings.Contains(w, what) })
+	}
+	p := pod(t, "", "", own)
+	p.Spec.SchedulerName = "koord-scheduler"
+	for _, r := range []Request{{Pod: p}, {Pod: pod(t, be, "", own), Profiles: []configv1alpha1.ClusterColocationProfile{*of("koord-scheduler")}}} {
+		got, v := Mutate(r)
+		if got.Spec.SchedulerName != "koord-scheduler" || !warned(v, "the pod stays Pending") {
+			t.Errorf("%s, warnings %q", got.Spec.SchedulerName, v.Warnings)
+		}
+		r.SchedulerNames = map[string]string{"koord-scheduler": "default-scheduler"}
+		got, v = Mutate(r)
+		if got.Spec.SchedulerName != "default-scheduler" || warned(v, "Pending") || !warned(v, `"koord-scheduler" became "default-scheduler"`) {
+			t.Errorf("translated: %s, warnings %q", got.Spec.SchedulerName, v.Warnings)
+		}
+	}
+	if v := ValidateProfile(of("koord-scheduler"), nil); !v.Allowed() || !warned(v, "the pod stays Pending") {
+		t.Errorf("the profile: %+v", v)
+	}
+	if _, v := Mutate(Request{Pod: pod(t, "", "", own)}); len(v.Warnings) > 0 {
+		t.Errorf("a pod of no special scheduler: %q", v.Warnings)
+	}
+}
+
+// TestAClassThatIsAnAnnotationIsAWarning checks the pods of a page of
+// Koordinator's manual, which has the class as an annotation: Koordinator reads
+// only the label.
+func TestAClassThatIsAnAnnotationIsAWarning(t *testing.T) {
+	const want = `metadata.annotations[koordinator.sh/qosClass]: "BE" has no effect as an annotation, as in Koordinator: want it as a label`
+	p, v := admit(Request{Pod: pod(t, "", be, own)})
+	if !v.Allowed() || !slices.Contains(v.Warnings, want) || p.Labels["koordinator.sh/qosClass"] != "" {
+		t.Errorf("%v, %+v", p.Labels, v)
+	}
+	if _, v := admit(Request{Pod: pod(t, be, be, own)}); slices.Contains(v.Warnings, want) {
+		t.Errorf("beside the label: %q", v.Warnings)
+	}
+}
