@@ -14,18 +14,19 @@ import (
 const (
 	dashboard = "../../../deploy/grafana/tenon.json"
 	alerts    = "../../../deploy/prometheus/alerts.yaml"
+	koordlet  = "../../../deploy/prometheus/koordlet-names.yaml"
 )
 
 // TestDashboardAndAlertsAskForMetricsThatExist fails if a metric was renamed in
 // the code, but not in the dashboard or the alerts.
 func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	exist := names(t)
-	for _, file := range []string{dashboard, alerts} {
+	for _, file := range []string{dashboard, alerts, koordlet} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked := regexp.MustCompile(`tenon_[a-z_]+`).FindAllString(string(text), -1)
+		asked := regexp.MustCompile(`tenon_[a-z0-9_]+`).FindAllString(string(text), -1)
 		if len(asked) < 5 {
 			t.Errorf("%s asks for %v", file, asked)
 		}
@@ -88,14 +89,8 @@ func TestTheDashboardLoads(t *testing.T) {
 // TestTheAlertRulesLoad checks the rules with promtool, the checker of
 // Prometheus.
 func TestTheAlertRulesLoad(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("TENON_TEST_STRICT") == "1" {
-			t.Fatal("strict: promtool must be installed (Debian: prometheus)")
-		}
-		t.Skip("promtool is not installed (Debian: prometheus)")
-	}
-	if out, err := exec.Command(promtool, "check", "rules", alerts).CombinedOutput(); err != nil {
+	promtool := findPromtool(t)
+	if out, err := exec.Command(promtool, "check", "rules", alerts, koordlet).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	// Each expression of the dashboard becomes a rule, so that promtool checks
@@ -113,6 +108,72 @@ func TestTheAlertRulesLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// findPromtool returns the path of promtool, or skips the test.
+func findPromtool(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("TENON_TEST_STRICT") == "1" {
+			t.Fatal("strict: promtool must be installed (Debian: prometheus)")
+		}
+		t.Skip("promtool is not installed (Debian: prometheus)")
+	}
+	return path
+}
+
+// TestKoordletsNamesAreRecorded evaluates the recording rules with promtool, and
+// compares what a dashboard for koordlet reads. It also compares the rules with
+// the table of docs/metrics.md.
+func TestKoordletsNamesAreRecorded(t *testing.T) {
+	rules, err := os.ReadFile(koordlet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := map[string]bool{}
+	for _, m := range regexp.MustCompile(`record: (koordlet_\w+)`).FindAllStringSubmatch(string(rules), -1) {
+		recorded[m[1]] = true
+	}
+	exist := names(t)
+	rows := regexp.MustCompile("(?m)^\\| `(koordlet_\\w+)`[^|]*\\|([^|]*)\\| (yes|no) \\|").FindAllStringSubmatch(string(page), -1)
+	listed := map[string]bool{}
+	for _, row := range rows {
+		listed[row[1]] = row[3] == "yes"
+		for _, name := range regexp.MustCompile(`tenon_[a-z0-9_]+`).FindAllString(row[2], -1) {
+			if !exist[name] {
+				t.Errorf("docs/metrics.md names %s for %s, which does not exist", name, row[1])
+			}
+		}
+	}
+	for name, has := range listed {
+		if has != recorded[name] {
+			t.Errorf("%s: docs/metrics.md says that it is recorded: %v; the rules say %v", name, has, recorded[name])
+		}
+	}
+	for name := range recorded {
+		if !listed[name] {
+			t.Errorf("docs/metrics.md does not list %s", name)
+		}
+	}
+	promtool := findPromtool(t)
+	dir := t.TempDir()
+	tests, err := os.ReadFile("testdata/koordlet-names.test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"koordlet-names.yaml": rules, "test.yaml": tests} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(promtool, "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
