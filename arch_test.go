@@ -108,6 +108,7 @@ var arch = []struct {
 	{"runtimes/nri", affects, ""},
 	// config
 	{"config/textfile", affects, ""},
+	{"config/absence", pure, ""},
 	{"config/syntax", affects, ""},
 	{"config/nodeselect", pure, "model/node"},
 	{"config/spelling", affects, ""},
@@ -122,7 +123,7 @@ var arch = []struct {
 	{"cluster/admission", pure, "model/unit model/node config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/pick decide/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
-	{"cluster/manager", affects, "model/unit model/node decide/policy config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission"},
+	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/nodepages", affects, "model/unit model/node api/v1alpha1 cluster/kube"},
 	{"cluster/starting", affects, "cluster/kube"},
 	{"cluster/nodereport", affects, "model/unit model/node decide/pick decide/place decide/plan decide/contest decide/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
@@ -133,7 +134,7 @@ var arch = []struct {
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
 	{"agent/control", affects, "model/unit model/node decide/plan decide/tick decide/trend agent/health agent/record"},
 	{"agent/telemetry", affects, "model/unit model/node decide/plan decide/tick agent/health"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/telemetry"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/load", affects, "model/unit"},

@@ -114,7 +114,7 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	}
 	c.self = k.API.Node(k.Node, config)
 	c.configs = k.API.ConfigMap(k.Namespace, k.ConfigMap, config)
-	c.byspace = k.API.ConfigMap("", kube.PodConfigMap, config) // in any namespace: see byNamespace
+	c.byspace = k.API.ConfigMap("", kube.PodConfigMap, config) // in any namespace: see kube.JoinNamespaces
 	standIn := func(changed func()) kubelet.StandIn { return k.API.Pods(k.Node, kubelet.SlimOfAPI, changed) }
 	c.pods = kubelet.NewSource(k.Kubelet, standIn, k.Poll, log, c.podsChanged)
 	c.evictions = newEnds(k.API, k.Node, log, c.podsChanged)

@@ -5,12 +5,11 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/config/absence"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -25,7 +24,7 @@ type clusterConfig struct {
 	// missing records how long the ConfigMap has been absent, and
 	// missingByspace the same for kube.PodConfigMap. The last content stays in
 	// force for a while after the deletion.
-	missing, missingByspace config.Missing
+	missing, missingByspace absence.Missing
 	status                  nodereport.Config
 }
 
@@ -59,11 +58,9 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 		c.cfg.last, faults = config.ParseConfigMapOver(c.cfg.last, data)
 		k.Config = c.cfg.last.Data()
 	}
-	if found, known := c.byspace.Objects(); known {
-		data := byNamespace(found, c.Namespace)
-		if !waits(&c.cfg.missingByspace, len(data) > 0, len(k.ByNamespace) > 0, now) {
-			k.ByNamespace = data
-		}
+	byspace, spacesKnown := c.byspace.Objects()
+	if data := kube.JoinNamespaces(byspace, c.Namespace); spacesKnown && !waits(&c.cfg.missingByspace, len(data) > 0, len(k.ByNamespace) > 0, now) {
+		k.ByNamespace = data
 	}
 	spaces, wrong := kube.ParseNamespaces(k.ByNamespace)
 	c.cfg.spaces = spaces
@@ -90,33 +87,9 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	return true
 }
 
-// byNamespace joins the data of all ConfigMaps kube.PodConfigMap in the
-// namespaces in which ACK's manuals put them, and in that of the other
-// ConfigMap. A key counts from the first of these that has it, the own one
-// before the others.
-func byNamespace(found []*corev1.ConfigMap, own string) map[string]string {
-	var data map[string]string
-	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
-		for _, m := range found {
-			if m.Namespace != namespace {
-				continue
-			}
-			for key, text := range m.Data {
-				if data == nil {
-					data = map[string]string{}
-				}
-				if _, given := data[key]; !given {
-					data[key] = text
-				}
-			}
-		}
-	}
-	return data
-}
-
 // waits reports whether a ConfigMap was deleted so recently that its last
 // content stays in force.
-func waits(m *config.Missing, there, was bool, now time.Time) bool {
+func waits(m *absence.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
@@ -129,11 +102,11 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	next := nodereport.Config{From: name, Notices: slices.Concat(c.cfg.last.Notices(), c.cfg.node.Notices)}
 	for _, m := range []struct {
 		name    string
-		missing config.Missing
+		missing absence.Missing
 	}{{name, c.cfg.missing}, {"ConfigMap " + kube.PodConfigMap, c.cfg.missingByspace}} {
 		if since := m.missing.Since(); !since.IsZero() {
 			next.Notices = append(next.Notices, fmt.Sprintf("%s does not exist since %s: its last content holds until %s",
-				m.name, since.Format(time.TimeOnly), since.Add(config.GoneAfter).Format(time.TimeOnly)))
+				m.name, since.Format(time.TimeOnly), since.Add(absence.GoneAfter).Format(time.TimeOnly)))
 		}
 	}
 	for _, f := range faults {

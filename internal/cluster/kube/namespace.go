@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -55,6 +57,29 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	}
 	slices.SortStableFunc(all, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
 	return n, all
+}
+
+// JoinNamespaces joins the data of all ConfigMaps PodConfigMap in the namespaces
+// in which ACK's manuals put them, and in the one that Tenon reads its settings
+// from (own). A key counts from the first of these that has it, own first.
+func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
+	var data map[string]string
+	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
+		for _, m := range found {
+			if m.Namespace != namespace {
+				continue
+			}
+			for key, text := range m.Data {
+				if data == nil {
+					data = map[string]string{}
+				}
+				if _, given := data[key]; !given {
+					data[key] = text
+				}
+			}
+		}
+	}
+	return data
 }
 
 var namespaceKeys = []string{"cpu-burst", "memory-qos"}

@@ -98,7 +98,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	annotations.MatchConditions = []admissionv1.MatchCondition{{Name: "annotations-change", Expression: "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"}}
 	configs := validating("config.validate", pathValidateConfig, open, quick, rule("", "v1", "configmaps", both))
 	configs.MatchConditions = []admissionv1.MatchCondition{{Name: "settings", Expression: fmt.Sprintf(
-		"request.namespace == '%s' && (request.name == '%s' || request.name == '%s')", config.Namespace, config.Name, podConfigName)}}
+		"request.namespace == '%[1]s' && request.name == '%[2]s' || request.name == '%[3]s' && request.namespace in ['%[1]s', 'koordinator-system', 'kube-system']", config.Namespace, config.Name, kube.PodConfigMap)}}
 	profiles := validating("profile.validate", pathValidateProfile, open, quick, rule(configv1alpha1.GroupVersion.Group, configv1alpha1.GroupVersion.Version, "clustercolocationprofiles", both))
 	v := &admissionv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	rules "tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/config"
 )
 
@@ -28,10 +30,6 @@ const (
 	pathValidateConfig  = "/validate-config"
 	pathValidateProfile = "/validate-profile"
 )
-
-// podConfigName is the name of the ConfigMap of ACK that enables and disables
-// features by namespace.
-const podConfigName = "ack-slo-pod-config"
 
 // hooks answers the API server: it reads the objects that a decision depends
 // on, calls package admission, and returns its decision.
@@ -50,9 +48,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
-	if pod.Namespace == "" {
-		pod.Namespace = req.Namespace
-	}
+	pod.Namespace = cmp.Or(pod.Namespace, req.Namespace)
 	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
@@ -127,7 +123,7 @@ func (h *hooks) validateConfig(_ context.Context, req admission.Request) admissi
 	switch {
 	case req.Namespace == h.config.Namespace && req.Name == h.config.Name:
 		return h.answer("configmap", req, rules.ValidateConfigMap(m.Data))
-	case req.Name == podConfigName:
+	case req.Name == kube.PodConfigMap:
 		return h.answer("configmap", req, rules.ValidatePodConfigMap(m.Data))
 	}
 	return admission.Allowed("")

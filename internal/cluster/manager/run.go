@@ -48,8 +48,7 @@ type Options struct {
 	Service Service
 	Host    string
 	Port    int
-	// SchedulerNames translates names of schedulers in new pods, such as
-	// koord-scheduler to default-scheduler; empty: none.
+	// SchedulerNames translates names of schedulers in new pods; empty: none.
 	SchedulerNames map[string]string
 	// Metrics and Health are addresses to listen on; empty disables the server.
 	// Scheduler names the scheduler that chooses CPUs; empty: there is none.

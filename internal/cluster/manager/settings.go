@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/config/absence"
 )
 
 // settings tracks slo-controller-config, the ConfigMap of the administrator.
@@ -32,7 +33,7 @@ type settings struct {
 
 	current atomic.Pointer[config.Cluster]
 	said    string // the faults in the last message
-	missing config.Missing
+	missing absence.Missing
 }
 
 // cluster returns the current settings; nil before the first read.
@@ -40,7 +41,7 @@ func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
 // Reconcile reads the ConfigMap. A key with a fault keeps its last valid value,
 // and an event reports the fault. If the ConfigMap is missing for
-// config.GoneAfter, the defaults apply, which disable colocation. A manager
+// absence.GoneAfter, the defaults apply, which disable colocation. A manager
 // that has just started also waits for that time; meanwhile the published
 // amounts stay.
 func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
@@ -91,7 +92,7 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 // tellMissing reports that the ConfigMap is missing, and that the last settings
 // stay.
 func (s *settings) tellMissing() {
-	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.now().Add(config.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
+	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.now().Add(absence.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
 	s.log.Warn(text, "config", s.name)
 	if s.leads() {
 		m := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}}

@@ -1,4 +1,4 @@
-package config
+package absence
 
 import (
 	"testing"

@@ -1,4 +1,5 @@
-package config
+// Package absence tracks for how long a ConfigMap has been missing.
+package absence
 
 import "time"
 
