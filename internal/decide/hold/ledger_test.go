@@ -174,3 +174,14 @@ func (n *site) check(t *testing.T) {
 		t.Errorf("the ledger sees %v open, and one rebuilt from the report %v", a, b)
 	}
 }
+
+func newHad() Had { return Had{Own: map[node.WorkloadID]unit.CPUSet{}} }
+
+func mustSet(t *testing.T, list string) unit.CPUSet {
+	t.Helper()
+	set, err := unit.ParseCPUSet(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}

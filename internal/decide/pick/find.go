@@ -8,7 +8,7 @@ import (
 // A finder chooses n CPUs for one claim. The best choice has the fewest NUMA
 // nodes, then the fewest sockets, then the fewest L3 caches, then the fewest
 // CPUs on split cores, then the fewest cores that it breaks, then the tightest
-// caches. Caches and nodes in which the claim has CPUs already cost nothing.
+// caches and NUMA nodes. Caches and nodes in which the claim has CPUs already cost nothing.
 type finder struct {
 	m          *Map
 	open, have mask
@@ -39,7 +39,8 @@ type selection struct {
 	caches  int
 	split   int32
 	broken  bool
-	left    int32
+	left    int32 // free CPUs that are left in the caches
+	beyond  int32 // free CPUs of the NUMA nodes
 }
 
 func (a *selection) better(b *selection) bool {
@@ -50,7 +51,7 @@ func (a *selection) better(b *selection) bool {
 		return 0
 	}
 	return cmp.Or(cmp.Compare(a.sockets, b.sockets), cmp.Compare(a.caches, b.caches), cmp.Compare(a.split, b.split),
-		cmp.Compare(broken(a), broken(b)), cmp.Compare(a.left, b.left)) <= 0
+		cmp.Compare(broken(a), broken(b)), cmp.Compare(a.left, b.left), cmp.Compare(a.beyond, b.beyond)) <= 0
 }
 
 // find returns the chosen positions; nil if there are not enough.
@@ -234,7 +235,7 @@ func (f *finder) selectIn(nodes []int32) *selection {
 	if !ok {
 		return nil
 	}
-	s.sockets, s.caches = len(sockets), len(s.leaves)
+	s.sockets, s.caches, s.beyond = len(sockets), len(s.leaves), f.bound(nodes, nil)
 	return s
 }
 
