@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+)
+
+// TestChaos damages a running machine in every way that it knows, and judges two
+// invariants: the knobs of a service are never worse than without Tenon for
+// longer than an agent needs to look, and a restore leaves nothing behind, or
+// says what it could not put back and fails.
+//
+// The short form has each way once. TENON_TEST_CHAOS gives the time of the long
+// form, whose rounds have some ways in random order; a failed round prints its
+// seed, and TENON_TEST_CHAOS_SEED repeats it.
+func TestChaos(t *testing.T) {
+	needRoot(t)
+	long, _ := time.ParseDuration(os.Getenv("TENON_TEST_CHAOS"))
+	var seed uint64
+	if n, _ := fmt.Sscan(os.Getenv("TENON_TEST_CHAOS_SEED"), &seed); n == 1 {
+		chaosRound(t, seed, 6)
+		return
+	}
+	chaosRound(t, 0, len(chaosWays))
+	for begun := time.Now(); time.Since(begun) < long && !t.Failed(); {
+		seed = rand.Uint64()
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { chaosRound(t, seed, 6) })
+	}
+}
+
+// chaosConfig bounds jobs by quota, weight, memory and exempts the service.
+const chaosConfig = `apiVersion: tenon.sh/v1alpha1
+kind: NodeConfig
+period: 200ms
+rules:
+- {name: web, class: LS, cgroups: ["ROOT/services/*"]}
+- {name: job, class: BE, cgroups: ["ROOT/batch/*"], limits: {memory: 64Mi}}
+- {name: ls, class: LS, cgroups: ["ROOT/pods/ls"]}
+- {name: be, class: BE, cgroups: ["ROOT/pods/be*"], limits: {memory: 64Mi}}
+resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 65, cpuSuppressMinPercent: 5, cpuSuppressPolicy: cfsQuota}
+resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
+`
+
+// A service and a job with the same parent: the kernel renames no cgroup into
+// another one.
+const (
+	lsPod = "pods/ls"
+	bePod = "pods/be"
+)
+
+// A chaos is one round.
+type chaos struct {
+	*site
+	d       *daemon // nil: no tenond runs
+	random  *rand.Rand
+	file    string           // the configuration file; site.config is a link to it
+	renamed []string         // pairs of groups that have exchanged their names
+	damaged bool             // a journal without an agent was damaged
+	weight  cgroup.CPUWeight // of services before Tenon
+	cpus    string
+}
+
+// A way is one way to do damage.
+type way struct {
+	name string
+	do   func(*chaos)
+}
+
+// chaosRound does n ways of damage to a new site, in an order that seed gives; 0 is
+// the order of the list.
+func chaosRound(t *testing.T, seed uint64, n int) {
+	s := plantSite(t, chaosConfig)
+	c := &chaos{site: s, random: rand.New(rand.NewPCG(seed, seed)), file: s.config + ".file"}
+	// The state is on a small file system that can be filled.
+	small := t.TempDir()
+	if err := unix.Mount("tenon-test", small, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })
+	s.state = filepath.Join(small, "run")
+	s.check(os.Rename(s.config, c.file), os.Symlink(c.file, s.config))
+	s.run(lsPod, "sleep", "600")
+	s.run(bePod, "sh", "-c", "while :; do :; done")
+	s.before = s.dump(t)
+	web := string(s.path(service))
+	weight, err := s.tree.ReadCPUWeight(web)
+	s.check(err)
+	set, err := s.tree.EffectiveCPUs(web)
+	s.check(err)
+	c.weight, c.cpus = weight, set.String()
+	ways := chaosWays
+	if seed != 0 {
+		ways = nil
+		for _, i := range c.random.Perm(len(chaosWays))[:n] {
+			ways = append(ways, chaosWays[i])
+		}
+	}
+	for _, w := range ways {
+		if t.Failed() {
+			return
+		}
+		begun := time.Now()
+		c.up()
+		w.do(c)
+		c.up()
+		c.servicesAreWell(w.name)
+		t.Logf("%-28s %v", w.name, time.Since(begun).Round(10*time.Millisecond))
+	}
+	c.end(seed)
+}
+
+func (s *site) check(errs ...error) {
+	s.t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// up starts tenond if none runs.
+func (c *chaos) up() {
+	c.t.Helper()
+	if c.d == nil || c.d.ended() {
+		c.d = c.tenond()
+	}
+}
+
+// kill ends tenond, and the watchdog with it if both is set.
+func (c *chaos) kill(both bool) {
+	c.t.Helper()
+	pid := 0
+	if both {
+		pid = c.guarded()
+	}
+	c.d.signal(syscall.SIGKILL)
+	<-c.d.end
+	if both {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// servicesAreWell waits until services have at least what they had without Tenon.
+func (c *chaos) servicesAreWell(after string) {
+	c.t.Helper()
+	c.isWell(service, after)
+	c.isWell(lsPod, after)
+}
+
+func (c *chaos) isWell(group, after string) {
+	c.t.Helper()
+	web := string(c.path(group))
+	var said string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		w, err := c.tree.ReadCPUWeight(web)
+		q, err2 := c.tree.ReadCPUMax(web)
+		set, err3 := c.tree.EffectiveCPUs(web)
+		said = fmt.Sprintf("weight %+v, quota %+v, CPUs %v, %v", w, q, set, errors.Join(err, err2, err3))
+		if errors.Join(err, err2, err3) == nil && !w.Idle && w.Weight >= c.weight.Weight && q.Quota == cgroup.NoQuota && set.String() == c.cpus {
+			return
+		}
+	}
+	c.t.Errorf("after %q %s is worse off than without Tenon (weight %+v, no quota, CPUs %s): %s", after, group, c.weight, c.cpus, said)
+}
+
+// bounded waits until a job has its memory limit, so the loop follows.
+func (c *chaos) bounded(group string) {
+	c.t.Helper()
+	eventually(c.t, group+" has its limit", func() bool {
+		m, err := c.tree.ReadMemory(string(c.path(group)))
+		return err == nil && m.Max == 64<<20
+	})
+}
+
+// exchange gives two groups each other's name, in every hierarchy.
+func (c *chaos) exchange(a, b string) {
+	c.t.Helper()
+	c.rename(a, a+"-aside")
+	c.rename(b, a)
+	c.rename(a+"-aside", b)
+	if n := len(c.renamed); n > 0 && c.renamed[n-1] == a+" "+b {
+		c.renamed = c.renamed[:n-1]
+		return
+	}
+	c.renamed = append(c.renamed, a+" "+b)
+}
+
+func (c *chaos) rename(a, b string) {
+	c.t.Helper()
+	for _, controller := range cgroup.Controllers() {
+		from, err := c.tree.Dir(controller, string(c.path(a)))
+		if err != nil {
+			continue
+		}
+		to, err := c.tree.Dir(controller, string(c.path(b)))
+		c.check(err)
+		if err := os.Rename(from, to); err != nil && !errors.Is(err, os.ErrNotExist) {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// end stops the agent in one of several ways, restores, and compares.
+func (c *chaos) end(seed uint64) {
+	c.t.Helper()
+	switch c.random.IntN(4) {
+	case 0:
+		c.d.stop()
+	case 1:
+		c.kill(false)
+	case 2:
+		c.kill(true)
+	case 3:
+		c.kill(true)
+		c.check(os.RemoveAll(c.state))
+	}
+	text, err := exec.Command(filepath.Join(c.bin, "tenon"), "--state-dir", c.state, "restore").CombinedOutput()
+	for i := len(c.renamed) - 1; i >= 0; i-- {
+		a, b, _ := strings.Cut(c.renamed[i], " ")
+		c.exchange(a, b)
+	}
+	c.alone()
+	after := c.dump(c.t)
+	for name := range after {
+		if _, had := c.before[name]; !had {
+			delete(after, name)
+		}
+	}
+	diff := cmp.Diff(c.before, after)
+	switch {
+	case diff != "" && err == nil:
+		c.t.Errorf("seed %d: tenon restore says that it has put back all (-before +after):\n%s\nit said:\n%s", seed, diff, text)
+	case diff != "":
+		c.t.Errorf("seed %d: tenon restore could not put back all: %v (-before +after):\n%s\nit said:\n%s", seed, err, diff, text)
+	case err != nil && !(c.damaged && strings.Contains(string(text), "damaged")):
+		c.t.Errorf("seed %d: tenon restore: %v\n%s", seed, err, text)
+	}
+}
