@@ -71,6 +71,7 @@ var arch = []struct {
 	{"decide/evict", pure, "model/unit model/node decide/plan decide/facts"},
 	{"decide/isolation", pure, "model/unit model/node decide/plan"},
 	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/hold decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation"},
+	{"decide/unmet", pure, "model/node decide/blockio decide/policy"},
 	// kernel
 	{"kernel/cgroup", affects, "model/unit"},
 	{"kernel/proc", affects, "model/unit"},
@@ -158,7 +159,7 @@ var arch = []struct {
 	{"cmd/kubectl-tenon", affects, "api/v1alpha1 cluster/nodepages"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/jobcmd", affects, "lab/jobs lab/layout lab/report lab/concurrency"},
-	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/jobcmd"},
+	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// scheduler, a module of its own

@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/unmet"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/capability"
@@ -34,6 +37,8 @@ type diagnosis struct {
 	Isolation  string          `json:"isolation"`
 	Selection  []mechanismLine `json:"ladder"`
 	Mechanisms []mechanism     `json:"mechanisms"`
+	// Unmet are the settings of --config that this node cannot carry out.
+	Unmet []unmet.Setting `json:"unmet,omitempty"`
 }
 
 type mechanism struct {
@@ -45,7 +50,7 @@ type mechanism struct {
 }
 
 func newDoctorCommand(g *global) *cobra.Command {
-	try := false
+	try, file := false, ""
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show what this kernel and hardware offer, and what Tenon uses",
@@ -55,15 +60,25 @@ version. Without root some answers are "unknown".
 
 It writes nothing. Where no cgroup shows whether the kernel has a file, the answer
 is "unknown" unless --try is given: that makes a cgroup, and may turn a controller
-on for it, for a moment.`,
+on for it, for a moment. --config adds the settings of a configuration of tenond
+that this node cannot carry out.`,
 		Example: `  sudo tenon doctor
+  sudo tenon doctor --config /etc/tenon/tenon.yaml
   tenon doctor -o json | jq -r '.mechanisms[] | select(.available == "no") | .name'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := diagnose(cmd.Context(), proc.Default(), g.stateDir, try)
+			var c config.Config
+			var err error
+			if file != "" {
+				if c, err = config.Load(file); err != nil {
+					return err
+				}
+			}
+			d := diagnose(cmd.Context(), proc.Default(), g.stateDir, try, c.Policy)
 			return g.output.print(cmd.OutOrStdout(), d, d.String())
 		},
 	}
+	cmd.Flags().StringVar(&file, "config", "", "list the settings of this configuration of tenond that the node cannot carry out")
 	cmd.Flags().BoolVar(&try, "try", false, "make a cgroup for a moment where no existing one shows what the kernel has")
 	return cmd
 }
@@ -73,7 +88,7 @@ var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
 
 // diagnose examines the node. The result contains an error text in place of
 // each value that cannot be read.
-func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool) diagnosis {
+func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked policy.Config) diagnosis {
 	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
 	if release, err := fs.KernelRelease(); err == nil {
 		d.Kernel = release
@@ -105,6 +120,7 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool) diagno
 		seen = s.Isolation
 	}
 	d.isolation(can, seen)
+	d.Unmet = unmet.Settings(asked, can)
 	for _, name := range slices.Sorted(maps.Keys(can)) {
 		m := mechanism{Name: name, Available: can[name].Verdict, Why: can[name].Why}
 		if m.Available != node.Yes {
@@ -171,6 +187,12 @@ func (d diagnosis) String() string {
 	fmt.Fprintln(table, "MECHANISM\tAVAILABLE\tWHY\tTENON USES INSTEAD")
 	for _, m := range d.Mechanisms {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.Name, m.Available, m.Why, m.Instead)
+	}
+	for i, s := range d.Unmet {
+		if i == 0 {
+			fmt.Fprintln(table, "\nCONFIGURED, NOT POSSIBLE HERE\tWHY")
+		}
+		fmt.Fprintf(table, "%s\t%s\n", s.Key, s.Why)
 	}
 	table.Flush()
 	return b.String()

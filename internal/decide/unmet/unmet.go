@@ -1,0 +1,74 @@
+// Package unmet says which settings of a configuration a node cannot carry out,
+// for lack of a capability of its kernel or hardware.
+package unmet
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Setting is a setting that the node cannot carry out.
+type Setting struct {
+	// Key is the key of the configuration.
+	Key string `json:"key"`
+	// Why is the reason, as the check of the capability gives it.
+	Why string `json:"why"`
+}
+
+// A demand is a setting and the capabilities of which it needs one.
+type demand struct {
+	key   string
+	asked func(policy.Config) bool
+	needs []node.Feature
+}
+
+var demands = []demand{
+	{"resource-threshold-config: cpuSuppressPolicy cfsQuota", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == policy.SuppressQuota }, []node.Feature{node.FeatureCPUMax}},
+	{"resource-threshold-config: cpuSuppressPolicy cpuset", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == policy.SuppressCPUSet }, []node.Feature{node.FeatureCPUSets}},
+	{"resource-threshold-config: memoryEvictThresholdPercent, to freeze what grows", func(c policy.Config) bool { return c.Evict.Memory.ThresholdPercent > 0 }, []node.Feature{node.FeatureCgroupFreezer}},
+	{"resource-qos-config: cpuQOS.schedIdle", func(c policy.Config) bool { return c.CPUQOS.Means == node.FeatureCPUIdle }, []node.Feature{node.FeatureCPUIdle}},
+	{"resource-qos-config: policies, mechanism sched_ext", pinned(node.MechanismSchedExt), []node.Feature{node.FeatureSchedExt}},
+	{"resource-qos-config: policies, mechanism core_sched", pinned(node.MechanismCoreSched), []node.Feature{node.FeatureCoreSched}},
+	{"resource-qos-config: policies, mechanism vendor", pinned(node.MechanismVendor), []node.Feature{node.FeatureGroupIdentity, node.FeatureGroupPriority, node.FeatureQOSLevel}},
+	{"resource-qos-config: memoryQOS", func(c policy.Config) bool { return len(c.Memory.Classes) > 0 }, []node.Feature{node.FeatureMemoryProtect}},
+	{"resource-qos-config: resctrlQOS", func(c policy.Config) bool { return len(c.Cache.Classes) > 0 }, []node.Feature{node.FeatureResctrlL3, node.FeatureResctrlMB}},
+	{"resource-qos-config: blkioQOS, limits", devices(func(d blockio.Device) bool {
+		return d.ReadBPS > 0 || d.WriteBPS > 0 || d.ReadIOPS > 0 || d.WriteIOPS > 0
+	}), []node.Feature{node.FeatureIOMax}},
+	{"resource-qos-config: blkioQOS, ioWeightPercent", devices(func(d blockio.Device) bool { return d.WeightPercent > 0 }), []node.Feature{node.FeatureIOWeight, node.FeatureBFQWeight}},
+	{"resource-qos-config: blkioQOS, readLatency and writeLatency", devices(func(d blockio.Device) bool { return d.Latency > 0 }), []node.Feature{node.FeatureIOLatency}},
+	{"cpu-burst-config: policy", func(c policy.Config) bool {
+		return c.Burst.Policy == policy.BurstAuto || c.Burst.Policy == policy.BurstCPU
+	}, []node.Feature{node.FeatureCPUBurst}},
+}
+
+func pinned(m node.Mechanism) func(policy.Config) bool {
+	return func(c policy.Config) bool { return c.CPUQOS.Enable && c.CPUQOS.Mechanism == m }
+}
+
+func devices(is func(blockio.Device) bool) func(policy.Config) bool {
+	return func(c policy.Config) bool {
+		for _, all := range c.IO.Classes {
+			if slices.ContainsFunc(all, is) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// Settings returns the settings of c for which the node has none of the
+// capabilities that they need. A capability that is not known is not missing.
+func Settings(c policy.Config, can node.Capabilities) []Setting {
+	var found []Setting
+	for _, d := range demands {
+		missing := func(f node.Feature) bool { return can[f].Verdict == node.No }
+		if d.asked(c) && !slices.ContainsFunc(d.needs, func(f node.Feature) bool { return !missing(f) }) {
+			found = append(found, Setting{d.key, string(d.needs[0]) + ": " + can[d.needs[0]].Why})
+		}
+	}
+	return found
+}
