@@ -34,7 +34,7 @@ var kernelWrites = []struct {
 	in, functions, why string
 }{
 	{applies, "machine/host/knob.go", "adapters", "the table of the knobs of a cgroup"},
-	{applies, "machine/change/notes.go", "write Forget", "the value from before, at the cgroup itself; no task runs differently"},
+	{applies, "machine/change/notes.go", "write unnote", "the value from before, at the cgroup itself; no task runs differently"},
 	{applies, "machine/vendormark/marks.go", "Write", "the mark of a vendor's kernel, and its switch"},
 	{applies, "machine/cachectl/knob.go", "writeL3 writeMB writeMembership", "the knobs of resctrl"},
 	{applies, "machine/cachectl/group.go", "Make remove", "a control group exists as long as a knob of it is set"},

@@ -133,7 +133,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o, d.health)
 	defer func() { err = errors.Join(err, d.show.close()) }()
-	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps}
+	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps, Spent: proc.OwnCPUTime}
 	last, age, ok := loadState(o.StateDir, fs)
 	if ok {
 		d.agent.Resume(last.State)
@@ -253,8 +253,8 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation = d.host.Isolation().Status()
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism == node.MechanismSiblings)
 	d.reporter.tick(t, err)
-	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Period)
-	d.show.tick(t, err, d.agent.Config, d.before, d.agent.Period)
+	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Pause())
+	d.show.tick(t, err, d.agent.Config, d.before, d.agent.Pause())
 	if handsOver(t) {
 		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventHandover, Text: "a means of isolation was given up for another"})
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/launch"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -101,8 +101,8 @@ func (d *daemon) followGroups() {
 
 // Apply performs one step on the node.
 func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
-	if long := takes(s); long > hung {
-		d.guard.allow(long)
+	if host.Long(s) {
+		d.guard.allow(converting)
 		defer d.guard.allow(hung)
 	}
 	if d.cluster != nil {
@@ -112,24 +112,31 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	}
 	err := d.host.Apply(ctx, s)
 	if err == nil {
-		d.conflicts.note(s, d.became(s))
+		d.conflicts.note(s, host.Became(d.host, s))
 	}
 	return err
 }
 
-// Guard does the host's work between two snapshots, apart from steps.
-func (d *daemon) Guard() error { return d.host.Guard() }
-
-// became returns the value that the kernel shows after a step. For example, the
-// kernel removes offline CPUs from a cpuset.
-func (d *daemon) became(s plan.Step) node.Value {
-	if s.Knob.File == node.FileCPUs {
-		if now, err := d.host.Knob(s.Knob); err == nil {
-			return now
+// ApplyAll performs the first of steps on the node, and as many more as go
+// together. Thousands of cgroups that appear at once take longer than a tick:
+// each part that is done shows that the loop is alive.
+func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
+	n := host.Together(steps)
+	if n == 1 {
+		return []error{d.Apply(ctx, steps[0])}
+	}
+	d.guard.allow(hung)
+	errs := host.ApplyAll(ctx, d.host, steps[:n])
+	for i, err := range errs {
+		if err == nil && d.cluster != nil {
+			d.conflicts.note(steps[i], host.Became(d.host, steps[i]))
 		}
 	}
-	return s.To
+	return errs
 }
+
+// Guard does the host's work between two snapshots, apart from steps.
+func (d *daemon) Guard() error { return d.host.Guard() }
 
 // pods adds the node's pods to the workloads of rules.
 func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
@@ -138,18 +145,4 @@ func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workloa
 	d.cluster.rebased(d.host.Rebase(d.cluster.view.change))
 	left, remarks := beside(rules, pods)
 	return append(pods, left...), append(remarks, d.cluster.view.status.Remarks...)
-}
-
-// takes returns the maximum duration of a step. Unloading the scheduler, or
-// changing each thread of a group, takes longer than the rest of a tick.
-func takes(s plan.Step) time.Duration {
-	switch to := s.To.(type) {
-	case node.Scheduler:
-		if !to.Loaded {
-			return converting
-		}
-	case node.Threads:
-		return converting
-	}
-	return hung
 }

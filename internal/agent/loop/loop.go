@@ -25,6 +25,14 @@ type Host interface {
 	Apply(context.Context, plan.Step) error
 }
 
+// A Batcher is a Host that performs several steps for less than it performs them
+// one after another.
+type Batcher interface {
+	// ApplyAll performs the first of some steps, and as many more as go
+	// together, and returns an error, or nil, for each that it performed.
+	ApplyAll(context.Context, []plan.Step) []error
+}
+
 // A Guard is a Host that has more to do between two snapshots, which write
 // nothing, than single steps: what must be faster than a tick, by rules that do
 // not change, and signs that the agent lives.
@@ -42,9 +50,18 @@ type Agent struct {
 	Period time.Duration
 	// DryRun plans and writes nothing.
 	DryRun bool
+	// Spent returns the CPU time that this process has used up to now, so that
+	// the ticks of a node with thousands of cgroups can be further apart than
+	// Period; nil: they never are.
+	Spent func() time.Duration
 
 	state policy.State
+	pause time.Duration
 }
+
+// Pause returns the time from the begin of a tick to that of the next, if no
+// event comes: Period, or more on a node whose ticks cost much.
+func (a *Agent) Pause() time.Duration { return max(a.pause, a.Period) }
 
 // Step turns the loop once. A failed step does not stop the others: it is
 // reported, and the next snapshot tells the truth.
@@ -70,14 +87,11 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 
 	start = time.Now()
 	var errs []error
-	for _, st := range steps {
-		o := tick.Outcome{Step: st}
-		if !a.DryRun {
-			if o.Err = a.Host.Apply(ctx, st); o.Err != nil {
-				errs = append(errs, o.Err)
-			}
+	for i, err := range a.perform(ctx, steps) {
+		t.Done = append(t.Done, tick.Outcome{Step: steps[i], Err: err})
+		if err != nil {
+			errs = append(errs, err)
 		}
-		t.Done = append(t.Done, o)
 	}
 	if g, guards := a.Host.(Guard); guards && !a.DryRun {
 		errs = append(errs, g.Guard())
@@ -86,7 +100,32 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	return t, errors.Join(errs...)
 }
 
-// Run turns the loop every Period, and at once when wake says that something
+// perform performs steps, and returns an error, or nil, for each.
+func (a *Agent) perform(ctx context.Context, steps []plan.Step) []error {
+	if b, batches := a.Host.(Batcher); batches && !a.DryRun {
+		errs := make([]error, 0, len(steps))
+		for len(errs) < len(steps) {
+			errs = append(errs, b.ApplyAll(ctx, steps[len(errs):])...)
+		}
+		return errs
+	}
+	errs := make([]error, len(steps))
+	for i, st := range steps {
+		if !a.DryRun {
+			errs[i] = a.Host.Apply(ctx, st)
+		}
+	}
+	return errs
+}
+
+func (a *Agent) spent() time.Duration {
+	if a.Spent == nil {
+		return 0
+	}
+	return a.Spent()
+}
+
+// Run turns the loop every Pause, and at once when wake says that something
 // happened, until ctx ends. Events that come during a tick or in the gap after
 // it are those of the next one, but an operator's word ends the gap; and one
 // that comes alone and says that work waits is looked at again soon. It hands
@@ -97,6 +136,7 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	defer due.Stop()
 	var waiting []tick.Event
 	var pace pace
+	var cost time.Duration // of the last tick, in CPU time
 	for {
 		select {
 		case <-ctx.Done():
@@ -106,13 +146,15 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 			waiting = tick.Join(waiting, e)
 		}
 		waiting = drain(wake, waiting)
+		spent := a.spent()
 		t, err := a.tickOnce(ctx, waiting)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		a.pause = pauseAfter(cost, len(t.Done) > 0)
 		observe(t, err)
-		waiting = nil
-		gap := pace.ticked(t.Begun, time.Since(t.Begun), a.Period, len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
+		cost, waiting = a.spent()-spent, nil
+		gap := pace.ticked(t.Begun, time.Since(t.Begun), a.Pause(), len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
 		if pace.storm == 0 {
 			waiting = again(t.Events)
 		}
@@ -129,7 +171,7 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 			}
 		}
 		rest.Stop()
-		wait := time.Until(t.Begun.Add(a.Period))
+		wait := time.Until(t.Begun.Add(a.Pause()))
 		if len(waiting) > 0 {
 			wait = 0
 		}

@@ -323,3 +323,51 @@ func TestSomeEventsEndTheGap(t *testing.T) {
 		})
 	}
 }
+
+// TestTheTicksOfALargeNodeAreFurtherApart: whatever a tick costs, the ticks that
+// find nothing to write use a twentieth of a CPU, an event has its tick at once,
+// and a tick after one that wrote comes by the period.
+func TestTheTicksOfALargeNodeAreFurtherApart(t *testing.T) {
+	for cost, want := range map[time.Duration]time.Duration{
+		time.Millisecond:       time.Second,
+		40 * time.Millisecond:  time.Second,
+		100 * time.Millisecond: 2 * time.Second,
+		time.Second:            longestPause,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			h := colocated()
+			h.slow = cost
+			begun := time.Now()
+			a := &Agent{Host: h, Period: time.Second, Spent: func() time.Duration { return time.Since(begun) }}
+			wake := make(chan tick.Event, 1)
+			alone := begun.Add(30*time.Second + 1500*time.Millisecond)
+			go func() {
+				time.Sleep(time.Until(alone))
+				wake <- delayOf("web")
+			}()
+			var turns []tick.Tick
+			_ = a.Run(ctx, wake, func(turn tick.Tick, _ error) {
+				turns = append(turns, turn)
+				if a.Pause() < time.Second || a.Pause() > longestPause {
+					t.Errorf("the pause is %v", a.Pause())
+				}
+			})
+			for i, turn := range turns[:len(turns)-1] {
+				apart := turns[i+1].Begun.Sub(turn.Begun)
+				switch {
+				case len(turns[i+1].Events) > 0:
+					if late := turns[i+1].Begun.Sub(alone); !turns[i+1].Events[0].Again && late > max(cost, minGap) {
+						t.Errorf("a tick costs %v: an event waited %v", cost, late)
+					}
+				case i > 1 && len(turn.Events) == 0 && apart != want:
+					t.Errorf("a tick costs %v: two are %v apart, want %v", cost, apart, want)
+				}
+			}
+		})
+	}
+	if got := pauseAfter(time.Second, true); got != 0 {
+		t.Errorf("after a tick that wrote, the next comes %v later", got)
+	}
+}

@@ -16,7 +16,21 @@ const (
 	// restShare bounds what the ticks of a storm cost on a node of any size:
 	// after each the loop rests for so many times its length.
 	restShare = 20
+	// longestPause bounds how far apart the ticks of a large node are. Without
+	// an event, the node is looked at as often as this.
+	longestPause = 10 * time.Second
 )
+
+// pauseAfter returns how far apart two ticks have to be at least, so that they
+// use no more of a CPU than a storm may. cost is the CPU time of a tick. While
+// there is something to write, the ticks come by their period: what has just
+// come is not yet bound.
+func pauseAfter(cost time.Duration, wrote bool) time.Duration {
+	if wrote {
+		return 0
+	}
+	return min(restShare*cost, longestPause)
+}
 
 // A pace keeps a storm of events from eating the CPU. An event that comes
 // alone is answered at once. A storm is turns that events woke and that follow

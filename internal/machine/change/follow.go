@@ -83,5 +83,13 @@ func (c *Knobs) OwnFollowed(groups []string) (map[node.Knob]journal.Touch, error
 	if err != nil {
 		return nil, err
 	}
-	return touches, c.Follow(touches, func() ([]string, error) { return groups, nil })
+	all := func() ([]string, error) { return groups, nil }
+	moves, err := c.Renamed(touches, all)
+	if err != nil || len(moves) == 0 {
+		return touches, err
+	}
+	if err := c.o.Journal.Moved(moves); err != nil {
+		return nil, err
+	}
+	return c.Own()
 }

@@ -75,13 +75,27 @@ func (c *Knobs) noteDir() string {
 // Forget removes a knob from the journal, and its note: Tenon does not manage it
 // any more.
 func (c *Knobs) Forget(k node.Knob) error {
-	var err error
-	if k.ControlGroup == "" && c.o.Tree != nil && !c.unnoted.Load() {
-		if err = note.Drop(c.home(k.Cgroup), string(k.File)); errors.Is(err, note.ErrUnsupported) {
-			err = nil
-		}
+	return errors.Join(unnote(c, k), c.o.Journal.Forget(k))
+}
+
+// Forget is Knobs.Forget for any number of knobs of any kind.
+func (c Many) Forget(knobs []node.Knob) error {
+	var errs []error
+	for _, k := range knobs {
+		errs = append(errs, unnote(c.Knobs, k))
 	}
-	return errors.Join(err, c.o.Journal.Forget(k))
+	return errors.Join(append(errs, c.o.Journal.ForgetAll(knobs))...)
+}
+
+// unnote removes the note of a knob.
+func unnote(c *Knobs, k node.Knob) error {
+	if k.ControlGroup != "" || c.o.Tree == nil || c.unnoted.Load() {
+		return nil
+	}
+	if err := note.Drop(c.home(k.Cgroup), string(k.File)); !errors.Is(err, note.ErrUnsupported) {
+		return err
+	}
+	return nil
 }
 
 // Lost returns what the notes at the cgroups say of this journal's changes and a

@@ -2,6 +2,7 @@ package change
 
 import (
 	"errors"
+	"maps"
 
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/process"
@@ -31,13 +32,26 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 }
 
 // Own returns the journaled knobs that this process may release: not
-// those of another live Tenon process.
+// those of another live Tenon process. The caller does not change the map; it is
+// the same one as long as the journal does not change.
 func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
+	// Counted first: what changes meanwhile is read again by the next call.
+	changes, err := c.o.Journal.Changes()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	own := c.owned
+	c.mu.Unlock()
+	if own.touches != nil && own.at == changes {
+		return own.touches, nil
+	}
 	state, err := c.o.Journal.State()
 	if err != nil {
 		return nil, err
 	}
 	lives := map[journal.Session]bool{c.o.Journal.Session(): false}
+	left := false
 	for k, t := range state.Touches {
 		others, known := lives[t.By]
 		if !known {
@@ -45,10 +59,23 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 			lives[t.By] = others
 		}
 		if others {
+			left = true
 			delete(state.Touches, k)
 		}
 	}
+	if left { // their processes may end without an entry in the journal
+		return state.Touches, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owned = owned{changes, state.Touches}
 	return state.Touches, nil
+}
+
+// owned is the last answer of Own, and how often the journal had changed before.
+type owned struct {
+	at      uint64
+	touches map[node.Knob]journal.Touch
 }
 
 // Adopt makes this process responsible for the knobs that ended Tenon processes
@@ -58,6 +85,7 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 // knobs and cgroups that is.
 func (c *Knobs) Adopt() (recovered int, err error) {
 	touches, err := c.Own()
+	touches = maps.Clone(touches)
 	if err == nil && c.o.Tree != nil {
 		err = c.Follow(touches, c.o.Tree.Paths)
 	}
@@ -65,11 +93,11 @@ func (c *Knobs) Adopt() (recovered int, err error) {
 		return 0, err
 	}
 	recovered, err = c.recover()
-	errs := []error{err}
+	var knobs []node.Knob
 	for k, t := range touches {
 		if !t.By.Lab {
-			errs = append(errs, c.o.Journal.Adopt(k))
+			knobs = append(knobs, k)
 		}
 	}
-	return recovered, errors.Join(errs...)
+	return recovered, errors.Join(err, c.o.Journal.Adopt(knobs))
 }

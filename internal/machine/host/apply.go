@@ -7,6 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -51,6 +52,50 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
+// Together returns how many of the first steps ApplyAll performs at once.
+func Together(steps []plan.Step) int {
+	n := change.Together(len(steps), func(i int) node.Knob { return steps[i].Knob })
+	for i := range n {
+		if steps[i].To == nil || steps[i].Release != steps[0].Release {
+			return max(i, 1)
+		}
+	}
+	return n
+}
+
+// ApplyAll is Host.Apply for several steps, which Together has counted: the journal
+// takes the entries of all at once. It returns an error, or nil, for each.
+func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
+	if len(steps) == 1 || ctx.Err() != nil || h.tree == nil {
+		errs := make([]error, 0, len(steps))
+		for _, s := range steps {
+			errs = append(errs, h.Apply(ctx, s))
+		}
+		return errs
+	}
+	var errs []error
+	if steps[0].Release {
+		knobs := make([]node.Knob, 0, len(steps))
+		for _, s := range steps {
+			knobs = append(knobs, s.Knob)
+		}
+		errs = change.Many{Knobs: h.changes}.Release(knobs)
+	} else {
+		kernel := h.Kernel()
+		all := make([]change.Change, 0, len(steps))
+		for _, s := range steps {
+			all = append(all, change.Change{Knob: s.Knob, To: s.To.Rounded(kernel)})
+		}
+		errs = change.Many{Knobs: h.changes}.Set(all)
+	}
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("apply %v: %w", steps[i], err)
+		}
+	}
+	return errs
+}
+
 // set performs what a step wants of a knob.
 func (h *Host) set(k node.Knob, to node.Value) error {
 	if k.File.OrdersScheduler() {
@@ -65,4 +110,27 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 		}
 	}
 	return h.changes.Set(k, to)
+}
+
+// Long reports whether a step takes longer than the rest of a tick: to unload the
+// scheduler, or to change each thread of a group.
+func Long(s plan.Step) bool {
+	switch to := s.To.(type) {
+	case node.Scheduler:
+		return !to.Loaded
+	case node.Threads:
+		return true
+	}
+	return false
+}
+
+// Became returns the value that the kernel shows after a step. For example, the
+// kernel removes offline CPUs from a cpuset.
+func Became(h *Host, s plan.Step) node.Value {
+	if s.Knob.File == node.FileCPUs {
+		if now, err := h.Knob(s.Knob); err == nil {
+			return now
+		}
+	}
+	return s.To
 }

@@ -78,6 +78,7 @@ type Host struct {
 	changes   *change.Knobs // of all these parts
 	restorer  *restore.Restorer
 	cache     *knobCache // nil unless resident
+	shown     shown      // of a resident host
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload

@@ -25,6 +25,9 @@ type knobCache struct {
 	known  map[node.Knob]node.Value // nil: could not be read
 	order  []node.Knob              // the cached knobs
 	stale  bool                     // cgroups may have been made again
+	gaps   bool                     // known may lack knobs of order
+	now    map[node.Knob]node.Value // known without nil, as the last snapshot has it; nil: known has changed since
+	asked  asked                    // by the last call of read
 
 	touched            []node.Knob  // knobs that Tenon has changed
 	ours, others       []node.Knob  // of order: Tenon's, and the rest
@@ -42,11 +45,57 @@ func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
+// asked is what read was asked for.
+type asked struct {
+	groups  []node.CgroupPath
+	touched []node.Knob
+}
+
 // read returns the knobs of cgroups, sorted, and those that Tenon changed: from
-// the cache, except for new ones and those due for a read.
+// the cache, except for new ones and those due for a read. It keeps the slices.
+// The caller does not change the map; it is the same one as long as no value
+// changes.
 func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.Knob) map[node.Knob]node.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.dropEnding()
+	if c.stale || !same(groups, c.asked.groups) || !same(touched, c.asked.touched) {
+		c.asked = asked{groups, touched}
+		c.arrange(groups, touched)
+	}
+	if c.gaps {
+		for _, k := range c.order {
+			if _, known := c.known[k]; !known {
+				c.set(k, c.readKnob(k))
+			}
+		}
+		c.gaps = false
+	}
+	for i := range c.changed.Due(at, len(c.ours), reread.Slower(reread.Changed, len(c.ours))) {
+		c.set(c.ours[i], c.readKnob(c.ours[i]))
+	}
+	for i := range c.unchanged.Due(at, len(c.others), reread.Slower(reread.Unchanged, len(c.others))) {
+		c.set(c.others[i], c.readKnob(c.others[i]))
+	}
+	if c.now == nil {
+		c.now = make(map[node.Knob]node.Value, len(c.known))
+		for k, v := range c.known {
+			if v != nil {
+				c.now[k] = v
+			}
+		}
+	}
+	return c.now
+}
+
+// same reports whether two slices are the same memory.
+func same[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// arrange sets the cached knobs.
+func (c *knobCache) arrange(groups []node.CgroupPath, touched []node.Knob) {
+	touched = slices.Clone(touched)
 	slices.SortFunc(touched, node.Knob.Compare)
 	touched = slices.Compact(touched)
 	var extra []node.Knob
@@ -55,7 +104,6 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 			extra = append(extra, k)
 		}
 	}
-	c.dropEnding()
 	moved := c.stale || !slices.Equal(groups, c.groups) || !slices.Equal(extra, c.extra)
 	if moved {
 		c.setCgroups(groups, extra)
@@ -63,24 +111,20 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 	if moved || !slices.Equal(touched, c.touched) {
 		c.split(touched)
 	}
-	for _, k := range c.order {
-		if _, known := c.known[k]; !known {
-			c.known[k] = c.readKnob(k)
-		}
+}
+
+// set stores a value that was read.
+func (c *knobCache) set(k node.Knob, v node.Value) {
+	if old, known := c.known[k]; known && old == v {
+		return
 	}
-	for i := range c.changed.Due(at, len(c.ours), reread.Changed) {
-		c.known[c.ours[i]] = c.readKnob(c.ours[i])
-	}
-	for i := range c.unchanged.Due(at, len(c.others), reread.Unchanged) {
-		c.known[c.others[i]] = c.readKnob(c.others[i])
-	}
-	now := make(map[node.Knob]node.Value, len(c.known))
-	for k, v := range c.known {
-		if v != nil {
-			now[k] = v
-		}
-	}
-	return now
+	c.known[k], c.now = v, nil
+}
+
+// forgetValue makes the next read read a knob.
+func (c *knobCache) forgetValue(k node.Knob) {
+	delete(c.known, k)
+	c.now, c.gaps = nil, true
 }
 
 // split separates the cached knobs that Tenon has changed from the others.
@@ -131,6 +175,7 @@ func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 		c.tree.Close(string(p))
 	}
 	c.groups, c.extra, c.stale = groups, extra, false
+	c.now, c.gaps = nil, true
 }
 
 // store stores the value read after a write; after an error the knob is read
@@ -145,10 +190,10 @@ func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 		return
 	}
 	if err != nil {
-		delete(c.known, k)
+		c.forgetValue(k)
 		return
 	}
-	c.known[k] = v
+	c.set(k, v)
 }
 
 // drop makes the next read of all read a knob.
@@ -158,7 +203,7 @@ func (c *knobCache) drop(k node.Knob) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.known, k)
+	c.forgetValue(k)
 }
 
 // clear clears the cache.
@@ -169,6 +214,7 @@ func (c *knobCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.known)
+	c.now, c.gaps = nil, true
 }
 
 func (c *knobCache) inode(p node.CgroupPath) (uint64, bool) {
@@ -242,7 +288,7 @@ func (c *knobCache) dropEnding() {
 		case !cached || v == node.Ended:
 			delete(c.ending, k)
 		default:
-			delete(c.known, k)
+			c.forgetValue(k)
 		}
 	}
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/machine/cachectl"
-	"tenon.sh/tenon/internal/machine/isolation"
-	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -53,50 +50,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	h.marks.HideIdle(touches)
-	groups := append(shownCgroups(s.Workloads), h.below(s.Workloads)...)
-	if h.cache == nil {
-		for _, p := range groups {
-			for _, f := range slices.Concat(node.Files, h.blocks.Shown()) {
-				k := node.Knob{Cgroup: p, File: f}
-				if v := h.knobOrNil(k); v != nil {
-					s.Knobs.Now[k] = v
-				}
-			}
-		}
-		for _, k := range runKnobs(s.Workloads) {
-			if v := h.knobOrNil(k); v != nil {
-				s.Knobs.Now[k] = v
-			}
-		}
-	} else {
-		touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return cachectl.Has(k) || isolation.Has(k) })
-		for _, k := range touched {
-			groups = append(groups, k.Cgroup)
-		}
-		if h.cache.showsRuns() {
-			touched = append(touched, runKnobs(s.Workloads)...)
-		}
-		slices.Sort(groups)
-		s.Knobs.Now = h.cache.read(s.At, slices.Compact(groups), touched)
-	}
-	h.controls.Fill(&s, touches)
-	h.isolation.Fill(&s, touches)
-	if len(h.blocks.Shown()) > 0 {
-		s.Devices = h.blocks.List()
-	}
-	for k, t := range touches {
-		if _, known := s.Knobs.Now[k]; !known {
-			continue
-		}
-		inodeOf := h.changes.Inode
-		if k.ControlGroup == "" {
-			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
-		}
-		if inode, err := inodeOf(k); err == nil && inode == t.Inode {
-			s.Knobs.Before[k] = h.blocks.Possible(k, t.Before)
-		}
-	}
+	h.shown.fill(h, &s, managed, h.marks.HideIdle(touches))
 	h.delays.Fill(&s, h.inode)
 	h.counters.FillWaits(&s)
 	return s, nil
@@ -112,51 +66,6 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	return h.tree.Inode(string(p))
 }
 
-// shownCgroups lists the cgroups of the workloads and of their containers, and all
-// above them but the root.
-func shownCgroups(workloads []node.Workload) []node.CgroupPath {
-	var groups []node.CgroupPath
-	seen := map[node.CgroupPath]bool{"": true}
-	show := func(from node.CgroupPath) {
-		for p := from; !seen[p]; p = p.Parent() {
-			seen[p] = true
-			groups = append(groups, p)
-		}
-	}
-	for _, w := range workloads {
-		show(w.Cgroup)
-		show(w.ContentionRoot)
-		for _, part := range w.Containers {
-			show(part.Cgroup)
-		}
-	}
-	return groups
-}
-
-// below lists the cgroups inside best-effort workloads on cgroup v1, where a
-// parent's limit may not be below its children's: a policy that bounds such
-// work must see and change them all. If some work has exclusive CPUs, the same
-// holds for latency-sensitive work.
-func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
-	if h.tree.Version() != 1 {
-		return nil
-	}
-	list := func() []node.CgroupPath {
-		var all []node.CgroupPath
-		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
-		for _, w := range workloads {
-			if w.Class == node.BE || own && w.Class.Sensitive() {
-				all = subtree.Cgroups(h.tree, all, w.Cgroup)
-			}
-		}
-		return all
-	}
-	if h.cache != nil {
-		return h.cache.inside(list)
-	}
-	return list()
-}
-
 // Sweep notifies a resident host that cgroups appeared or disappeared; groups
 // are all cgroups, sorted. The host compares the inode of each cached cgroup,
 // follows renamed cgroups, forgets its changes in cgroups that are gone, and
@@ -169,15 +78,27 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 	if err != nil || h.tree == nil {
 		return false, err
 	}
-	var errs []error
+	type found struct {
+		inode uint64
+		err   error
+	}
+	at := map[node.CgroupPath]found{} // one look at each cgroup, which may have several knobs
+	var gone []node.Knob
 	for k, t := range touches {
-		inode, err := h.changes.Inode(k)
-		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
-			errs = append(errs, h.changes.Forget(k))
+		f, looked := at[k.Cgroup]
+		if !looked || k.ControlGroup != "" {
+			f.inode, f.err = h.changes.Inode(k)
+		}
+		if k.ControlGroup == "" {
+			at[k.Cgroup] = f
+		}
+		if errors.Is(f.err, cgroup.ErrGone) || (f.err == nil && f.inode != t.Inode) {
+			gone = append(gone, k)
 		}
 	}
-	again, err = h.changes.AdoptBorn(groups)
-	return again, errors.Join(append(errs, err, h.isolation.Scheduler().SweepOrders())...)
+	err = change.Many{Knobs: h.changes}.Forget(gone)
+	again, bornErr := h.changes.AdoptBorn(groups)
+	return again, errors.Join(err, bornErr, h.isolation.Scheduler().SweepOrders())
 }
 
 // knobOrNil reads a knob; nil if it cannot be read.

@@ -40,7 +40,7 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	if len(es) == 0 {
 		return nil
 	}
-	lines, err := j.lines(es)
+	lines, err := linesOf(j, es)
 	if err != nil {
 		return err
 	}
@@ -65,9 +65,9 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	return nil
 }
 
-// lines returns the text of entries: with the first line of the file before them
+// linesOf returns the text of entries: with the first line of the file before them
 // if there is no file, and with the damage that was found in the file.
-func (j *Journal) lines(es []*entry) ([]byte, error) {
+func linesOf(j *Journal, es []*entry) ([]byte, error) {
 	var text []byte
 	before := []*entry{}
 	switch {
@@ -93,3 +93,5 @@ func (j *Journal) lines(es []*entry) ([]byte, error) {
 func (s State) lines() int {
 	return 1 + len(s.Groups) + len(s.Controls) + 2*len(s.Touches) + len(s.Processes)
 }
+
+func (w *Work) add(bytes int) { w.Writes, w.Bytes = w.Writes+1, w.Bytes+int64(bytes) }

@@ -59,8 +59,9 @@ func (j *Journal) ForgetAll(all []node.Knob) error {
 	})
 }
 
-// AdoptAll is Adopt for several knobs.
-func (j *Journal) AdoptAll(all []node.Knob) error {
+// Adopt transfers knobs to this session, because the process that wrote them has
+// ended. The values from before stay.
+func (j *Journal) Adopt(all []node.Knob) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
 		for _, k := range all {

@@ -35,7 +35,7 @@ func TestAnEntryCostsTheSameAmongManyKnobs(t *testing.T) {
 		if info, err := os.Stat(j.Path()); err != nil || info.Size() > max(512<<10, int64(knobs)*5*256) {
 			t.Errorf("the file has %d bytes for %d knobs, %v", info.Size(), knobs, err)
 		}
-		return float64(j.Spent()) / float64(2*rounds*knobs)
+		return float64(j.Work().Bytes) / float64(2*rounds*knobs)
 	}
 	few, many := perEntry(50), perEntry(2000)
 	if many > 2.5*few {
@@ -75,7 +75,7 @@ func TestManyEntriesAreTheSameAsOneAfterAnother(t *testing.T) {
 	next := journal.Session{PID: 9, Start: 90}
 	a, err := journal.Open(filepath.Dir(many.Path()), "boot-1", next)
 	do(t, err)
-	do(t, a.AdoptAll([]node.Knob{nth(0), nth(1), nth(2), nth(8)}))
+	do(t, a.Adopt([]node.Knob{nth(0), nth(1), nth(2), nth(8)}))
 	for k, touch := range state(t, many).Touches {
 		if want := map[bool]journal.Session{true: next, false: me}[k == nth(0) || k == nth(2)]; touch.By != want {
 			t.Errorf("%v is of %v, want %v", k, touch.By, want)

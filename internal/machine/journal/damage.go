@@ -175,6 +175,9 @@ func (j *Journal) load() error {
 			j.lost = "the file is gone"
 			return nil
 		}
+		if j.read != nil {
+			j.changes++
+		}
 		j.state, j.head, j.read, j.off, j.size, j.torn = newState(), file{}, nil, 0, 0, false
 		return nil
 	}
@@ -206,6 +209,9 @@ func (j *Journal) load() error {
 			return nil
 		}
 		state.Damage = damage
+	}
+	if off == 0 || n > 0 {
+		j.changes++
 	}
 	j.state, j.head = state, head
 	j.size = off + int64(len(rest))

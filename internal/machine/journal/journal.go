@@ -63,7 +63,21 @@ type Journal struct {
 	// repaired is the damage that an entry found and repaired, until Repair
 	// returns it.
 	repaired string
-	spent    int64 // bytes that this process has written to the file, for tests
+	work     Work
+	changes  uint64 // how often state changed
+}
+
+// Work is what the journal has cost this process.
+type Work struct {
+	Writes int   // of the file
+	Bytes  int64 // that they wrote, compactions included
+}
+
+// Work returns what the journal has cost this process up to now.
+func (j *Journal) Work() Work {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.work
 }
 
 // Open returns the journal of the given boot in dir. It writes nothing: the
@@ -92,6 +106,15 @@ func (j *Journal) State() (State, error) {
 		return State{}, err
 	}
 	return j.state.clone(), nil
+}
+
+// Changes counts how often the state has changed, entries of other processes
+// included: as long as it stays the same, so does State.
+func (j *Journal) Changes() (uint64, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.load()
+	return j.changes, err
 }
 
 // Touch returns the entry of one knob, including that of another process. It
@@ -143,12 +166,6 @@ func (j *Journal) Abandon(k node.Knob) error {
 // more.
 func (j *Journal) Forget(k node.Knob) error {
 	return j.append(func(s State) *entry { return s.forget(k) })
-}
-
-// Adopt transfers knob k to this session, because the process that wrote it has
-// ended. The value from before stays.
-func (j *Journal) Adopt(k node.Knob) error {
-	return j.append(func(s State) *entry { return s.adopt(k, j.session) })
 }
 
 // Rebase changes the value from before of knob k, because the owner of the knob
@@ -279,7 +296,7 @@ func (j *Journal) compact(next string) error {
 	if err := writeNext(next, text); err != nil {
 		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
 	}
-	j.spent += int64(len(text))
+	j.work.add(len(text))
 	if info, err := os.Stat(j.path); err != nil || info.Size() != j.size || !os.SameFile(info, j.read) {
 		return errors.Join(err, os.Remove(next)) // another process writes: try later
 	}

@@ -22,7 +22,7 @@ func TestAnotherValueFromBeforeIsKept(t *testing.T) {
 	for _, err := range []error{
 		j.Intend(touched, 7, weight(25600), weight(256)), j.Wrote(touched, weight(256)),
 		j.Rebase(touched, weight(51200)), j.Rebase(other, weight(51200)),
-		j.compact(j.nextPath()), j.Adopt(touched),
+		j.compact(j.nextPath()), j.Adopt([]node.Knob{touched}),
 	} {
 		if err != nil {
 			t.Fatal(err)

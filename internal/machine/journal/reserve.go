@@ -16,9 +16,9 @@ const lineSize = 256
 
 // reserve returns the space that a compacted journal needs, as a power of two,
 // so that it seldom changes.
-func (j *Journal) reserve() int64 {
+func (s State) reserve() int64 {
 	size := int64(reserveSize)
-	for need := int64(j.state.lines()) * lineSize; size < need; size *= 2 {
+	for need := int64(s.lines()) * lineSize; size < need; size *= 2 {
 	}
 	return size
 }
@@ -33,7 +33,7 @@ func (j *Journal) nextPath() string { return j.path + ".next" }
 // keepReserve allocates the reserve, or as much of it as possible. It returns
 // an error if that is not all of it.
 func (j *Journal) keepReserve() error {
-	want := j.reserve()
+	want := j.state.reserve()
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= want {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (j *Journal) appendLine(line []byte) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	_, err = f.Write(line)
-	j.spent += int64(len(line))
+	j.work.add(len(line))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("append to %s: %w", j.path, err)
 	}

@@ -16,6 +16,17 @@ const (
 	Unchanged = 15 * time.Second
 )
 
+// MostPerSecond is the largest number of values that a cycle with Slower reads in
+// a second: of a node with thousands of cgroups, each value is read less often,
+// so that the cost does not grow with the node.
+const MostPerSecond = 200
+
+// Slower returns the time within which n values are read again: within, or more
+// if there are too many.
+func Slower(within time.Duration, n int) time.Duration {
+	return max(within, time.Duration(n)*time.Second/MostPerSecond)
+}
+
 // A Cycle goes through items again and again, so that each is read once within
 // some time. The zero Cycle has not started.
 type Cycle struct {

@@ -56,3 +56,21 @@ func TestACycleThatIsLeftEarlyGoesOn(t *testing.T) {
 		break
 	}
 }
+
+func TestManyValuesAreReadLessOften(t *testing.T) {
+	for n, want := range map[int]time.Duration{0: Changed, 100: Changed, 1000: Changed, 5000: 25 * time.Second, 50_000: 250 * time.Second} {
+		if got := Slower(Changed, n); got != want {
+			t.Errorf("%d values are read within %v, want %v", n, got, want)
+		}
+		var c Cycle
+		reads := 0
+		for s := range 100 {
+			for range c.Due(time.Unix(int64(s), 0), n, Slower(Changed, n)) {
+				reads++
+			}
+		}
+		if reads > 100*MostPerSecond {
+			t.Errorf("of %d values, %d are read in 100 s", n, reads)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package restore
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/model/node"
@@ -93,9 +92,17 @@ func (g Busy) occupants() string {
 	return count(len(g.PIDs), "process", "processes") + " " + strings.Join(words, " ")
 }
 
-func (r *Report) gone(p node.CgroupPath) {
-	if !slices.Contains(r.Gone, p) {
-		r.Gone = append(r.Gone, p)
+// gone adds the cgroups of knobs, each once.
+func (r *Report) gone(knobs []node.Knob) {
+	listed := map[node.CgroupPath]bool{}
+	for _, p := range r.Gone {
+		listed[p] = true
+	}
+	for _, k := range knobs {
+		if k.ControlGroup == "" && !listed[k.Cgroup] {
+			listed[k.Cgroup] = true
+			r.Gone = append(r.Gone, k.Cgroup)
+		}
 	}
 }
 

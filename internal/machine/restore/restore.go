@@ -217,21 +217,13 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	maps.Copy(state.Touches, lost.Touches)
 	x.addCopies(state)
 	steps, left, gone, dropped := x.undo(state, in)
-	var errs []error
-	for _, k := range gone {
-		if k.ControlGroup == "" {
-			r.gone(k.Cgroup)
-		}
-		errs = append(errs, x.o.Knobs.Forget(k))
-	}
-	for _, k := range dropped {
-		r.Dropped = append(r.Dropped, k)
-		errs = append(errs, x.o.Knobs.Forget(k))
-	}
+	forget := slices.Concat(gone, dropped)
+	r.gone(gone)
+	r.Dropped = append(r.Dropped, dropped...)
 	for _, c := range left {
-		r.Left = append(r.Left, c)
-		errs = append(errs, x.o.Knobs.Forget(c.Knob))
+		r.Left, forget = append(r.Left, c), append(forget, c.Knob)
 	}
+	errs := []error{change.Many{Knobs: x.o.Knobs}.Forget(forget)}
 	var threads []node.Knob
 	for _, s := range steps {
 		if s.Knob.File.OfThreads() {
@@ -241,8 +233,8 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	for len(steps) > 0 {
 		var refused []plan.Step
 		var why []error
-		for _, s := range steps {
-			err := x.o.Knobs.ReleaseAs(s.Knob, state.Touches[s.Knob])
+		for i, err := range x.release(steps, state.Touches) {
+			s := steps[i]
 			switch {
 			case err != nil:
 				refused, why = append(refused, s), append(why, fmt.Errorf("restore %v to %v: %w", s.Knob, s.To, err))
@@ -258,6 +250,25 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	}
 	errs = append(errs, x.o.TakeBackLate(threads))
 	return errors.Join(errs...)
+}
+
+// release gives knobs back, several at once where that is possible. It returns an
+// error, or nil, for each step.
+func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touch) []error {
+	errs := make([]error, 0, len(steps))
+	for rest := steps; len(rest) > 0; rest = steps[len(errs):] {
+		n := change.Together(len(rest), func(i int) node.Knob { return rest[i].Knob })
+		if n == 1 {
+			errs = append(errs, x.o.Knobs.ReleaseAs(rest[0].Knob, touches[rest[0].Knob]))
+			continue
+		}
+		all := make([]change.Taken, 0, n)
+		for _, s := range rest[:n] {
+			all = append(all, change.Taken{Knob: s.Knob, Touch: touches[s.Knob]})
+		}
+		errs = append(errs, change.Many{Knobs: x.o.Knobs}.ReleaseAs(all)...)
+	}
+	return errs
 }
 
 // lost adds to a state what the notes at the cgroups say and the journal lacks,

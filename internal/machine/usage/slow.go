@@ -67,8 +67,9 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	within := slowWithin
-	if scarce {
+	// Each is three files.
+	within := reread.Slower(slowWithin, 3*len(s.Workloads))
+	if scarce { // what memory eviction decides on is fresh, whatever it costs
 		within = scarceWithin
 	}
 	if r.node == nil {

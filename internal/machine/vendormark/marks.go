@@ -133,20 +133,27 @@ func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	return err
 }
 
-// HideIdle leaves out the weights of cgroups that a mark has made idle. A
-// release of the weight before that of the mark would undo half of the mark.
-// After the mark is released, the weight is shown, and released unless wanted.
-func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) {
-	for k, t := range touches {
-		mark, marked := touches[node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}]
-		if k.File != node.FileCPUWeight || !marked || t.Written != node.Value(node.CPUWeight{Idle: true}) {
+// HideIdle returns the entries without the weights of cgroups that a mark has made
+// idle. A release of the weight before that of the mark would undo half of the
+// mark. After the mark is released, the weight is shown, and released unless
+// wanted.
+func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
+	shown := touches
+	for k, mark := range touches {
+		if k.File != node.FileIdentity || mark.Written != node.Value(node.IdentityBE) && mark.Pending != node.Value(node.IdentityBE) {
 			continue
 		}
-		below := mark.Written == node.Value(node.IdentityBE) || mark.Pending == node.Value(node.IdentityBE)
-		if below && m.tree.Vendor(m.proc).Idles(string(k.Cgroup)) {
-			delete(touches, k)
+		weight := node.Knob{Cgroup: k.Cgroup, File: node.FileCPUWeight}
+		t, weighted := touches[weight]
+		if !weighted || t.Written != node.Value(node.CPUWeight{Idle: true}) || !m.tree.Vendor(m.proc).Idles(string(k.Cgroup)) {
+			continue
 		}
+		if len(shown) == len(touches) {
+			shown = maps.Clone(touches)
+		}
+		delete(shown, weight)
 	}
+	return shown
 }
 
 // LeaveSwitch restores the switch once no mark is left.

@@ -1,0 +1,154 @@
+package change
+
+import (
+	"errors"
+
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Most is the maximum number of knobs that Many takes in one call. The entries of the journal of so many knobs cost little more than those of one.
+const Most = 256
+
+// Plain reports whether a knob is files of a cgroup and no more: whether it can be
+// among the knobs of Many.
+func Plain(k node.Knob) bool {
+	if k.ControlGroup != "" {
+		return false
+	}
+	switch k.File {
+	case node.FileCPUWeight, node.FileCPUMax, node.FileCPUs, node.FileMems, node.FileMemory, node.FilePIDs:
+		return true
+	}
+	return false
+}
+
+// Together returns how many of the first knobs can be in one call: plain ones of
+// the same depth, because what is written to a cgroup changes what those below
+// it may have.
+func Together(n int, knob func(int) node.Knob) int {
+	if n == 0 || !Plain(knob(0)) {
+		return min(n, 1)
+	}
+	depth := knob(0).Cgroup.Depth()
+	for i := range min(n, Most) {
+		if k := knob(i); !Plain(k) || k.Cgroup.Depth() != depth {
+			return i
+		}
+	}
+	return min(n, Most)
+}
+
+// A Change is a value for a knob.
+type Change struct {
+	Knob node.Knob
+	To   node.Value
+}
+
+// Many changes several plain knobs at once, at most Most: see Together.
+type Many struct{ *Knobs }
+
+// Set is Knobs.Set for several knobs. It journals all of them before it
+// writes the first. It returns an error, or nil, for each.
+func (c Many) Set(all []Change) []error {
+	errs := make([]error, len(all))
+	var todo []intention
+	var at []int // of todo in all
+	for n, ch := range all {
+		i, err := intentionOf(c.Knobs, ch.Knob, ch.To)
+		if errs[n] = err; err == nil {
+			todo, at = append(todo, i), append(at, n)
+		}
+	}
+	intended := make([]journal.Intention, 0, len(todo))
+	for _, i := range todo {
+		intended = append(intended, i.Intention)
+	}
+	if err := c.o.Journal.IntendAll(intended); err != nil {
+		// On a full file system, entries about known knobs still succeed.
+		for _, n := range at {
+			errs[n] = c.Knobs.Set(all[n].Knob, all[n].To)
+		}
+		return errs
+	}
+	outcomes := make([]journal.Outcome, 0, len(todo))
+	for n, i := range todo {
+		o, known, err := i.perform()
+		if errs[at[n]] = err; known {
+			outcomes = append(outcomes, o)
+		}
+	}
+	if err := c.o.Journal.ConfirmAll(outcomes); err != nil {
+		for _, n := range at {
+			errs[n] = errors.Join(errs[n], err)
+		}
+	}
+	return errs
+}
+
+// A Taken is a knob that Tenon has changed, with its entry.
+type Taken struct {
+	Knob  node.Knob
+	Touch journal.Touch
+}
+
+// ReleaseAs is Knobs.ReleaseAs for several knobs. It returns an error, or nil,
+// for each.
+func (c Many) ReleaseAs(all []Taken) []error {
+	errs, todo := make([]error, len(all)), make([]returning, len(all))
+	var intended []journal.Intention
+	for n := range all {
+		k, t := all[n].Knob, c.Attainable(all[n].Knob, all[n].Touch)
+		if todo[n], errs[n] = returningOf(c.Knobs, k, t); todo[n].write {
+			intended = append(intended, journal.Intention{Knob: k, Inode: t.Inode, Before: t.Before, Value: t.Before})
+		}
+	}
+	if err := c.o.Journal.IntendAll(intended); err != nil {
+		for n, a := range all {
+			if errs[n] == nil {
+				errs[n] = c.Knobs.ReleaseAs(a.Knob, a.Touch)
+			}
+		}
+		return errs
+	}
+	var forgotten []node.Knob
+	var left []int
+	for n, a := range all {
+		if todo[n].moved {
+			continue
+		}
+		if errs[n] == nil && todo[n].write {
+			errs[n] = todo[n].giveBack()
+		}
+		if errs[n] == nil {
+			errs[n] = todo[n].left()
+		}
+		if errs[n] == nil || todo[n].gone {
+			forgotten, left = append(forgotten, a.Knob), append(left, n)
+		}
+	}
+	if err := c.Forget(forgotten); err != nil {
+		for _, n := range left {
+			errs[n] = errors.Join(errs[n], err)
+		}
+	}
+	return errs
+}
+
+// Release is Knobs.Release for several knobs. It returns an error, or
+// nil, for each.
+func (c Many) Release(knobs []node.Knob) []error {
+	errs := make([]error, len(knobs))
+	var all []Taken
+	var at []int
+	for n, k := range knobs {
+		t, touched, err := c.o.Journal.Touch(k)
+		if errs[n] = err; err == nil && touched {
+			all, at = append(all, Taken{k, t}), append(at, n)
+		}
+	}
+	for i, err := range c.ReleaseAs(all) {
+		errs[at[i]] = err
+	}
+	return errs
+}

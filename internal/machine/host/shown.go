@@ -1,0 +1,182 @@
+package host
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/isolation"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/subtree"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// fill adds the knobs to a snapshot of managed workloads. touches are the
+// knobs that Tenon has changed. The maps of two snapshots are the same ones if
+// nothing in them has changed: to make them is most of the cost of a snapshot of
+// thousands of cgroups.
+func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches map[node.Knob]journal.Touch) {
+	var cached map[node.Knob]node.Value
+	if h.cache == nil {
+		show := func(k node.Knob) {
+			if v := h.knobOrNil(k); v != nil {
+				s.Knobs.Now[k] = v
+			}
+		}
+		for _, p := range append(shownCgroups(s.Workloads), h.below(s.Workloads)...) {
+			for _, f := range slices.Concat(node.Files, h.blocks.Shown()) {
+				show(node.Knob{Cgroup: p, File: f})
+			}
+		}
+		for _, k := range runKnobs(s.Workloads) {
+			show(k)
+		}
+	} else {
+		groups, touched := x.list(h, s.Workloads, managed, touches)
+		cached = h.cache.read(s.At, groups, touched)
+	}
+	h.controls.Fill(s, touches)
+	h.isolation.Fill(s, touches)
+	if len(h.blocks.Shown()) > 0 {
+		s.Devices = h.blocks.List()
+	}
+	alone := len(s.Knobs.Now) == 0 && h.cache != nil // the cache has all
+	switch {
+	case alone:
+		s.Knobs.Now = cached
+	case h.cache != nil:
+		own := s.Knobs.Now
+		s.Knobs.Now = maps.Clone(cached)
+		maps.Copy(s.Knobs.Now, own)
+	}
+	if alone && len(s.Devices) == 0 {
+		s.Knobs.Before = x.before(h, cached, touches)
+		return
+	}
+	s.Knobs.Before = beforeOf(h, s.Knobs.Now, touches)
+}
+
+// beforeOf returns the values from before of the shown knobs. A cgroup that was
+// made again has none.
+func beforeOf(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
+	before := map[node.Knob]node.Value{}
+	for k, t := range touches {
+		if _, known := now[k]; !known {
+			continue
+		}
+		inodeOf := h.changes.Inode
+		if k.ControlGroup == "" {
+			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
+		}
+		if inode, err := inodeOf(k); err == nil && inode == t.Inode {
+			before[k] = h.blocks.Possible(k, t.Before)
+		}
+	}
+	return before
+}
+
+// A shown is which knobs the last snapshot had, and from what that follows.
+type shown struct {
+	mu      sync.Mutex
+	managed []node.Workload
+	touches map[node.Knob]journal.Touch
+	inner   []node.CgroupPath
+	runs    bool
+
+	groups  []node.CgroupPath
+	touched []node.Knob
+
+	now    map[node.Knob]node.Value // from which earlier was made
+	of     map[node.Knob]journal.Touch
+	former map[node.Knob]node.Value
+}
+
+// list returns the cgroups whose knobs a snapshot shows, and the knobs that it
+// shows besides. The caller does not change them.
+func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[node.Knob]journal.Touch) ([]node.CgroupPath, []node.Knob) {
+	inner, runs := h.below(workloads), h.cache.showsRuns()
+	all := len(workloads) == len(managed) // otherwise some are gone
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if all && x.groups != nil && x.runs == runs && same(x.managed, managed) && same(x.inner, inner) && sameMap(x.touches, touches) {
+		return x.groups, x.touched
+	}
+	groups := append(shownCgroups(workloads), inner...)
+	touched := slices.DeleteFunc(slices.Collect(maps.Keys(touches)), func(k node.Knob) bool { return cachectl.Has(k) || isolation.Has(k) })
+	for _, k := range touched {
+		groups = append(groups, k.Cgroup)
+	}
+	if runs {
+		touched = append(touched, runKnobs(workloads)...)
+	}
+	slices.Sort(groups)
+	x.groups, x.touched = slices.Compact(groups), touched
+	x.managed, x.inner, x.runs, x.touches = managed, inner, runs, touches
+	if !all {
+		x.managed = nil
+	}
+	return x.groups, x.touched
+}
+
+// before returns the values from before of the shown knobs of cgroups, now, which
+// are those of the cache.
+func (x *shown) before(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.former == nil || !sameMap(x.now, now) || !sameMap(x.of, touches) {
+		x.now, x.of, x.former = now, touches, beforeOf(h, now, touches)
+	}
+	return x.former
+}
+
+// sameMap reports whether two maps are the same memory.
+func sameMap[K comparable, V any](a, b map[K]V) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
+// shownCgroups lists the cgroups of the workloads and of their containers, and all
+// above them but the root.
+func shownCgroups(workloads []node.Workload) []node.CgroupPath {
+	var groups []node.CgroupPath
+	seen := map[node.CgroupPath]bool{"": true}
+	show := func(from node.CgroupPath) {
+		for p := from; !seen[p]; p = p.Parent() {
+			seen[p] = true
+			groups = append(groups, p)
+		}
+	}
+	for _, w := range workloads {
+		show(w.Cgroup)
+		show(w.ContentionRoot)
+		for _, part := range w.Containers {
+			show(part.Cgroup)
+		}
+	}
+	return groups
+}
+
+// below lists the cgroups inside best-effort workloads on cgroup v1, where a
+// parent's limit may not be below its children's: a policy that bounds such
+// work must see and change them all. If some work has exclusive CPUs, the same
+// holds for latency-sensitive work.
+func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
+	if h.tree.Version() != 1 {
+		return nil
+	}
+	list := func() []node.CgroupPath {
+		var all []node.CgroupPath
+		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
+		for _, w := range workloads {
+			if w.Class == node.BE || own && w.Class.Sensitive() {
+				all = subtree.Cgroups(h.tree, all, w.Cgroup)
+			}
+		}
+		return all
+	}
+	if h.cache != nil {
+		return h.cache.inside(list)
+	}
+	return list()
+}
