@@ -17,6 +17,7 @@ import (
 
 	"tenon.sh/tenon/cmd/tenon/jobcmd"
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/cmd/tenon/metacmd"
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/frame"
@@ -44,7 +45,7 @@ func newLabCommand(g *global) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newColocationCommand(g), newKernelQOSCommand(g), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), newLoadCommand(g), newReportCommand(g), newPackCommand(), newChildCommand())
+	cmd.AddCommand(newColocationCommand(g), newKernelQOSCommand(g), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metacmd.Frame{Usage: jobFrame(g).Usage, Print: jobFrame(g).Print}), newPackCommand(), newChildCommand())
 	return cmd
 }
 

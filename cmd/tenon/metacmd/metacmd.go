@@ -1,0 +1,54 @@
+// Package metacmd has the command tenon lab meta.
+package metacmd
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// A Frame is what the command needs of the program that it is part of.
+type Frame struct {
+	// Usage marks an error as one of the command line.
+	Usage func(error) error
+	// Print writes v as JSON if the user asked for JSON, otherwise text.
+	Print func(cmd *cobra.Command, v any, text string) error
+}
+
+// New returns the command.
+func New(f Frame) *cobra.Command {
+	base := string(report.ExclusiveWarm)
+	cmd := &cobra.Command{
+		Use:   "meta DIR... [flags]",
+		Short: "Put several colocation experiments together",
+		Long: `Estimate the ratio of each mode to --base over several experiments of tenon lab
+colocation, packed or not, by random effects: every experiment has a true ratio
+of its own, because machines and their neighbours differ from hour to hour. The
+95 % interval tells how well the mean over experiments is known, the interval of
+the next experiment where one more result is expected, and I² how much the
+experiments disagree. Experiments that cannot be used are listed with the
+reason. With -o json, the medians of each experiment are there as well.`,
+		Example: `  tenon lab meta campaign-1 campaign-2 campaign-3
+  tenon lab meta docs/experiments/*colocation* --base tenon`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return f.Usage(errors.New("lab meta wants one directory or more: see tenon lab meta --help"))
+			}
+			m := colocation.Together(args, report.Mode(base))
+			if err := f.Print(cmd, m, m.Text()); err != nil {
+				return err
+			}
+			if len(m.Included) == 0 {
+				return errors.New("put experiments together: none of them can be used")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&base, "base", base, "the mode to which the others are compared")
+	// It fails only for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("base", cobra.FixedCompletions([]string{string(report.Exclusive), string(report.ExclusiveWarm), string(report.Default), string(report.Tenon)}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}

@@ -1,0 +1,123 @@
+package colocation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Meta is several colocation experiments together: the ratios of each mode to
+// the same base, by random effects.
+type Meta struct {
+	Base     report.Mode  `json:"base"`
+	Included []string     `json:"experiments"`
+	Excluded []string     `json:"left_out"` // with the reasons
+	Rows     []MetaRow    `json:"ratios"`
+	Levels   []MetaLevels `json:"levels"`
+}
+
+// A MetaRow is the ratio of a measure in one mode to that in the base.
+type MetaRow struct {
+	Mode        report.Mode   `json:"mode"`
+	Measure     string        `json:"measure"`
+	Experiments int           `json:"experiments"`
+	Blocks      int           `json:"blocks"`
+	Ratio       report.Number `json:"ratio"`
+	Low         report.Number `json:"low"` // 95 %
+	High        report.Number `json:"high"`
+	NextLow     report.Number `json:"next_experiment_low"` // prediction interval, 95 %
+	NextHigh    report.Number `json:"next_experiment_high"`
+	// Inconsistency is I²: the share of the variance among experiments that
+	// their own errors do not explain.
+	Inconsistency report.Number `json:"inconsistency"`
+}
+
+// MetaLevels are the medians of one mode in one experiment.
+type MetaLevels struct {
+	Experiment string        `json:"experiment"`
+	Mode       report.Mode   `json:"mode"`
+	P90        report.Number `json:"p90_us"`
+	P99        report.Number `json:"p99_us"`
+	Waiting    report.Number `json:"ls_waiting_us_per_second"`
+	Frames     report.Number `json:"be_frames_per_second"`
+	CPU        report.Number `json:"cpu_percent"`
+}
+
+// frames is the work rate of the batch work.
+var frames = report.Measure{Key: "frames", Name: "BE frames", Of: func(r report.Run) float64 { return report.Positive(r.FramesPerS) }}
+
+var metaMeasures = []report.Measure{report.P90, report.Mean, report.P99, report.WaitingTime, frames}
+
+// Together analyses several experiments. An experiment that cannot be read, is
+// of another kind or does not have the base is left out with the reason, and
+// stays in the result.
+func Together(dirs []string, base report.Mode) Meta {
+	m := Meta{Base: base, Included: []string{}, Excluded: []string{}, Rows: []MetaRow{}, Levels: []MetaLevels{}}
+	var modes []report.Mode
+	var all []report.Evidence
+	for _, dir := range dirs {
+		e, runs, err := report.Load[Experiment, Run](dir)
+		a := Analyse(e, runs)
+		ev := a.Evidence()
+		switch {
+		case err != nil:
+			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: %v", dir, err))
+			continue
+		case e.Kind != Kind:
+			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it is of kind %q", dir, e.Kind))
+			continue
+		case len(ev.Runs(base)) == 0:
+			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it has no valid run of mode %s", dir, base))
+			continue
+		}
+		m.Included, all = append(m.Included, dir), append(all, ev)
+		for _, mode := range a.Base.Order {
+			r := a.Base.Modes[mode]
+			m.Levels = append(m.Levels, MetaLevels{dir, mode, r.P90, r.P99, r.Waiting, r.FramesPerS, r.CPUPercent})
+			if mode != base && !slices.Contains(modes, mode) {
+				modes = append(modes, mode)
+			}
+		}
+	}
+	for _, mode := range modes {
+		for _, measure := range metaMeasures {
+			var logs [][]float64
+			for _, ev := range all {
+				l, _ := stat.Logs(ev.Sample(mode, measure.Of), ev.Sample(base, measure.Of))
+				logs = append(logs, l)
+			}
+			if x := stat.MetaOf(logs); x.Campaigns > 0 {
+				m.Rows = append(m.Rows, MetaRow{
+					mode, measure.Name, x.Campaigns, x.Blocks, report.Number(x.Value), report.Number(x.Low), report.Number(x.High),
+					report.Number(x.PredictLow), report.Number(x.PredictTop), report.Number(x.Inconsistency),
+				})
+			}
+		}
+	}
+	return m
+}
+
+// Text prints the ratios as a table.
+func (m Meta) Text() string {
+	var b bytes.Buffer
+	layout.Paragraph(&b, "", fmt.Sprintf("Ratios to %s over %s, random effects.", m.Base, layout.Plural(len(m.Included), "experiment", "experiments")))
+	fmt.Fprintf(&b, "\n%-15s %-21s %11s %7s  %7s  %-17s %-19s %s\n", "mode", "measure", "experiments", "blocks", "ratio", "95 % interval", "next experiment", "I²")
+	for _, r := range m.Rows {
+		fmt.Fprintf(&b, "%-15s %-21s %11d %7d  %7s  %-17s %-19s %s %%\n", r.Mode, r.Measure, r.Experiments, r.Blocks,
+			report.FormatNumber(r.Ratio, 3), ends(r.Low, r.High), ends(r.NextLow, r.NextHigh), report.Scaled(r.Inconsistency, 100, 0))
+	}
+	layout.List(&b, "Experiments", m.Included)
+	layout.List(&b, "Left out", m.Excluded)
+	return b.String()
+}
+
+func ends(low, high report.Number) string {
+	if !high.Known() {
+		return report.Unknown
+	}
+	return report.FormatNumber(low, 3) + " … " + report.FormatNumber(high, 3)
+}
