@@ -227,10 +227,10 @@ func allHave(w world) bool {
 // that no CPU has two owners, that each pod has what it demands or nothing, and
 // that the ledger gives away no CPU that a pod holds. With two pods it visits
 // every state; with three it stops after some, the shortest histories first
-// (TENON_SOAK=1: after more).
+// (TENON_TEST_LONG=1: after more).
 func TestNoInterleavingLeavesAnOverlap(t *testing.T) {
 	most := 12000
-	if os.Getenv("TENON_SOAK") != "" {
+	if os.Getenv("TENON_TEST_LONG") != "" {
 		most = 400000
 	}
 	for pods, most := range map[int]int{2: 1 << 30, 3: most} {

@@ -227,22 +227,23 @@ func (f *finder) selectIn(nodes []int32) *selection {
 	if f.within == L3 {
 		most = 1
 	}
-	k := f.fewestCaches(base, free)
-	if k < 0 || len(base)+k > most {
+	enough, ok := f.fewestCaches(base, free)
+	if !ok || len(base)+len(enough) > most {
 		return nil
 	}
-	s, ok := f.bestCaches(base, free, k)
-	if !ok {
-		return nil
+	s, ok := f.bestCaches(base, free, len(enough))
+	if !ok { // the sets that were compared leave too little to the shared work of a NUMA node
+		one, _ := f.rate(append(base, enough...))
+		s = &one
 	}
 	s.sockets, s.caches, s.beyond = len(sockets), len(s.leaves), f.bound(nodes, nil)
 	return s
 }
 
-// fewestCaches returns how many of the free caches the claim needs besides the
-// base; -1: more than there are. The gain of each further cache falls, so
-// taking the largest gain is exact.
-func (f *finder) fewestCaches(base, free []int32) int {
+// fewestCaches returns the fewest of the free caches that the claim needs
+// besides the base; false: more than there are. The gain of each further cache
+// falls, so taking the largest gain is exact.
+func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	left := f.scratch
 	copy(left, f.room)
 	sum := int32(0)
@@ -258,9 +259,10 @@ func (f *finder) fewestCaches(base, free []int32) int {
 		add(i)
 	}
 	rest := slices.Clone(free)
-	for k := 0; ; k++ {
+	var taken []int32
+	for {
 		if sum >= f.n {
-			return k
+			return taken, true
 		}
 		best := -1
 		for at, i := range rest {
@@ -269,8 +271,9 @@ func (f *finder) fewestCaches(base, free []int32) int {
 			}
 		}
 		if best < 0 {
-			return -1
+			return nil, false
 		}
+		taken = append(taken, rest[best])
 		add(rest[best])
 		rest = slices.Delete(rest, best, best+1)
 	}

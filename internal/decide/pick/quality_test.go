@@ -144,11 +144,11 @@ func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 }
 
 // TestBestFitIsNoWorseThanOthers compares the share of claims in one L3 cache
-// and NUMA node and the share of split cores on one trace. TENON_SOAK=1 prints
+// and NUMA node and the share of split cores on one trace. TENON_TEST_LONG=1 prints
 // long traces at several loads.
 func TestBestFitIsNoWorseThanOthers(t *testing.T) {
 	loads, arrivals, seeds := []float64{0.6, 0.9}, 1500, uint64(2)
-	if os.Getenv("TENON_SOAK") != "" {
+	if os.Getenv("TENON_TEST_LONG") != "" {
 		loads, arrivals, seeds = []float64{0.5, 0.7, 0.8, 0.9, 1}, 4000, 5
 	}
 	for _, load := range loads {
