@@ -3,7 +3,9 @@ package cgroup
 import (
 	"errors"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -11,12 +13,13 @@ import (
 // KeepOpen returns a Tree that keeps the files of counters open, because
 // opening and closing costs more than reading. An open file keeps a removed
 // group in the kernel's memory. Therefore the caller must call Close for each
-// group that it stops reading.
-func (t *Tree) KeepOpen() *Tree {
+// group that it stops reading. It keeps at most so many files open in each
+// hierarchy, because a node may have more groups than a process descriptors.
+func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{of: map[string]*hierarchy{}}
 	for _, h := range t.all {
 		k := *h
-		k.open = &handles{files: map[string]map[string]int{}}
+		k.open = &handles{files: map[string]map[string]int{}, left: most}
 		kept.all = append(kept.all, &k)
 		for c, of := range t.of {
 			if of == h {
@@ -30,14 +33,14 @@ func (t *Tree) KeepOpen() *Tree {
 // Close closes the files of a group that the Tree keeps open.
 func (t *Tree) Close(path string) {
 	for _, h := range t.all {
-		h.open.closeGroup(path)
+		h.open.close(func(map[string]map[string]int) []string { return []string{path} })
 	}
 }
 
 // CloseAll closes all files that the Tree keeps open. The Tree stays usable.
 func (t *Tree) CloseAll() {
 	for _, h := range t.all {
-		h.open.closeAll()
+		h.open.close(func(files map[string]map[string]int) []string { return slices.Collect(maps.Keys(files)) })
 	}
 }
 
@@ -46,6 +49,7 @@ func (t *Tree) CloseAll() {
 type handles struct {
 	mu    sync.Mutex
 	files map[string]map[string]int // descriptors, by group and file
+	left  int                       // how many more may be kept
 	buf   [16 << 10]byte
 }
 
@@ -56,7 +60,7 @@ func (h *hierarchy) counter(path, file string) (string, error) {
 	}
 	text, err := h.open.read(h, path, file)
 	if err != nil {
-		return h.read(path, file) // read returns the full error
+		return h.readValue(path, file) // returns the full error
 	}
 	return text, nil
 }
@@ -71,9 +75,13 @@ func (o *handles) read(h *hierarchy, path, file string) (string, error) {
 			if err != nil {
 				return "", err
 			}
+			if o.left == 0 {
+				return "", syscall.EMFILE
+			}
 			if fd, err = openFile(filepath.Join(dir, file)); err != nil {
 				return "", err
 			}
+			o.left--
 			if o.files[path] == nil {
 				o.files[path] = map[string]int{}
 			}
@@ -85,6 +93,7 @@ func (o *handles) read(h *hierarchy, path, file string) (string, error) {
 		}
 		_ = syscall.Close(fd)
 		delete(o.files[path], file)
+		o.left++
 		// The group was removed; a new group may have the same name.
 		if !kept || !errors.Is(err, syscall.ENODEV) {
 			return "", err
@@ -128,30 +137,18 @@ func readWhole(fd int, buf []byte) (int, error) {
 	}
 }
 
-func (o *handles) closeGroup(path string) {
+// close closes the files of some groups.
+func (o *handles) close(groups func(files map[string]map[string]int) []string) {
 	if o == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.close(path)
-}
-
-func (o *handles) closeAll() {
-	if o == nil {
-		return
+	for _, path := range groups(o.files) {
+		for _, fd := range o.files[path] {
+			_ = syscall.Close(fd)
+			o.left++
+		}
+		delete(o.files, path)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for path := range o.files {
-		o.close(path)
-	}
-}
-
-// close closes the files of a group. The caller holds o.mu.
-func (o *handles) close(path string) {
-	for _, fd := range o.files[path] {
-		_ = syscall.Close(fd)
-	}
-	delete(o.files, path)
 }

@@ -9,7 +9,7 @@ import (
 // of the removed group returns ENODEV; the new group has new counters.
 func TestGroupMadeAnewIsReadAnew(t *testing.T) {
 	plain, path := kernelGroup(t)
-	tree := plain.KeepOpen()
+	tree := plain.KeepOpen(512)
 	defer tree.Close(path)
 	if _, err := tree.CPUUse(path); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func BenchmarkCPUUse(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	for name, tree := range map[string]*Tree{"kept": plain.KeepOpen(), "opened": plain} {
+	for name, tree := range map[string]*Tree{"kept": plain.KeepOpen(512), "opened": plain} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

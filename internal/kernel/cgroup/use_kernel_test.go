@@ -44,7 +44,7 @@ func TestPeriodsOfAQuotaAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	runIn(t, tree, path, "while :; do :; done")
-	kept := tree.KeepOpen()
+	kept := tree.KeepOpen(512)
 	defer kept.CloseAll()
 	counts(t, "a tenth of a CPU is used up", func() (bool, string) {
 		u, err := kept.CPUUse(path)
@@ -96,7 +96,7 @@ func BenchmarkReaders(b *testing.B) {
 			b.Error(err)
 		}
 	}()
-	kept := plain.KeepOpen()
+	kept := plain.KeepOpen(512)
 	defer kept.CloseAll()
 	for name, read := range map[string]func() error{
 		"CPUUse":        func() error { _, err := kept.CPUUse(path); return err },

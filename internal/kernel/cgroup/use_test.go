@@ -60,7 +60,7 @@ func TestKeptFilesShowTheNewGroupOfTheSameName(t *testing.T) {
 -- v2/web/cpu.stat --
 usage_usec 1000000
 `)
-	kept := tree.KeepOpen()
+	kept := tree.KeepOpen(512)
 	dir, err := kept.Dir("cpu", "web")
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -121,7 +122,7 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 		return nil, err
 	}
 	if o.Resident && h.tree != nil {
-		h.tree = h.tree.KeepOpen()
+		h.tree = h.tree.KeepOpen(mostOpen())
 	}
 	h.wire(o.Resident, o.Spare, k)
 	h.can = sync.OnceValue(func() node.Capabilities {
@@ -132,6 +133,17 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 		return capability.Look(n)
 	})
 	return h, nil
+}
+
+// mostOpen returns how many counters to keep open in each hierarchy. At most four
+// have counters (cgroup v1), which leaves half of the descriptors of this process
+// to the journal, the knobs and the sockets.
+func mostOpen() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 256
+	}
+	return int(min(limit.Cur, 1<<20) / 8)
 }
 
 // wire makes the parts of the host, and gives each the functions that it needs of

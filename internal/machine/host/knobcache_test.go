@@ -36,7 +36,7 @@ func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return withKnobs(&Host{tree: tree.KeepOpen(), workloads: map[node.WorkloadID]node.Workload{}}), func(group, file, text string) { write("v2/"+group+"/"+file, text) }
+	return withKnobs(&Host{tree: tree.KeepOpen(512), workloads: map[node.WorkloadID]node.Workload{}}), func(group, file, text string) { write("v2/"+group+"/"+file, text) }
 }
 
 func tasks(group node.CgroupPath) node.Knob { return node.Knob{Cgroup: group, File: node.FilePIDs} }

@@ -50,7 +50,7 @@ func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Counters = New(fs, tree.KeepOpen(), true)
+	h.Counters = New(fs, tree.KeepOpen(512), true)
 	return h, func(group, file, text string) { write("v2/"+group+"/"+file, text) }, func(file, text string) { write("proc/"+file, text) }
 }
 
