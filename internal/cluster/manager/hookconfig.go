@@ -111,7 +111,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 // might refuse: a pod with a label, an annotation or a resource that Tenon
 // reads. Other pods do not wait for a manager that does not answer.
 const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
-	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/'))) || " +
+	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
 	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +
 	"n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))"
