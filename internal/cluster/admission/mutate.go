@@ -54,8 +54,9 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	}
 	defaults, renames := givenByRange(p), r.renames(p, profiles, k, &v)
 	for _, c := range places(p) {
-		if k == batch {
+		if kube.Class(p) == node.BE {
 			c.modernise(&v)
+			c.complete(batch)
 		}
 		if renames {
 			if !c.hasAny(k.both()) {
@@ -95,7 +96,7 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 	asks := asksBatch(p)
 	low := priority == kube.PriorityBatch || priority == kube.PriorityFree
 	switch {
-	case class == node.BE && prioritised && priority == kube.PriorityMid:
+	case class == node.BE && prioritised && priority == kube.PriorityMid && !asks:
 		return mid, true
 	case class == node.BE:
 		return batch, true
