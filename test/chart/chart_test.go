@@ -69,6 +69,11 @@ func render(t *testing.T, values map[string]any) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
+	return documentsOf(t, files), nil
+}
+
+func documentsOf(t *testing.T, files map[string]string) []document {
+	t.Helper()
 	var documents []document
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		if path.Ext(file) != ".yaml" {
@@ -76,7 +81,7 @@ func render(t *testing.T, values map[string]any) ([]document, error) {
 		}
 		documents = append(documents, split(t, path.Base(file), files[file])...)
 	}
-	return documents, nil
+	return documents
 }
 
 func split(t *testing.T, file, text string) []document {
