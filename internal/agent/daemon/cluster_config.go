@@ -76,12 +76,14 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	nodes, nodeKnown := c.self.Objects()
 	if nodeKnown && len(nodes) > 0 {
 		k.Labels, k.Annotations, k.UID = nodes[0].Labels, nodes[0].Annotations, nodes[0].UID
+		k.KubeletReserve = kube.Reserve(nodes[0])
 	}
 	k.ConfigKnown = k.ConfigKnown || mapKnown && nodeKnown
 	var own []config.Fault
 	c.cfg.node, own = c.cfg.last.Node(k.Labels, k.Annotations)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, inert...)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, shareCPUs(&c.cfg.node.Policy, facts)...)
+	c.cfg.node.Policy.Pool = c.cfg.node.Policy.Pool.Keeping(k.KubeletReserve, c.cfg.node.Policy.Suppress.Enable)
 	c.tellConfig(append(faults, own...))
 	c.keep()
 	return true

@@ -14,6 +14,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // clusterFile is the saved state of the cluster. The next daemon may start
@@ -26,13 +27,14 @@ type savedCluster struct {
 	// ConfigKnown: Config is the last content of the ConfigMap without its
 	// faulty keys. HasConfig: the ConfigMap exists. Labels and Annotations are
 	// those of the node, and UID is its uid.
-	ConfigKnown bool              `json:"config_known,omitempty"`
-	HasConfig   bool              `json:"has_config,omitempty"`
-	Config      map[string]string `json:"config,omitempty"`
-	ByNamespace map[string]string `json:"by_namespace,omitempty"` // of kube.PodConfigMap
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	UID         types.UID         `json:"uid,omitempty"`
+	ConfigKnown    bool              `json:"config_known,omitempty"`
+	HasConfig      bool              `json:"has_config,omitempty"`
+	Config         map[string]string `json:"config,omitempty"`
+	ByNamespace    map[string]string `json:"by_namespace,omitempty"` // of kube.PodConfigMap
+	Labels         map[string]string `json:"labels,omitempty"`
+	Annotations    map[string]string `json:"annotations,omitempty"`
+	UID            types.UID         `json:"uid,omitempty"`
+	KubeletReserve unit.MilliCPU     `json:"kubelet_reserve_mcpu,omitempty"` // which no pod may request
 	// Facts come from the kubelet.
 	Facts kubelet.Facts `json:"facts,omitzero"`
 	// PodsKnown: Pods is the last list of the node's pods.

@@ -428,6 +428,42 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	}
 }
 
+// TestTheKubeletsReserveCountsInCPUSuppress checks that CPU suppress leaves the
+// system at least what the kubelet keeps from all pods, by the status of the
+// node, also after a restart while the API server is away.
+func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
+	s := apitest.New(t)
+	self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}}
+	self.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20")}
+	self.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16")}
+	s.Put(self)
+	s.Put(configMap(suppressAt("70")))
+	dir := t.TempDir()
+	c := openTestCluster(t, s, dir)
+	reserves := func(c *cluster, want unit.MilliCPU) {
+		t.Helper()
+		soon(t, "the reserve", func() bool { c.followConfig(); return c.over(config.Config{}).Policy.Pool.Reserved == want })
+	}
+	reserves(c, 4000)
+	for annotation, want := range map[string]unit.MilliCPU{
+		`{"resources":{"cpu":"1"}}`: 4000,
+		`{"resources":{"cpu":"6"}}`: 6000,
+		`{"reservedCPUs":"0-2"}`:    1000, // three of the four are no part of the capacity any more
+	} {
+		self.Annotations = map[string]string{"node.koordinator.sh/reservation": annotation}
+		s.Put(self)
+		reserves(c, want)
+	}
+	self.Annotations, self.Status.Allocatable = nil, self.Status.Capacity
+	s.Put(self)
+	reserves(c, 0)
+	self.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("18500m")}
+	s.Put(self)
+	reserves(c, 1500)
+	s.Away(true)
+	reserves(openTestCluster(t, s, dir), 1500)
+}
+
 // TestTheAnnotationAndTheKubeletTogetherReserveCPUs checks that CPUs which the
 // kubelet reports later are reserved from then on.
 func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {

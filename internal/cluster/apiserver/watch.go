@@ -52,18 +52,25 @@ func (c *Client) Pods(node string, keep func(*corev1.Pod), changed func()) *Watc
 	return w
 }
 
-// Node watches the labels, annotations and identity of one node.
+// Node watches the labels, annotations and identity of one node, and its
+// capacity and allocatable CPU.
 func (c *Client) Node(name string, changed func()) *Watch[*corev1.Node] {
 	w := newWatch(c, "nodes", "", fields.OneTermEqualSelector("metadata.name", name), &corev1.Node{}, changed)
 	w.keep = func(n *corev1.Node) {
-		n.ManagedFields, n.Spec, n.Status = nil, corev1.NodeSpec{}, corev1.NodeStatus{}
+		n.ManagedFields, n.Spec = nil, corev1.NodeSpec{}
+		n.Status = corev1.NodeStatus{Capacity: cpuOnly(n.Status.Capacity), Allocatable: cpuOnly(n.Status.Allocatable)}
 	}
 	// The kubelet writes the status of its node often; those changes do not
 	// count.
 	w.same = func(a, b *corev1.Node) bool {
-		return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+		return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+			a.Status.Capacity.Cpu().Equal(*b.Status.Capacity.Cpu()) && a.Status.Allocatable.Cpu().Equal(*b.Status.Allocatable.Cpu())
 	}
 	return w
+}
+
+func cpuOnly(all corev1.ResourceList) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: all[corev1.ResourceCPU]}
 }
 
 // ConfigMap watches one ConfigMap, which need not exist.

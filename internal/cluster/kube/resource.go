@@ -143,6 +143,16 @@ func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	return a.CPURequest.Or(0), a.MemoryRequest.Or(0)
 }
 
+// Reserve returns the CPU of a node that the kubelet keeps from all pods
+// (kubeReserved, systemReserved).
+func Reserve(n *corev1.Node) unit.MilliCPU {
+	whole, left := nativeCPU.of(n.Status.Capacity), nativeCPU.of(n.Status.Allocatable)
+	if !whole.Known() || !left.Known() {
+		return 0
+	}
+	return unit.MilliCPU(max(whole.Or(0)-left.Or(0), 0))
+}
+
 // Mid returns the mid resources of a pod.
 func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 

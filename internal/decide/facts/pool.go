@@ -27,6 +27,16 @@ type Pool struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
+// Keeping returns the pool in which the system counts with at least what the
+// kubelet keeps from all pods, if CPU suppress is enabled. Reserved CPUs are no
+// part of the capacity, so they count as kept already.
+func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
+	if suppress {
+		p.Reserved = max(p.Reserved, kubelet-unit.CPUs(p.ReservedCPUs.Len()))
+	}
+	return p
+}
+
 // Online returns the shared CPUs that are online, including reserved ones.
 func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 	if p.CPUs.Empty() {
