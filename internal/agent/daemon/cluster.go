@@ -51,10 +51,9 @@ type Kubernetes struct {
 }
 
 const (
-	// The first tick waits for pods and configuration: up to firstWait if they
-	// are unknown, and up to againWait if an earlier daemon saved them. A
-	// longer wait is not possible, because without ticks the watchdog narrows
-	// best-effort work.
+	// The first tick waits for pods and configuration: for firstWait if they are
+	// unknown, for againWait if an earlier daemon saved them. After a longer wait
+	// the watchdog would narrow best-effort work.
 	firstWait = 3 * time.Second
 	againWait = 500 * time.Millisecond
 )

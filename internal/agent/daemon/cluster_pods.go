@@ -18,6 +18,7 @@ import (
 // A podView is the loop's view of the node's pods.
 type podView struct {
 	workloads []node.Workload
+	arriving  []node.Workload // pods without a cgroup
 	status    nodereport.Pods
 	// running are the pods of all classes that have started and not ended.
 	running []*corev1.Pod
@@ -44,10 +45,8 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// rebased takes the result of a rebase by view.change. It saves the pods for
-// the next daemon only after a success. After an error the saved and the
-// current pods must stay different, so that the next rebase corrects the
-// journal.
+// rebased takes the result of a rebase by view.change. After an error the saved
+// and the current pods stay different, so that the next rebase corrects the journal.
 func (c *cluster) rebased(err error) {
 	if err == nil {
 		c.keep()
@@ -67,7 +66,7 @@ func (c *cluster) workloads() []node.Workload {
 	c.take(known)
 	l := c.layout()
 	exists := func(p node.CgroupPath) bool { return c.tree.Exists(string(p)) }
-	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.last.Pods, l), before: before}
+	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.last.Pods, l), before: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
 	var remarks []string
 	v.workloads, remarks = kube.Workloads(c.last.Pods, l, exists)
 	c.cfg.spaces.Apply(v.workloads)

@@ -197,9 +197,8 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is the time for which the loop waits for more changes after a cgroup
-// appeared or disappeared. On a busy node many cgroups change at once, and most
-// are not important.
+// settling is the time for which the loop waits for more changes of cgroups: on a
+// busy node many change at once.
 const settling = 100 * time.Millisecond
 
 // Snapshot applies all changes since the last snapshot, then reads the node. It
@@ -220,6 +219,9 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	s, err := d.host.Snapshot(ctx)
 	asked, earlier := d.mechanisms.begin(s.At)
 	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
+	if d.cluster != nil {
+		s.Arriving = d.cluster.view.arriving
+	}
 	if err == nil {
 		d.conflicts.see(&s)
 		d.health.Set(health.Contested, "knobs", d.conflicts.trouble(s))

@@ -52,6 +52,26 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 	return workloads, s.remarks
 }
 
+// Arriving returns the pods that are bound to the node and have no cgroup yet,
+// as workloads with requests only. The kubelet has admitted them, or will, so
+// the node must have room for what they request.
+func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []node.Workload {
+	var all []node.Workload
+	for i := range pods {
+		p := &pods[i]
+		if p.Status.Phase != corev1.PodPending && p.Status.Phase != "" || exists(l.Pod(p)) {
+			continue
+		}
+		s := scene{layout: l, exists: exists}
+		w := node.Workload{ID: node.WorkloadID(NameOf(p)), Starting: true}
+		w.Class, w.Rule = classAndRule(p)
+		s.amounts(p, &w)
+		all = append(all, w)
+	}
+	slices.SortFunc(all, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return all
+}
+
 // A scene is the pods of a node, with the data that all workloads need.
 type scene struct {
 	layout  Layout
@@ -115,6 +135,7 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	w.Priority, w.DefaultPriority = priorityOf(p), defaultPriority(p)
 	w.Unlabelled = Class(p) == "" && w.Class == node.BE
 	w.Daemon = isDaemon(p)
+	w.Starting = p.Status.Phase == corev1.PodPending
 	w.SubPriority, _ = SubPriority(p)
 	w.EvictionPriority, _ = EvictionPriority(p)
 	var faults []Fault

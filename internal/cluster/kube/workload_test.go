@@ -220,3 +220,25 @@ func TestMixedResourcesAreRemarkedUpon(t *testing.T) {
 		}
 	}
 }
+
+// TestPodsWithoutACgroupArrive checks that a pod that is bound to the node and
+// has no cgroup yet counts with its requests, and that a pod of which only some
+// containers run is starting.
+func TestPodsWithoutACgroupArrive(t *testing.T) {
+	phase := func(now corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = now } }
+	pulled := pod("pulled", container("c", "cpu=20 memory=20Gi", ""), phase(corev1.PodPending))
+	batch := pod("batch", label(LabelQOSClass, "BE"), container("c", "", "batch-cpu=1500"), phase(corev1.PodPending))
+	partly := pod("partly", container("c", "cpu=1", ""), phase(corev1.PodPending))
+	lost := pod("lost", container("c", "cpu=1", ""), phase(corev1.PodRunning))
+	ended := pod("ended", container("c", "cpu=1", ""), phase(corev1.PodSucceeded))
+	pods := []corev1.Pod{pulled, batch, partly, lost, ended}
+	exists := func(p node.CgroupPath) bool { return p == Layout{}.Pod(&partly) }
+	arriving := Arriving(pods, Layout{}, exists)
+	if len(arriving) != 2 || arriving[0].Class != node.BE || arriving[1].Class != node.LS ||
+		arriving[1].CPURequest != node.Some(unit.CPUs(20)) || arriving[1].MemoryRequest != node.Some(unit.Bytes(20<<30)) {
+		t.Errorf("arriving: %+v", arriving)
+	}
+	if all, _ := Workloads(pods, Layout{}, exists); len(all) != 1 || !all[0].Starting {
+		t.Errorf("workloads: %+v", all)
+	}
+}

@@ -116,6 +116,12 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 			missing = append(missing, string(w.ID))
 		}
 	}
+	for i := range s.Arriving {
+		w := &s.Arriving[i]
+		if side := slices.Index(sides[:], w.Class); side >= 0 && !takes(w) && r.request(w).Known() {
+			all[side].add(r, PeakPrediction{}, w, nil, node.Maybe[T]{})
+		}
+	}
 	u := r.series(&d.System)
 	system := T(mean(*of(u), lasted, u.Seen)) * r.scale
 	if c.Peak.Enable {

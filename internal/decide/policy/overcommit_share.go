@@ -23,7 +23,7 @@ type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int // number of workloads
 	unasked    int // counted by use, because they have no request
-	unmeasured int // counted by request, because their use is unknown
+	unmeasured int // counted by request, because their use is unknown or only begins
 	cold       int // history too short for a prediction
 }
 
@@ -38,7 +38,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	switch {
 	case has && r.Policy == ByRequest:
 		counts = asked
-	case has && (!byUse || !seen || !r.measured(w)):
+	case has && (!byUse || !seen || !r.measured(w) || w.Starting):
 		// Work that uses more than its request is not bound to the requested
 		// CPUs, so its use counts.
 		counts = max(counts, asked)

@@ -30,6 +30,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept]
 //	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
+//	arrives ID …                                  a workload that has no cgroup yet
 //	owner ID …                                    the overrides of a workload: see readOwner
 //	gone ID                                       no rule matches the workload any more
 //	was CGROUP FILE VALUE                         a value from before Tenon
@@ -338,8 +339,8 @@ func (n *scene) read(t *testing.T, line string) {
 			n.config.Memory.Classes = map[node.Class]memory.Shares{}
 		}
 		n.config.Memory.Classes[node.Class(f[0])] = m
-	case "workload":
-		n.readWorkload(t, line, f)
+	case "workload", "arrives":
+		n.readWorkload(t, verb, line, f)
 	case "part":
 		n.readPart(t, line, f)
 	case "owner":
@@ -349,7 +350,7 @@ func (n *scene) read(t *testing.T, line string) {
 	}
 }
 
-func (n *scene) readWorkload(t *testing.T, line string, f []string) {
+func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 	t.Helper()
 	if len(f) < 3 {
 		t.Fatalf("scenario line %q: want an id, a class and a cgroup", line)
@@ -389,6 +390,10 @@ func (n *scene) readWorkload(t *testing.T, line string, f []string) {
 		default:
 			t.Fatalf("scenario word %q: unknown", v.key)
 		}
+	}
+	if verb == "arrives" {
+		n.snap.Arriving = append(n.snap.Arriving, w)
+		return
 	}
 	n.add(w)
 	if !cpus.Set.Empty() {

@@ -93,6 +93,8 @@ func (n *scene) readOwner(t *testing.T, line string, f []string) {
 			w.Daemon = true
 		case "mid":
 			w.Mid = true
+		case "starting":
+			w.Starting = true
 		case "default":
 			w.DefaultPriority = must(t, v, number)
 		case "limit":

@@ -12,9 +12,8 @@ import (
 // A Snapshot is the state of the node at one instant. A policy gets no other
 // input, so only data in a Snapshot can influence a decision.
 type Snapshot struct {
-	// At is the time of the snapshot. Differences between the times of two
-	// snapshots of one host are exact, even if the wall clock is set in
-	// between.
+	// At is the time of the snapshot. Differences between two snapshots of one
+	// host are exact, even if the wall clock is set.
 	At           time.Time    `json:"at"`
 	Topology     Topology     `json:"topology"`
 	Capabilities Capabilities `json:"can,omitempty"`
@@ -24,6 +23,8 @@ type Snapshot struct {
 	// Busy is the time since boot for which each online CPU was not idle.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
+	// Arriving are the workloads that are bound to the node without a cgroup yet.
+	Arriving []Workload `json:"arriving,omitempty"`
 	// SLOViolated: this snapshot was taken early because an LS workload waited.
 	// The time since the previous snapshot is then too short for useful rates.
 	SLOViolated bool `json:"hurt,omitempty"`
@@ -79,11 +80,9 @@ type Workload struct {
 	// class. Its siblings hold other classes: there a CPU weight decides
 	// between LS and BE, because weights apply between siblings only.
 	ContentionRoot CgroupPath `json:"meet,omitempty"`
-	// IdleCgroup is the cgroup whose weight Tenon sets if it cannot set the
-	// weight of ContentionRoot because another program owns that. The kubelet,
-	// for example, rewrites the weights of its QoS cgroups every minute, and
-	// does not start without these cgroups. IdleCgroup lies below
-	// ContentionRoot.
+	// IdleCgroup is the cgroup below ContentionRoot whose weight Tenon sets if
+	// another program owns that of ContentionRoot: the kubelet rewrites the
+	// weights of its QoS cgroups every minute, and needs them to start.
 	IdleCgroup CgroupPath `json:"yields,omitempty"`
 	Usage      Usage      `json:"usage"`
 	// CPULimit and MemoryLimit are the workload's limits; absent: no limit.
@@ -109,10 +108,12 @@ type Workload struct {
 	DefaultPriority int `json:"default_priority,omitempty"`
 	// Unlabelled: BE only because it requests nothing. Daemon: a DaemonSet runs
 	// it, and starts it again at once. Mid: BE work of the priority class
-	// koord-mid, which reduces the batch resources.
+	// koord-mid, which reduces the batch resources. Starting: its use will grow
+	// to its request.
 	Unlabelled bool `json:"unlabelled,omitempty"`
 	Daemon     bool `json:"daemon,omitempty"`
 	Mid        bool `json:"mid,omitempty"`
+	Starting   bool `json:"starting,omitempty"`
 	// Objective is the latency objective of an LS workload.
 	Objective Objective `json:"objective,omitzero"`
 	// Grace is its time to end after SIGTERM; absent: as configured.
