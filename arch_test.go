@@ -124,7 +124,8 @@ var arch = []struct {
 	{"cluster/admission", pure, "model/unit model/node config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/pick decide/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
-	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission"},
+	{"cluster/certificate", affects, ""},
+	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate"},
 	{"cluster/nodepages", affects, "model/unit model/node api/v1alpha1 cluster/kube"},
 	{"cluster/starting", affects, "cluster/kube"},
 	{"cluster/nodereport", affects, "model/unit model/node decide/pick decide/place decide/plan decide/contest decide/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
@@ -161,7 +162,7 @@ var arch = []struct {
 	{"cmd/tenon/metacmd", affects, "lab/report lab/colocation"},
 	{"cmd/tenon/jobcmd", affects, "lab/jobs lab/layout lab/report lab/concurrency"},
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/metacmd cmd/tenon/jobcmd"},
-	{"cmd/tenon-manager", affects, "cluster/manager"},
+	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// scheduler, a module of its own
 	{"scheduler/plugin", affects, "decide/pick decide/place api/v1alpha1 cluster/kube cluster/cpureport"},

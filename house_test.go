@@ -41,7 +41,7 @@ func TestNamesThatSayNothing(t *testing.T) {
 // this list.
 var largePackages = map[string]int{
 	"agent/daemon":        3350,
-	"cluster/manager":     2750,
+	"cluster/manager":     2550,
 	"cmd/tenon":           2250,
 	"config":              3300,
 	"decide/policy":       3700,

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
+	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/manager"
 )
 
@@ -45,7 +46,7 @@ type command struct {
 	schedulers                  map[string]string
 	metrics, health             string
 	elect, dryRun               bool
-	lifetimes                   manager.Lifetimes
+	lifetimes                   certificate.Lifetimes
 	format                      string
 	level                       slog.Level
 }
@@ -98,9 +99,9 @@ webhooks; the one that holds the lease writes.`,
 	f.StringVar(&c.health, "health", ":8081", "the address of /healthz and /readyz; empty: none")
 	f.BoolVar(&c.elect, "leader-elect", true, "only the replica that holds the lease writes")
 	f.BoolVar(&c.dryRun, "dry-run", false, "write nothing, log what would be written, serve no webhooks")
-	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", manager.DefaultLifetimes.CA, "validity of the CA of the webhooks; renewed after two thirds")
-	f.DurationVar(&c.lifetimes.Serving, "certificate-lifetime", manager.DefaultLifetimes.Serving, "validity of their certificate; renewed after two thirds")
-	f.DurationVar(&c.lifetimes.Settle, "certificate-settle", manager.DefaultLifetimes.Settle, "time for which a new CA is trusted before it signs, and an old one afterwards")
+	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", certificate.DefaultLifetimes.CA, "validity of the CA of the webhooks; renewed after two thirds")
+	f.DurationVar(&c.lifetimes.Serving, "certificate-lifetime", certificate.DefaultLifetimes.Serving, "validity of their certificate; renewed after two thirds")
+	f.DurationVar(&c.lifetimes.Settle, "certificate-settle", certificate.DefaultLifetimes.Settle, "time for which a new CA is trusted before it signs, and an old one afterwards")
 	f.StringVar(&c.format, "log-format", "text", "how to log: text or json")
 	f.TextVar(&c.level, "log-level", slog.LevelInfo, "what to log: debug, info, warn or error")
 	root.AddCommand(newUninstallCommand(c))

@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"tenon.sh/tenon/api/v1alpha1"
+
+	"tenon.sh/tenon/internal/cluster/certificate"
 )
 
 // control is the control plane for all tests of this package: a real API server
@@ -143,7 +145,7 @@ func (s *scene) start(change ...func(*Options)) *replica {
 	ctx, cancel := context.WithCancel(s.ctx)
 	r := &replica{scene: s, log: &watchedLog{}, registry: prometheus.NewRegistry(), stop: cancel, done: make(chan struct{})}
 	o := Options{
-		Namespace: s.name, Name: s.name, Config: s.config, Elect: true, Lease: 3 * time.Second, Lifetimes: DefaultLifetimes,
+		Namespace: s.name, Name: s.name, Config: s.config, Elect: true, Lease: 3 * time.Second, Lifetimes: certificate.DefaultLifetimes,
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})), registry: r.registry,
 	}
 	for _, f := range change {

@@ -20,6 +20,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
@@ -147,7 +148,7 @@ func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
 func TestCertificatesChangeUnderLoad(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks, func(o *Options) {
-		o.Lifetimes = Lifetimes{CA: 18 * time.Second, Serving: 6 * time.Second, Settle: 2 * time.Second}
+		o.Lifetimes = certificate.Lifetimes{CA: 18 * time.Second, Serving: 6 * time.Second, Settle: 2 * time.Second}
 	})
 	s.trusted()
 	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)

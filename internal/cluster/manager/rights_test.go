@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/internal/cluster/certificate"
 )
 
 // TestTheChartsRightsAreEnough runs the manager as the service account of the
@@ -84,7 +86,7 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret))
 	s.must(s.client.Delete(s.ctx, &secret))
 	s.eventually("the Secret is made anew", soon, func() bool {
-		return s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret) == nil && len(secret.Data[keyCA]) > 0
+		return s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret) == nil && len(secret.Data[certificate.KeyCA]) > 0
 	})
 	s.trusted()
 }

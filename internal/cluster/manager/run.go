@@ -31,6 +31,8 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
+
+	"tenon.sh/tenon/internal/cluster/certificate"
 )
 
 // Options configure a manager.
@@ -60,7 +62,7 @@ type Options struct {
 	Lease time.Duration
 	// DryRun logs the changes that the manager would write, and writes nothing.
 	DryRun    bool
-	Lifetimes Lifetimes
+	Lifetimes certificate.Lifetimes
 	Log       *slog.Logger
 
 	// For tests: the registry of metrics and the clock; nil: the process's own.

@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"tenon.sh/tenon/internal/cluster/certificate"
 )
 
 // serving holds the serving certificate of this replica. A new certificate does
@@ -35,7 +37,7 @@ func (s *serving) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	if err := s.client.Get(ctx, s.name, &secret); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err) // the present certificate stays
 	}
-	next, err := tls.X509KeyPair(secret.Data[keyServing], secret.Data[keyServingKey])
+	next, err := tls.X509KeyPair(secret.Data[certificate.KeyServing], secret.Data[certificate.KeyServingKey])
 	if err != nil {
 		s.log.Warn("the Secret has no certificate to serve with", "secret", s.name, "err", err)
 		return reconcile.Result{}, nil
@@ -72,7 +74,7 @@ type authority struct {
 	secret client.ObjectKey
 	hooks  string // name of the webhook configurations
 	names  []string
-	life   Lifetimes
+	life   certificate.Lifetimes
 	log    *slog.Logger
 	now    func() time.Time
 }
@@ -86,7 +88,7 @@ func (a *authority) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 		return reconcile.Result{}, fmt.Errorf("read Secret %v: %w", a.secret, err)
 	}
 	missing := err != nil
-	data, done, again, err := renewed(secret.Data, a.now(), a.life, a.names)
+	data, done, again, err := certificate.Renewed(secret.Data, a.now(), a.life, a.names)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -106,7 +108,7 @@ func (a *authority) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 		}
 		a.log.Info("certificates", "done", done, "secret", a.secret, "again", again)
 	}
-	if err := errors.Join(a.injectMutating(ctx, data[keyCA]), a.injectValidating(ctx, data[keyCA])); err != nil {
+	if err := errors.Join(a.injectMutating(ctx, data[certificate.KeyCA]), a.injectValidating(ctx, data[certificate.KeyCA])); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: again}, nil

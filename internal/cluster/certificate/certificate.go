@@ -1,4 +1,7 @@
-package manager
+// Package certificate makes and renews the certificates of the webhooks: a CA
+// and a serving certificate in one Secret, in an order that keeps every
+// connection working.
+package certificate
 
 import (
 	"bytes"
@@ -17,10 +20,10 @@ import (
 
 // Keys of the Secret. tls.crt and tls.key are those of type kubernetes.io/tls.
 const (
-	keyCA         = "ca.crt" // all trusted CAs, the newest first
-	keyCAKey      = "ca.key" // key of the newest CA
-	keyServing    = "tls.crt"
-	keyServingKey = "tls.key"
+	KeyCA         = "ca.crt" // all trusted CAs, the newest first
+	KeyCAKey      = "ca.key" // key of the newest CA
+	KeyServing    = "tls.crt"
+	KeyServingKey = "tls.key"
 )
 
 // Lifetimes are the validity periods of certificates. The manager renews a
@@ -59,11 +62,11 @@ type chain struct {
 	serving pair
 }
 
-// renewed returns the data that the Secret should have at a time, a description
+// Renewed returns the data that the Secret should have at a time, a description
 // of the change (empty: no change), and the time of the next check. The order
 // of steps keeps every connection working: a CA is trusted before it signs, and
 // stays trusted as long as a certificate that it signed is in use.
-func renewed(data map[string][]byte, now time.Time, life Lifetimes, names []string) (next map[string][]byte, done string, again time.Duration, err error) {
+func Renewed(data map[string][]byte, now time.Time, life Lifetimes, names []string) (next map[string][]byte, done string, again time.Duration, err error) {
 	c := parseChain(data, now)
 	switch {
 	case c.ca.key == nil:
@@ -139,15 +142,15 @@ func (c chain) verifies(names []string, now time.Time) bool {
 // parts again.
 func parseChain(data map[string][]byte, now time.Time) chain {
 	var c chain
-	cas := parseCerts(data[keyCA])
+	cas := parseCerts(data[KeyCA])
 	cas = slices.DeleteFunc(cas, func(ca *x509.Certificate) bool { return now.After(ca.NotAfter) || !ca.IsCA })
-	key := parseKey(data[keyCAKey])
+	key := parseKey(data[KeyCAKey])
 	if len(cas) > 0 && key != nil && key.PublicKey.Equal(cas[0].PublicKey) {
 		c.ca, c.older = pair{cas[0], key}, cas[1:]
 	} else {
 		c.older = cas
 	}
-	serving, key := parseCerts(data[keyServing]), parseKey(data[keyServingKey])
+	serving, key := parseCerts(data[KeyServing]), parseKey(data[KeyServingKey])
 	if len(serving) > 0 && key != nil && key.PublicKey.Equal(serving[0].PublicKey) {
 		c.serving = pair{serving[0], key}
 	}
@@ -193,7 +196,7 @@ func (c chain) print() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{keyCA: cas.Bytes(), keyCAKey: caKey, keyServing: printCert(c.serving.cert), keyServingKey: servingKey}, nil
+	return map[string][]byte{KeyCA: cas.Bytes(), KeyCAKey: caKey, KeyServing: printCert(c.serving.cert), KeyServingKey: servingKey}, nil
 }
 
 func printCert(c *x509.Certificate) []byte {

@@ -1,4 +1,4 @@
-package manager
+package certificate
 
 import (
 	"crypto/tls"
@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 var shortLives = Lifetimes{CA: 300 * time.Second, Serving: 60 * time.Second, Settle: 10 * time.Second}
 
 var hookNames = []string{"tenon-manager.tenon-system.svc", "tenon-manager.tenon-system.svc.cluster.local"}
@@ -16,13 +18,13 @@ var hookNames = []string{"tenon-manager.tenon-system.svc", "tenon-manager.tenon-
 // that serves another. It returns the error of the client.
 func accepts(t *testing.T, trusted, served map[string][]byte, now time.Time) error {
 	t.Helper()
-	p, err := tls.X509KeyPair(served[keyServing], served[keyServingKey])
+	p, err := tls.X509KeyPair(served[KeyServing], served[KeyServingKey])
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(trusted[keyCA]) {
-		t.Fatalf("cannot read the CAs: %s", trusted[keyCA])
+	if !roots.AppendCertsFromPEM(trusted[KeyCA]) {
+		t.Fatalf("cannot read the CAs: %s", trusted[KeyCA])
 	}
 	_, err = p.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: hookNames[0], CurrentTime: now})
 	return err
@@ -37,7 +39,7 @@ func TestNoCallFailsWhileCertificatesAreRenewed(t *testing.T) {
 	done := map[string]int{}
 	for now := epoch; now.Before(epoch.Add(time.Hour)); now = now.Add(time.Second) {
 		if !now.Before(next) {
-			fresh, what, again, err := renewed(data, now, shortLives, hookNames)
+			fresh, what, again, err := Renewed(data, now, shortLives, hookNames)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,26 +60,26 @@ func TestNoCallFailsWhileCertificatesAreRenewed(t *testing.T) {
 }
 
 func TestASecretThatCannotBeReadIsMadeAnew(t *testing.T) {
-	good, _, _, err := renewed(nil, epoch, shortLives, hookNames)
+	good, _, _, err := Renewed(nil, epoch, shortLives, hookNames)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, _, _, _ := renewed(nil, epoch, shortLives, hookNames)
+	other, _, _, _ := Renewed(nil, epoch, shortLives, hookNames)
 	for name, change := range map[string]func(map[string][]byte){
 		"nothing in it":             func(d map[string][]byte) { clear(d) },
-		"no CA":                     func(d map[string][]byte) { delete(d, keyCA) },
-		"no key of the CA":          func(d map[string][]byte) { d[keyCAKey] = []byte("x") },
-		"another's key":             func(d map[string][]byte) { d[keyCAKey] = other[keyCAKey] },
-		"no certificate":            func(d map[string][]byte) { delete(d, keyServing) },
-		"another's certificate":     func(d map[string][]byte) { d[keyServing], d[keyServingKey] = other[keyServing], other[keyServingKey] },
-		"a key that does not match": func(d map[string][]byte) { d[keyServingKey] = other[keyServingKey] },
+		"no CA":                     func(d map[string][]byte) { delete(d, KeyCA) },
+		"no key of the CA":          func(d map[string][]byte) { d[KeyCAKey] = []byte("x") },
+		"another's key":             func(d map[string][]byte) { d[KeyCAKey] = other[KeyCAKey] },
+		"no certificate":            func(d map[string][]byte) { delete(d, KeyServing) },
+		"another's certificate":     func(d map[string][]byte) { d[KeyServing], d[KeyServingKey] = other[KeyServing], other[KeyServingKey] },
+		"a key that does not match": func(d map[string][]byte) { d[KeyServingKey] = other[KeyServingKey] },
 	} {
 		broken := map[string][]byte{}
 		for k, v := range good {
 			broken[k] = v
 		}
 		change(broken)
-		data, done, _, err := renewed(broken, epoch.Add(time.Second), shortLives, hookNames)
+		data, done, _, err := Renewed(broken, epoch.Add(time.Second), shortLives, hookNames)
 		if err != nil || !strings.Contains(done, "made a") {
 			t.Errorf("%s: %q, %v", name, done, err)
 			continue
@@ -86,19 +88,19 @@ func TestASecretThatCannotBeReadIsMadeAnew(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, done, again, _ := renewed(good, epoch.Add(time.Second), shortLives, hookNames); done != "" || again <= 0 {
-		t.Errorf("a valid certificate is renewed: %q", done)
+	if _, done, again, _ := Renewed(good, epoch.Add(time.Second), shortLives, hookNames); done != "" || again <= 0 {
+		t.Errorf("a valid certificate is Renewed: %q", done)
 	}
-	if _, done, _, _ := renewed(good, epoch.Add(15*time.Second), shortLives, []string{"other.example"}); done != "made a serving certificate" {
+	if _, done, _, _ := Renewed(good, epoch.Add(15*time.Second), shortLives, []string{"other.example"}); done != "made a serving certificate" {
 		t.Errorf("another name: %q", done)
 	}
 }
 
 func FuzzSecret(f *testing.F) {
-	good, _, _, _ := renewed(nil, epoch, shortLives, hookNames)
-	f.Add(good[keyCA], good[keyCAKey], good[keyServing], good[keyServingKey])
+	good, _, _, _ := Renewed(nil, epoch, shortLives, hookNames)
+	f.Add(good[KeyCA], good[KeyCAKey], good[KeyServing], good[KeyServingKey])
 	f.Fuzz(func(t *testing.T, ca, caKey, crt, key []byte) {
-		data, _, again, err := renewed(map[string][]byte{keyCA: ca, keyCAKey: caKey, keyServing: crt, keyServingKey: key}, epoch, shortLives, hookNames)
+		data, _, again, err := Renewed(map[string][]byte{KeyCA: ca, KeyCAKey: caKey, KeyServing: crt, KeyServingKey: key}, epoch, shortLives, hookNames)
 		if err != nil || again <= 0 {
 			t.Fatalf("%v, again %v", err, again)
 		}
