@@ -238,7 +238,7 @@ func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict)
 	if before == v.State {
 		return
 	}
-	bad := v.State == Refused || v.State == Stale || v.State == Doubtful && before != ""
+	bad := v.State == Refused || v.State == Stale || v.State == Vanished || v.State == Doubtful && before != ""
 	switch {
 	case bad:
 		m.degraded = true

@@ -52,6 +52,7 @@ type State string
 const (
 	Off        State = "off"        // colocation is disabled for the node
 	Unreported State = "unreported" // the node has no report
+	Vanished   State = "vanished"   // the report is gone: the last amounts stay for a while
 	Published  State = "published"  // the node has the reported amounts
 	Bounded    State = "bounded"    // the node has less, because the manager knows a lower limit
 	Held       State = "held"       // the node has more, because running pods request it
@@ -175,8 +176,8 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 		v.say(Off, "colocation is not enabled for this node")
 		return nothing, nothing, all
 	case c.Report.Batch == nil:
-		v.say(Unreported, "the node's agent has not reported")
-		return nothing, nothing, all
+		kept := v.outlast(c)
+		return kept, kept, all
 	}
 	all, err := v.judge(c)
 	since, starting := c.Report.Seen, startingUp(all)
@@ -263,18 +264,6 @@ func startingUp(all [kinds]claim) bool {
 	return any
 }
 
-// soFar returns the amounts that the node has, limited to what an agent has
-// measured since its start.
-func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
-	kept := v.keep(c)
-	for k := range kinds {
-		if present, has := kept[k].Value(); has && all[k].held {
-			kept[k] = node.Some(min(present, max(0, all[k].formula-c.Node.Elsewhere[k])))
-		}
-	}
-	return kept
-}
-
 // judge reads the report and checks it against the node.
 func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	all, err := claims(*c.Report.Batch)
@@ -337,31 +326,6 @@ func (k kind) ceiling(c Case) int64 {
 		most = min(most, percent(c.Node.Capacity[k], max(0, p)))
 	}
 	return most
-}
-
-// keep returns the amounts that the node has, limited to the maximum that the
-// settings allow.
-func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
-	kept := c.Node.Present
-	for k := range kinds {
-		if present, has := kept[k].Value(); has {
-			kept[k] = node.Some(min(max(0, present), k.ceiling(c)))
-		}
-	}
-	return kept
-}
-
-// lower returns the smaller amount of each resource. A resource that is absent
-// in a or b is absent in the result.
-func lower(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
-	for k := range kinds {
-		x, hasX := a[k].Value()
-		y, hasY := b[k].Value()
-		if hasX && hasY {
-			low[k] = node.Some(min(x, y))
-		}
-	}
-	return low
 }
 
 // settle decides which part of the way to the target is written now.

@@ -130,8 +130,23 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) },
 			want: "none none", state: Stale, reason: "no good report for 15m0s (degradeTimeMinutes)",
 		},
-		"no report, no resources": {
+		"no report yet, no resources": {
+			node: machineOf(16, 64), want: "none none", state: Unreported, quiet: true,
+		},
+		"the report is gone, the amounts stay": {
+			node: has(machineOf(16, 64), 5200, mem), want: "5200m 37478Mi", state: Vanished, quiet: true, again: 15 * time.Minute,
+			change: func(c *Case) { c.Memory.Good = epoch },
+		},
+		"a manager starts where the reports are gone": {
+			node: has(machineOf(16, 64), 5200, mem), want: "5200m 37478Mi", state: Vanished, quiet: true, again: 15 * time.Minute,
+		},
+		"the report is gone for as long as an agent may be silent": {
 			node: has(machineOf(16, 64), 5200, mem), want: "none none", state: Unreported,
+			change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
+		},
+		"the report is gone, and the owner lowers the threshold": {
+			node: has(machineOf(16, 64), 5200, mem), want: "3200m 37478Mi", state: Vanished, again: 15 * time.Minute,
+			change: func(c *Case) { c.Memory.Good, c.Rules.CPU.ThresholdPercent = epoch, 20 },
 		},
 		"colocation off, no resources": {
 			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
@@ -456,7 +471,9 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 			return fmt.Sprintf("%v is %s, running pods have %s", k, k.readable(want), k.readable(floor))
 		case has && (want < 0 || want > most && (want != present || c.At.Sub(c.Memory.Wrote) >= Pause || want-most > want/10)):
 			return fmt.Sprintf("%v is %s, the owner allows up to %s", k, k.readable(want), k.readable(most))
-		case has && (!c.Rules.Enable || c.Report.Batch == nil || old):
+		case has && v.State == Vanished && (!had || want > present || !v.Memory.Good.IsZero() && c.At.Sub(v.Memory.Good) >= c.Rules.DegradeAfter):
+			return fmt.Sprintf("%v is promised too long without a report", k)
+		case has && (!c.Rules.Enable || v.State != Vanished && (c.Report.Batch == nil || old)):
 			return fmt.Sprintf("%v is promised without a good report", k)
 		case up && (err != nil || !c.Report.Fresh):
 			return fmt.Sprintf("%v rises by a bad report: %v", k, err)

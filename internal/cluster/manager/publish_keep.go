@@ -1,0 +1,65 @@
+package manager
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// outlast returns the amounts of a node without a report: those that it has, for
+// the time for which the amounts of a silent agent stay. Reports are gone
+// without any agent being gone if their CustomResourceDefinition was deleted.
+func (v *Verdict) outlast(c Case) [kinds]node.Maybe[int64] {
+	if v.Memory.Refused.IsZero() {
+		v.Memory.Refused = c.At
+	}
+	since := v.Memory.Good
+	if since.IsZero() {
+		since = v.Memory.Refused
+	}
+	left := c.Rules.DegradeAfter - c.At.Sub(since)
+	if c.Node.Present == nothing || left <= 0 {
+		v.say(Unreported, "the node's agent has not reported")
+		return nothing
+	}
+	v.Again = max(left, time.Millisecond)
+	v.say(Vanished, "there is no report of the node's agent any more: its last amounts stay for %v (degradeTimeMinutes)", c.Rules.DegradeAfter)
+	return v.keep(c)
+}
+
+// soFar returns the amounts that the node has, limited to what an agent has
+// measured since its start.
+func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
+	kept := v.keep(c)
+	for k := range kinds {
+		if present, has := kept[k].Value(); has && all[k].held {
+			kept[k] = node.Some(min(present, max(0, all[k].formula-c.Node.Elsewhere[k])))
+		}
+	}
+	return kept
+}
+
+// keep returns the amounts that the node has, limited to the maximum that the
+// settings allow.
+func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
+	kept := c.Node.Present
+	for k := range kinds {
+		if present, has := kept[k].Value(); has {
+			kept[k] = node.Some(min(max(0, present), k.ceiling(c)))
+		}
+	}
+	return kept
+}
+
+// lower returns the smaller amount of each resource. A resource that is absent
+// in a or b is absent in the result.
+func lower(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
+	for k := range kinds {
+		x, hasX := a[k].Value()
+		y, hasY := b[k].Value()
+		if hasX && hasY {
+			low[k] = node.Some(min(x, y))
+		}
+	}
+	return low
+}
