@@ -149,9 +149,11 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 	}
 	lease := o.Lease
 	if lease == 0 {
-		lease = 15 * time.Second
+		lease = 30 * time.Second
 	}
-	renew, retry := lease*2/3, lease/8
+	// A replica that ends releases the lease. One that is killed is replaced
+	// after a lease; meanwhile the amounts stand, and agents bound BE anyway.
+	renew, retry := lease*2/3, lease/4
 	yes := true
 	named := func(namespace string, name string) cache.ByObject {
 		return cache.ByObject{
