@@ -46,7 +46,8 @@ func (s Service) names() []string {
 // label or by the old annotation of ACK, or that has batch resources: without
 // the webhook, the pod would run without limits. It admits all other pods, so
 // that the cluster never waits for Tenon. A pod that would become BE by a
-// profile then starts unchanged, as an ordinary pod.
+// profile then starts unchanged, as an ordinary pod, except in a namespace with
+// LabelRequired: there it is refused, too.
 func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
 	others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -59,6 +60,10 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
 	}}
+	required := &metav1.LabelSelector{MatchLabels: map[string]string{LabelRequired: "true"}}
+	optional := &metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
+		{Key: LabelRequired, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"true"}},
+	}, elsewhere.MatchExpressions...)}
 	equal, none, again := admissionv1.Equivalent, admissionv1.SideEffectClassNone, admissionv1.IfNeededReinvocationPolicy
 	quick, patient := int32(3), int32(10)
 
@@ -82,7 +87,8 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 		Webhooks: []admissionv1.MutatingWebhook{
 			mutating("be.mutate", closed, patient, be, &metav1.LabelSelector{}),
 			unnamed,
-			mutating("pods.mutate", open, quick, others, elsewhere),
+			mutating("required.mutate", closed, patient, others, required),
+			mutating("pods.mutate", open, quick, others, optional),
 		},
 	}
 	beCreate := validating("be.validate", pathValidatePod, closed, patient, rule("", "v1", "pods", create))
@@ -106,6 +112,11 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	}
 	return m, v
 }
+
+// LabelRequired is the label of a namespace whose new pods all wait for the
+// webhook: the value true means that none starts there before the profiles were
+// applied to it.
+const LabelRequired = "tenon.sh/require-admission"
 
 // speaks is a CEL expression that is true for a pod that the validating webhook
 // might refuse: a pod with a label, an annotation or a resource that Tenon

@@ -128,6 +128,11 @@ func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
 	initial.Spec.InitContainers[0].Name = "first"
 	s.refused(s.client.Create(s.ctx, initial), unnamed)
 	s.must(s.client.Create(s.ctx, s.pod("", listOf("cpu", "1"))), s.client.Create(s.ctx, s.pod("LS", listOf("cpu", "1"))))
+	guarded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-guarded", Labels: map[string]string{LabelRequired: "true"}}}
+	s.must(s.client.Create(s.ctx, guarded))
+	missed := s.pod("", listOf("cpu", "1")) // a profile may make it BE
+	missed.Namespace = guarded.Name
+	s.refused(s.client.Create(s.ctx, missed), "failed calling webhook \"required.mutate.tenon.sh\"")
 	plain := s.pod("", listOf("cpu", "1"))
 	s.must(s.client.Create(s.ctx, plain))
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}}}`))

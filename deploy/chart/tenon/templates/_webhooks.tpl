@@ -24,6 +24,12 @@ matchExpressions:
   - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ include "tenon.excluded" . }}}
 {{- end }}
 
+{{- define "tenon.webhook.optional" -}}
+matchExpressions:
+  - {key: tenon.sh/require-admission, operator: NotIn, values: ["true"]}
+  - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ include "tenon.excluded" . }}}
+{{- end }}
+
 {{/* Whether a label or annotation was changed, added or removed. */}}
 {{- define "tenon.webhook.changes" -}}
 {{- $or := "" }}
