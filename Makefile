@@ -34,9 +34,11 @@ build: deps-build ## build bin/tenon, bin/tenond, bin/tenon-manager and bin/kube
 # flags it shares the compiled packages with the programs of the test cluster.
 K8S := $(shell sed -n 's|^\tk8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' scheduler/go.mod)
 K8S_STAMP := -X k8s.io/component-base/version.gitVersion=$(K8S) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(K8S)))
-.PHONY: scheduler
-scheduler: deps-build ## build bin/tenon-scheduler, and test its plugin (a module of its own; takes minutes once)
-	cd scheduler && $(GO) vet ./... && $(GO) test ./... && $(GO) build -buildvcs=false -ldflags "-s -w $(K8S_STAMP)" -o ../bin/ ./cmd/tenon-scheduler
+.PHONY: scheduler scheduler-build
+scheduler: deps-build scheduler-build ## build bin/tenon-scheduler, and test its plugin (a module of its own; takes minutes once)
+	cd scheduler && $(GO) vet ./... && $(GO) test ./...
+scheduler-build:
+	cd scheduler && $(GO) build -buildvcs=false -ldflags "-s -w $(K8S_STAMP)" -o ../bin/ ./cmd/tenon-scheduler
 
 # The budgets are what the stages took on a machine of two CPUs without any cache
 # (docs/experiments/2026-11-23-build-and-test-times), half as much again, and at
@@ -103,7 +105,7 @@ cluster-tools: deps-cluster
 	$(GO) build -o bin/cluster ./test/cluster/cmd
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/kubectl-tenon
 	cd test/chart && $(GO) build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
-	$(if $(TENON),$(GO) run ./deploy/image -version $(VERSION) -arch $(shell $(GO) env GOARCH) -out bin/images)
+	$(if $(TENON),$(GO) run ./deploy/image -version $(VERSION) -arch $(shell $(GO) env GOARCH) -only tenond,tenon-manager -out bin/images)
 
 .PHONY: cluster-down
 cluster-down: ## end that cluster and remove every trace

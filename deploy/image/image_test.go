@@ -136,8 +136,12 @@ func TestTheDockerfileMakesTheSameImages(t *testing.T) {
 		for _, name := range p.programs {
 			programs += "/out/" + name + " "
 		}
+		stage := "build"
+		if p.module != "" {
+			stage += "-" + p.module
+		}
 		about := imageOf(p, "$VERSION", time.Now())
-		lines := []string{"USER " + p.user, "COPY --from=build " + programs + "/", `ENTRYPOINT ["` + about.Config.Entrypoint[0] + `"]`, "ENV " + about.Config.Env[0], "STOPSIGNAL " + about.Config.StopSignal}
+		lines := []string{"USER " + p.user, "COPY --from=" + stage + " " + programs + "/", `ENTRYPOINT ["` + about.Config.Entrypoint[0] + `"]`, "ENV " + about.Config.Env[0], "STOPSIGNAL " + about.Config.StopSignal}
 		for key, value := range about.Config.Labels {
 			lines = append(lines, key+`="`+value+`"`)
 		}
@@ -157,5 +161,15 @@ func TestOnlyTheManagerIsNotRoot(t *testing.T) {
 		if root := strings.HasPrefix(p.user, "0:"); root != (p.name == "tenond") {
 			t.Errorf("%s runs as %s", p.name, p.user)
 		}
+	}
+}
+
+func TestTheSchedulerReportsTheReleaseOfItsModule(t *testing.T) {
+	release, err := kubernetes("../../scheduler/go.mod")
+	if err != nil || !strings.HasPrefix(release, "v1.") {
+		t.Errorf("%q, %v", release, err)
+	}
+	if _, err := kubernetes("../../go.mod"); err == nil {
+		t.Error("the root module names a release of k8s.io/kubernetes")
 	}
 }

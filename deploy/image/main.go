@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type product struct {
 	about    string
 	programs []string // folders of cmd/; a container runs the first one
 	user     string
+	module   string // the folder of the module that has cmd/; empty: the root
 }
 
 var products = []product{
@@ -32,6 +34,7 @@ var products = []product{
 	// writes cgroups.
 	{name: "tenond", about: "Tenon's node agent and its watchdog", programs: []string{"tenond", "tenon"}, user: "0:0"},
 	{name: "tenon-manager", about: "Tenon's controllers and webhooks", programs: []string{"tenon-manager"}, user: "65532:65532"},
+	{name: "tenon-scheduler", about: "Kubernetes' scheduler with Tenon's choice of CPUs", programs: []string{"tenon-scheduler"}, user: "65532:65532", module: "scheduler"},
 }
 
 const source = "https://tenon.sh/tenon"
@@ -61,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 	arches := flags.String("arch", "amd64,arm64", "for which machines")
 	flags.StringVar(&o.root, "root", ".", "where the sources are")
 	flags.StringVar(&o.out, "out", "bin/images", "where the archives go")
-	only := flags.String("only", "", "one image only: tenond or tenon-manager")
+	only := flags.String("only", "", "these images only, separated by commas: tenond, tenon-manager, tenon-scheduler")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -71,7 +74,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	for _, p := range products {
-		if *only != "" && *only != p.name {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), p.name) {
 			continue
 		}
 		digest, path, err := o.make(ctx, p)
@@ -88,7 +91,7 @@ func (o order) make(ctx context.Context, p product) (digest, path string, err er
 	var layers []layer
 	for _, arch := range o.arches {
 		dir := filepath.Join(o.out, "programs", arch)
-		if err := o.compile(ctx, dir, arch, p.programs); err != nil {
+		if err := o.compile(ctx, dir, arch, p); err != nil {
 			return "", "", err
 		}
 		l := layer{arch: arch}
@@ -126,7 +129,7 @@ func (o order) pack(p product, layers []layer) (digest, path string, err error) 
 }
 
 // compile builds programs that need no libraries.
-func (o order) compile(ctx context.Context, dir, arch string, programs []string) error {
+func (o order) compile(ctx context.Context, dir, arch string, p product) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -134,18 +137,41 @@ func (o order) compile(ctx context.Context, dir, arch string, programs []string)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version=" + o.version, "-o", dir + string(filepath.Separator)}
-	for _, name := range programs {
+	stamp := "-s -w -X main.version=" + o.version
+	if p.module != "" {
+		release, err := kubernetes(filepath.Join(o.root, p.module, "go.mod"))
+		if err != nil {
+			return err
+		}
+		stamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + release
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", dir + string(filepath.Separator)}
+	for _, name := range p.programs {
 		args = append(args, "./cmd/"+name)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = o.root
+	cmd.Dir = filepath.Join(o.root, p.module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go build for %s: %w", arch, err)
 	}
 	return nil
+}
+
+// kubernetes returns the release of Kubernetes that a go.mod names. A program of
+// it reports that as its version.
+func kubernetes(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) == 2 && words[0] == "k8s.io/kubernetes" {
+			return words[1], nil
+		}
+	}
+	return "", fmt.Errorf("%s names no release of k8s.io/kubernetes", path)
 }
 
 // tag returns a version as a valid tag: without the characters of git describe

@@ -46,7 +46,7 @@ func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	h := &chart{t: t, c: c, n: n, helm: filepath.Join(Cache(), "helm")}
 	h.build("../chart", "go", "build", "-o", h.helm, "helm.sh/helm/v4/cmd/helm")
 	out := t.TempDir()
-	h.build(".", "go", "run", "../../deploy/image", "-root", "../..", "-version", "test", "-arch", runtime.GOARCH, "-out", out)
+	h.build(".", "go", "run", "../../deploy/image", "-root", "../..", "-version", "test", "-arch", runtime.GOARCH, "-only", "tenond,tenon-manager", "-out", out)
 	if err := c.addRelease(out, "test"); err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func request(t *testing.T, path string) Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Request{PriorityClasses: map[string]schedulingv1.PriorityClass{}}
+	r := Request{PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: "tenon-scheduler"}
 	for doc := range bytes.SplitSeq(text, []byte("\n---\n")) {
 		var kind struct{ Kind string }
 		read := func(v any) {
