@@ -24,7 +24,7 @@ import (
 // bounded if it is BE.
 func held(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	if kube.ClassWithDefault(p) != node.BE || p.Labels[kube.LabelQOSClass] == "" || mirrors(p) {
+	if kube.ClassWithDefault(p) != node.BE || p.Labels[kube.LabelQOSClass] == "" || mirrors(p) || namedTwice(p) {
 		return
 	}
 	fail := func(why string) {
@@ -65,6 +65,19 @@ func held(t *testing.T, p *corev1.Pod) {
 			}
 		}
 	}
+}
+
+// namedTwice reports whether two containers have one name. The API server
+// refuses such a pod after the webhooks, and limits by name cannot hold both.
+func namedTwice(p *corev1.Pod) bool {
+	names := map[string]bool{}
+	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
+		if names[c.Name] {
+			return true
+		}
+		names[c.Name] = true
+	}
+	return false
 }
 
 // sent is a pod as it comes back from the API server.
