@@ -16,14 +16,14 @@ type mechanismLine struct {
 	Available node.Verdict   `json:"available"`
 	Why       string         `json:"why"`
 	// Chosen means that Tenon uses the mechanism unless the configuration
-	// chooses another.
+	// chooses another, or a trial shows that another helps.
 	Chosen bool `json:"chosen,omitempty"`
 }
 
 // isolation asks the policy for the mechanism that it would choose, and for the
 // weight that it writes in addition to each mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
-	config := policy.CPUQOS{Enable: true}
+	config := policy.CPUQOS{Enable: true, Measured: true}
 	ladder := policy.Mechanisms(config, can, i)
 	for _, r := range ladder.Mechanisms {
 		d.Selection = append(d.Selection, mechanismLine{Name: r.Mechanism, Available: r.Can, Why: r.Why, Chosen: r.Mechanism == ladder.Mechanism})

@@ -199,7 +199,7 @@ func TestACaptureReplays(t *testing.T) {
 	if !errors.As(err, &status) || status != exitFailure || !strings.Contains(out, "Replay: 1 of 3 turns differ") {
 		t.Errorf("%s, %v", out, err)
 	}
-	text := "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nresource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n"
+	text := "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nresource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {enable: true}}}\n"
 	if err := os.WriteFile(on, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -
 func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
 	c := parsed(t, string(Default()))
 	want := policy.Config{
-		CPUQOS: policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
+		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
 		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota},
 		Burst: unasked,
 	}
@@ -158,7 +158,7 @@ rules:
 // when it is read from JSON as on Kubernetes.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
-		CPUQOS: policy.CPUQOS{Enable: true, Hold: node.Some(200 * time.Microsecond)},
+		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
 		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet},
 		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.BE: {ThrottlingPercent: 80}}},
 		Burst:  unasked,

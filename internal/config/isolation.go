@@ -21,10 +21,11 @@ func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
 		return policy.CPUQOS{}
 	}
 	c := policy.CPUQOS{
-		Enable: true, Means: q.BEClass.CPU.means(), Mechanism: q.Policies.rung(),
+		Enable: true, Means: q.BEClass.CPU.means(),
 		Hold:            node.Some(time.Duration(valueOf(q.Policies.HoldMicroseconds)) * time.Microsecond),
-		SlicesUnmanaged: !valueOf(q.Policies.LongSlices),
+		SlicesUnmanaged: !valueOf(q.Policies.LongSlices), NoTrials: !valueOf(q.Policies.Trials),
 	}
+	c.Mechanism, c.Measured = q.Policies.order()
 	if n, given := q.Policies.HeadroomCores.Value(); given {
 		c.Headroom = node.Some(int(n))
 	}
@@ -47,19 +48,17 @@ func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
 	return c
 }
 
-// rung returns the strongest isolation mechanism to use; empty: the strongest
-// that the node supports. The default value of cpuPolicy does not restrict the
-// choice, because every mechanism does what it names.
-func (p Policies) rung() node.Mechanism {
-	switch pinned, given := p.CPUIsolation.Value(); {
-	case given && pinned == "auto":
-		return ""
-	case given:
-		return node.Mechanism(pinned)
-	case valueOf(p.CPUPolicy) == "coreSched":
-		return node.MechanismCoreSched
+// order returns the configured mechanism, or whether the measured order applies.
+func (p Policies) order() (begin node.Mechanism, measured bool) {
+	switch said, given := p.CPUIsolation.Value(); {
+	case given && said == "strongest":
+		return "", false
+	case given && said != "auto" && said != "measured":
+		return node.Mechanism(said), false
+	case !given && valueOf(p.CPUPolicy) == "coreSched":
+		return node.MechanismCoreSched, false
 	}
-	return ""
+	return "", true
 }
 
 // means returns the kernel feature by which BE gives way, if one is configured.

@@ -11,18 +11,29 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-func TestTheStrongestMechanismIsTheConfiguredOne(t *testing.T) {
-	for policies, want := range map[string]node.Mechanism{
-		"{}":                         "",
-		"{cpuPolicy: groupIdentity}": "", // Koordinator's default does not restrict the choice
-		"{cpuPolicy: coreSched}":     node.MechanismCoreSched,
-		"{cpuIsolation: auto, cpuPolicy: coreSched}":         "",
-		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": node.MechanismIdle,
-		"{cpuIsolation: vendor}":                             node.MechanismVendor,
+func TestTheOrderOfMechanismsIsTheConfiguredOne(t *testing.T) {
+	type order struct {
+		begin              node.Mechanism
+		measured, noTrials bool
+	}
+	for policies, want := range map[string]order{
+		"{}":                                                 {measured: true},
+		"{cpuPolicy: groupIdentity}":                         {measured: true}, // Koordinator's default does not restrict the choice
+		"{cpuPolicy: coreSched}":                             {begin: node.MechanismCoreSched},
+		"{cpuIsolation: strongest}":                          {},
+		"{cpuIsolation: measured}":                           {measured: true},
+		"{cpuIsolationTrials: false}":                        {measured: true, noTrials: true},
+		"{cpuIsolationTrials: true}":                         {measured: true},
+		"{cpuIsolation: vendor}":                             {begin: node.MechanismVendor},
+		"{cpuIsolation: weight, cpuIsolationTrials: false}":  {begin: node.MechanismWeight, noTrials: true},
+		"{cpuIsolation: auto, cpuPolicy: coreSched}":         {measured: true},
+		"{cpuIsolation: strongest, cpuPolicy: coreSched}":    {},
+		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": {begin: node.MechanismIdle},
 	} {
 		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n")
-		if got := c.Policy.CPUQOS.Mechanism; got != want || len(c.Notices) > 0 {
-			t.Errorf("%s: the preference order begins at %q, want %q; notices %q", policies, got, want, c.Notices)
+		q := c.Policy.CPUQOS
+		if got := (order{q.Mechanism, q.Measured, q.NoTrials}); got != want || len(c.Notices) > 0 {
+			t.Errorf("%s: %+v, want %+v; notices %q", policies, got, want, c.Notices)
 		}
 	}
 }
@@ -36,7 +47,7 @@ func TestEveryMechanismCanBeConfigured(t *testing.T) {
 			words = k.words
 		}
 	}
-	want := []string{"auto"}
+	want := []string{"auto", "measured", "strongest"}
 	for _, r := range node.Mechanisms {
 		want = append(want, string(r))
 	}

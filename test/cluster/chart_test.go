@@ -242,16 +242,16 @@ func (h *chart) knob(controller, file string, container bool) string {
 func (h *chart) replaceAgents() {
 	h.t.Helper()
 	eventually(h.t, 30*time.Second, "the pod yields", func() error {
-		if idle, limit := h.knob("cpu", "cpu.idle", false), h.knob("memory", "memory.limit_in_bytes", false); idle != "1" || limit != "134217728" {
-			return fmt.Errorf("cpu.idle is %s, memory.limit_in_bytes is %s", idle, limit)
+		if shares, limit := h.knob("cpu", "cpu.shares", false), h.knob("memory", "memory.limit_in_bytes", false); shares != "2" || limit != "134217728" {
+			return fmt.Errorf("cpu.shares is %s, memory.limit_in_bytes is %s", shares, limit)
 		}
 		return haveSlices(h.pod("cpu"), task.SliceLong)
 	})
 	h.besideProxy()
 	h.kubectl("rollout", "restart", "daemonset/tenond", "-n", home)
 	eventually(h.t, time.Minute, "another agent runs", func() error {
-		if idle := h.knob("cpu", "cpu.idle", false); idle != "1" {
-			h.t.Errorf("cpu.idle is %s while the agent is replaced", idle)
+		if limit := h.knob("memory", "memory.limit_in_bytes", false); limit != "134217728" {
+			h.t.Errorf("memory.limit_in_bytes is %s while the agent is replaced", limit)
 		}
 		return h.ready()
 	})

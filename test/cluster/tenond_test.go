@@ -36,7 +36,7 @@ const strategies = `{apiVersion: v1, kind: ConfigMap, metadata: {name: slo-contr
 colocation-config: '{"enable": true}',
 resource-threshold-config: '{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 10THRESHOLD}}',
 cpu-burst-config: '{"clusterStrategy": {"policy": "cpuBurstOnly"}}',
-resource-qos-config: '{"clusterStrategy": {"lsClass": {"cpuQOS": {"enable": true}}, "beClass": {"cpuQOS": {"enable": true}}}}'}}`
+resource-qos-config: '{"clusterStrategy": {"policies": {"cpuIsolation": "strongest"}, "lsClass": {"cpuQOS": {"enable": true}}, "beClass": {"cpuQOS": {"enable": true}}}}'}}`
 
 // An agent is a tenond on a node of the cluster.
 type agent struct {

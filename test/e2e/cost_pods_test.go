@@ -19,7 +19,7 @@ func strategies() *corev1.ConfigMap {
 		"colocation-config":         `{"enable": true}`,
 		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65, "cpuSuppressMinPercent": 10}}`,
 		"cpu-burst-config":          `{"clusterStrategy": {"policy": "cpuBurstOnly"}}`,
-		"resource-qos-config":       `{"clusterStrategy": {"lsClass": {"cpuQOS": {"enable": true}}, "beClass": {"cpuQOS": {"enable": true}}}}`,
+		"resource-qos-config":       `{"clusterStrategy": {"policies": {"cpuIsolation": "strongest"}, "lsClass": {"cpuQOS": {"enable": true}}, "beClass": {"cpuQOS": {"enable": true}}}}`,
 	}}
 }
 

@@ -109,7 +109,7 @@ rules:
 - {name: services, class: LS, cgroups: ["%[1]s/ls/*"], requests: {cpu: 10m, memory: 1Mi}}
 - {name: jobs, class: BE, cgroups: ["%[1]s/be/*"]}
 resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 65}
-resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
+resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {enable: true}}}
 `, root)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		b.Fatal(err)

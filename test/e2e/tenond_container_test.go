@@ -21,7 +21,7 @@ containerSockets: ["containerd://SOCKET"]
 rules:
 - {name: web, class: LS, cgroups: ["ROOT/services/*"]}
 - {name: encoders, class: BE, containers: ["koordinator.sh/qosClass=BE"]}
-resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
+resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {enable: true}}}
 `
 
 // TestTenondTakesContainersByTheirLabels checks that a container with the label

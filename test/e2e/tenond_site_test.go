@@ -39,7 +39,7 @@ rules:
 - {name: web, class: LS, cgroups: ["ROOT/services/*"]}
 - {name: job, class: BE, cgroups: ["ROOT/batch/*"]}
 resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuSuppressMinPercent: 5, cpuSuppressPolicy: cfsQuota}
-resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
+resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {enable: true}}}
 `
 
 // A site is a service that sleeps and a batch job that spins. Each is in a

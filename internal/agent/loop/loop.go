@@ -82,6 +82,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
 	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Missed()
 	t.Grants = a.state.Grants
+	t.Trials = a.state.Selector.Trials.Shown()
 	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
 	t.Decide = time.Since(start)
 

@@ -1,5 +1,6 @@
-// Package isolation decides the orders to the BE scheduler, which keeps
-// best-effort (BE) work off the CPUs of latency-sensitive (LS) work.
+// Package isolation decides what keeps best-effort (BE) work off the CPUs of
+// latency-sensitive (LS) work: the orders to the BE scheduler, when a mechanism
+// that failed is tried again, and which CPUs are siblings of LS work.
 package isolation
 
 import (

@@ -20,6 +20,11 @@ type CPUQOS struct {
 	// Mechanism is the strongest isolation mechanism to use: the preference
 	// order begins there. Empty: it begins with the strongest.
 	Mechanism node.Mechanism `json:"rung,omitempty"`
+	// Measured: without a Mechanism, the floor is used, and what trials on this
+	// node have kept. If it is false, the strongest is used.
+	Measured bool `json:"measured,omitempty"`
+	// NoTrials: with Measured, the floor is used and nothing is tried.
+	NoTrials bool `json:"no_trials,omitempty"`
 	// Hold and Headroom are the configured values for node.Scheduler.
 	Hold     node.Maybe[time.Duration] `json:"hold_ns,omitzero"`
 	Headroom node.Maybe[int]           `json:"headroom,omitzero"`
@@ -33,13 +38,13 @@ type CPUQOS struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// cpuQOS owns cpu.weight of the contention roots of BE work. It makes them
-// idle: a waking thread of any other cgroup preempts their threads at once, and
+// cpuQOS owns cpu.weight of the contention roots of BE work. With the mechanism
+// weight, the floor, they get the least weight. With each other mechanism it
+// makes them idle: a waking thread of any other cgroup preempts their threads at once, and
 // the kernel treats CPUs that run only such threads as idle when it places a
 // waking thread. On kernels without cpu.idle it sets the least weight.
 //
-// It does this with every isolation mechanism, so that BE still gives way if
-// the mechanism fails.
+// It does this with every stronger mechanism, in case that one fails.
 //
 // Below the contention roots it also owns the weights of workloads and
 // containers that request one. These weights divide the CPU of BE work.
@@ -60,6 +65,9 @@ func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot)
 		case mechanism == node.MechanismWeight && s.Capabilities.Can(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 			w.Reason = "BE gets the least weight: an operator or the configuration requests it" + l.Reach(m)
+			if c.Measured && c.Mechanism == "" && s.Isolation.Request.Mechanism == "" {
+				w.Reason = "BE gets the least weight: cpu.idle must show in a trial that services wait less with it" + l.Reach(m)
+			}
 		case s.Capabilities.Can(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Idle: true}
 			w.Reason = "BE runs only where no other work wants the CPU" + l.Reach(m)

@@ -5,44 +5,49 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/switchback"
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism between BE and LS work on the CPU:
-// one mechanism at a time, the strongest that the node supports, starting at
-// the configured one. With each mechanism cpuQOS keeps BE idle, so that BE
-// still gives way if the mechanism fails.
+// selector selects the isolation mechanism between BE and LS work on the CPU,
+// one at a time: in the measured order (mechanism_measured.go) the one that
+// helps on this node, and otherwise the strongest that the node supports,
+// starting at the configured one. With each mechanism above the weight cpuQOS
+// keeps BE idle, so that BE still gives way if the mechanism fails.
 type selector struct {
 	// Status is the selection, and the mechanism failures of the last hour.
 	Status node.Selection `json:"status,omitzero"`
 	// LS holds the CPUs on which LS work lately ran. Only MechanismSiblings
 	// uses it.
-	LS sightings `json:"ls,omitzero"`
+	LS isolation.Sightings `json:"ls,omitzero"`
+	// Trials find out which mechanism helps on this node.
+	Trials switchback.State `json:"trials,omitzero"`
 }
 
 // Mechanisms returns whether a node with these capabilities supports each
 // isolation mechanism, and which mechanism is selected first.
 func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selection {
-	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}).Status
+	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}, nil).Status
 }
 
-// choose selects the first mechanism in preference order that the node supports
-// and whose retry time has come.
-func (st selector) choose(c CPUQOS, s node.Snapshot) selector {
+// choose selects the mechanism. In the measured order that is what the trials
+// ask for, and otherwise the first mechanism in preference order that the node
+// supports and whose retry time has come. Nil for t: nothing is tried.
+func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	now := st.Status
 	next := node.Selection{
-		Pinned: c.Mechanism, Failures: fallsOf(now.Failures, s.Isolation.Failures, s.At), Mechanisms: make([]node.MechanismStatus, len(node.Mechanisms)),
+		Pinned: c.Mechanism, Failures: isolation.FailuresOf(now.Failures, s.Isolation.Failures, s.At), Mechanisms: make([]node.MechanismStatus, len(node.Mechanisms)),
 	}
 	if asked := s.Isolation.Request; asked.Mechanism != "" {
 		next.Pinned, next.ByHand = asked.Mechanism, true
 	}
-	begin, chosen := max(slices.Index(node.Mechanisms, next.Pinned), 0), -1
+	begin, chosen, why := max(slices.Index(node.Mechanisms, next.Pinned), 0), -1, ""
 	for i, r := range node.Mechanisms {
 		answer := carries(r, c, s)
 		v := node.MechanismStatus{Mechanism: r, Can: answer.Verdict, Why: answer.Why}
-		v.Failures, v.Down, v.Retry = waitsFor(r, next.Failures, s.Isolation.Request.At)
+		v.Failures, v.Down, v.Retry = isolation.RetryOf(r, next.Failures, s.Isolation.Request.At)
 		if next.Mechanisms[i] = v; chosen < 0 && i >= begin && v.Can == node.Yes && !s.At.Before(v.Retry) {
 			chosen = i
 		}
@@ -50,12 +55,26 @@ func (st selector) choose(c CPUQOS, s node.Snapshot) selector {
 	if chosen < 0 {
 		chosen = len(node.Mechanisms) - 1 // every kernel has weights
 	}
+	usable := func(m node.Mechanism) bool {
+		v := next.Mechanisms[slices.Index(node.Mechanisms, m)]
+		return v.Can == node.Yes && !s.At.Before(v.Retry)
+	}
+	trials := st.Trials
+	if t != nil {
+		next.Mechanism = now.Mechanism
+		trials = st.try(c, next, usable, *t)
+	}
+	if c.Measured && next.Pinned == "" {
+		chosen, why = measured(c, trials, usable)
+	}
 	next.Mechanism, next.Since = node.Mechanisms[chosen], s.At
 	if next.Mechanism == now.Mechanism {
 		next.Since = now.Since
 	}
-	next.Why = because(next, begin, chosen, s.At)
-	return selector{Status: next, LS: st.LS}
+	if next.Why = why; why == "" {
+		next.Why = because(next, begin, chosen, s.At)
+	}
+	return selector{Status: next, LS: st.LS, Trials: trials}
 }
 
 // because returns the reasons why a mechanism was selected and those before it
@@ -75,7 +94,7 @@ func because(v node.Selection, begin, chosen int, at time.Time) string {
 		if r.Can != node.Yes || !at.Before(r.Retry) {
 			continue
 		}
-		last := v.Failures[lastOf(v.Failures, r.Mechanism)]
+		last := v.Failures[isolation.LastOf(v.Failures, r.Mechanism)]
 		wait := r.Retry.Sub(at).Round(time.Second)
 		if r.Down {
 			text += fmt.Sprintf("; %s failed %d times in an hour, last: %s: not tried for %v", r.Mechanism, r.Failures, last.Why, wait)
@@ -88,14 +107,15 @@ func because(v node.Selection, begin, chosen int, at time.Time) string {
 
 // selectMechanism selects a mechanism and returns its wants. The selector
 // returned also holds the CPUs that BE work avoids with MechanismSiblings.
-func (st selector) selectMechanism(c CPUQOS, l facts.Layout, s node.Snapshot) (selector, []plan.Want) {
+func (st selector) selectMechanism(c CPUQOS, t tried) (selector, []plan.Want) {
+	l, s := t.layout, t.snap
 	if !c.Enable {
 		return selector{}, giveBack(nil, l, s, "CPU QoS is off")
 	}
-	next := st.choose(c, s)
+	next := st.choose(c, s, &t)
 	if next.Status.Mechanism != node.MechanismSiblings {
-		next.LS = sightings{}
-	} else if next.LS = st.LS.observe(s); next.LS.blind() {
+		next.LS = isolation.Sightings{}
+	} else if next.LS = st.LS.Observe(s); next.LS.Blinded() {
 		next.Status.Failures = append(next.Status.Failures, node.Failure{
 			At: s.At, Mechanism: node.MechanismSiblings, Why: "the run time of LS on each CPU is not counted", Refused: true,
 		})

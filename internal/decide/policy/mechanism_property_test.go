@@ -71,7 +71,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 				n.snap.Workloads[i].IdleCgroup = w.Cgroup
 			}
 		}
-		n.config.CPUQOS.Enable = true
+		n.config.CPUQOS.Enable, n.config.CPUQOS.Measured = true, try%5 == 1
 		n.snap.Capabilities[node.FeatureHardwareSMT] = node.Answer{Verdict: node.No}
 		if n.snap.Topology.SMT() {
 			n.snap.Capabilities[node.FeatureHardwareSMT] = node.Answer{Verdict: node.Yes}

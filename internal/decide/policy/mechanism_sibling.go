@@ -1,103 +1,11 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-const (
-	// besideShare is the use of a CPU, in thousandths, from which LS work
-	// counts as running there. The limit is above 0 because timers and rare
-	// wake-ups occur on every CPU.
-	besideShare = 10
-	// marginCalm is the time for which BE work then avoids the siblings of the
-	// CPU.
-	marginCalm = 3 * time.Second
-	// blindFor is the time without counters of LS work after which
-	// MechanismSiblings has failed. It is not 0, because counting starts only
-	// with the mechanism.
-	blindFor = 10 * time.Second
-)
-
-// sightings holds the CPUs on which LS work ran lately.
-type sightings struct {
-	At      time.Time                  `json:"at,omitzero"`
-	Counter map[unit.CPU]time.Duration `json:"counter,omitempty"`
-	Last    map[unit.CPU]time.Time     `json:"last,omitempty"`
-	// Blind is the time since which there are no counters; zero: there are.
-	Blind time.Time `json:"blind,omitzero"`
-}
-
-// observe adds the counters of s. If s has no counters, older sightings last
-// until they expire.
-func (x sightings) observe(s node.Snapshot) sightings {
-	switch {
-	case x.At.After(s.At): // x.At is from before a reboot
-		return sightings{At: s.At}
-	case s.Isolation.LSOn == nil && x.Blind.IsZero():
-		return sightings{At: s.At, Last: x.lately(s.At), Blind: s.At}
-	case s.Isolation.LSOn == nil:
-		return sightings{At: s.At, Last: x.lately(s.At), Blind: x.Blind}
-	}
-	next := sightings{At: s.At, Counter: s.Isolation.LSOn, Last: x.lately(s.At)}
-	elapsed := s.At.Sub(x.At)
-	for cpu, now := range next.Counter {
-		then, known := x.Counter[cpu]
-		if known && now > then && now-then >= elapsed*besideShare/1000 {
-			next.Last[cpu] = s.At
-		}
-	}
-	return next
-}
-
-// blind reports whether counters have been missing for too long.
-func (x sightings) blind() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
-
-// lately returns the CPUs whose siblings BE must still avoid.
-func (x sightings) lately(at time.Time) map[unit.CPU]time.Time {
-	last := map[unit.CPU]time.Time{}
-	for cpu, seen := range x.Last {
-		if age := at.Sub(seen); age >= 0 && age < marginCalm {
-			last[cpu] = seen
-		}
-	}
-	return last
-}
-
-// siblings lists the siblings of the CPUs on which LS work ran, least recent
-// first.
-func (x sightings) siblings(t node.Topology) []unit.CPU {
-	if len(x.Last) == 0 {
-		return nil
-	}
-	cores := map[node.CoreID][]unit.CPU{}
-	for _, c := range t.CPUs {
-		cores[c.Core] = append(cores[c.Core], c.ID)
-	}
-	seen := map[unit.CPU]time.Time{}
-	for _, cpus := range cores {
-		for _, ls := range cpus {
-			at, is := x.Last[ls]
-			for _, beside := range cpus {
-				if is && beside != ls && seen[beside].Before(at) {
-					seen[beside] = at
-				}
-			}
-		}
-	}
-	var all []unit.CPU
-	for cpu := range seen {
-		all = append(all, cpu)
-	}
-	slices.SortFunc(all, func(a, b unit.CPU) int { return cmp.Or(seen[a].Compare(seen[b]), cmp.Compare(b, a)) })
-	return all
-}
 
 // clear removes the siblings of LS work from a set. If less than the minimum of
 // BE would be left, it keeps some of them, in the order of siblings.

@@ -2,9 +2,9 @@ package policy
 
 import (
 	"fmt"
-	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -21,18 +21,18 @@ func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 		if s.Isolation.Foreign != "" {
 			return no("another sched_ext scheduler is loaded: %s", s.Isolation.Foreign)
 		}
-		return answerOf(s.Capabilities, node.FeatureSchedExt)
+		return isolation.AnswerOf(s.Capabilities, node.FeatureSchedExt)
 	case node.MechanismCoreSched:
 		if why := noSiblings(c, s.Capabilities); why != "" {
 			return no("%s", why)
 		}
 		if n := s.Isolation.Cookies; n > 0 {
-			return no("%s", othersHave(n))
+			return no("%s", isolation.OthersHave(n))
 		}
 		if p, marked := marked(s); marked {
 			return no("another component marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
 		}
-		return answerOf(s.Capabilities, node.FeatureCoreSched)
+		return isolation.AnswerOf(s.Capabilities, node.FeatureCoreSched)
 	case node.MechanismSiblings:
 		if why := noSiblings(c, s.Capabilities); why != "" {
 			return no("%s", why)
@@ -40,27 +40,17 @@ func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 		if c.CPUSetsManagedExternally {
 			return no("another component manages the cpusets here")
 		}
-		if sets := answerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
+		if sets := isolation.AnswerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
 			return sets
 		}
-		return answerOf(s.Capabilities, node.FeatureBPF) // BPF counts the run time of LS on each CPU
+		return isolation.AnswerOf(s.Capabilities, node.FeatureBPF) // BPF counts the run time of LS on each CPU
 	case node.MechanismIdle:
 		if c.Means == node.FeatureCPUWeight {
 			return no("schedIdle is 0")
 		}
-		return answerOf(s.Capabilities, node.FeatureCPUIdle)
+		return isolation.AnswerOf(s.Capabilities, node.FeatureCPUIdle)
 	}
 	return node.Answer{Verdict: node.Yes, Why: "every kernel has weights"}
-}
-
-// markNames lists the names of the vendor marks: "a, b and c".
-func markNames() string {
-	var names []string
-	for _, m := range node.VendorMarks {
-		names = append(names, string(m.Can))
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // carriesMarks returns whether the kernel has a vendor mark.
@@ -68,11 +58,11 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	if v := c.identity(node.BE); v >= node.IdentityNone {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf("groupIdentity of beClass is %v: BE would not give way", v)}
 	}
-	best := node.Answer{Verdict: node.No, Why: "this kernel has none of " + markNames()}
+	best := node.Answer{Verdict: node.No, Why: "this kernel has none of " + isolation.MarkNames()}
 	for _, m := range node.VendorMarks {
 		switch a := s.Capabilities[m.Can]; {
 		case a.Verdict == node.Yes && s.Isolation.Cookies > 0:
-			return node.Answer{Verdict: node.No, Why: othersHave(s.Isolation.Cookies) +
+			return node.Answer{Verdict: node.No, Why: isolation.OthersHave(s.Isolation.Cookies) +
 				", and this kernel can hang with cookies and marks together"}
 		case a.Verdict == node.Yes:
 			return a
@@ -83,18 +73,10 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	return best
 }
 
-// answerOf returns the node's answer about a feature.
-func answerOf(can node.Capabilities, m node.Feature) node.Answer {
-	if a, probed := can[m]; probed {
-		return a
-	}
-	return node.Answer{Verdict: node.Unknown, Why: string(m) + " was not probed"}
-}
-
 // noSiblings returns the reason why mechanisms that only protect siblings would
 // have no effect; empty: they would.
 func noSiblings(c CPUQOS, can node.Capabilities) string {
-	switch smt := answerOf(can, node.FeatureHardwareSMT); {
+	switch smt := isolation.AnswerOf(can, node.FeatureHardwareSMT); {
 	case smt.Verdict == node.No:
 		return "no CPU has a sibling"
 	case smt.Verdict == node.Unknown:
@@ -103,15 +85,6 @@ func noSiblings(c CPUQOS, can node.Capabilities) string {
 		return "no class keeps BE off its siblings"
 	}
 	return ""
-}
-
-// othersHave describes the number of processes with a cookie of another
-// component.
-func othersHave(n int) string {
-	if n == 1 {
-		return "1 process has a core-scheduling cookie of another component"
-	}
-	return fmt.Sprintf("%d processes have a core-scheduling cookie of another component", n)
 }
 
 // marked returns a cgroup that another component marked as BE for a vendor's

@@ -95,8 +95,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Had{Own: st.Pins, Shared: st.Shared}, s)
 	next.Pins, next.Shared, next.Grants = own.Of, own.Shared, own
 	var selector, bounds, shares, ends []plan.Want
-	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, l, s)
-	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.siblings(s.Topology), s)
+	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, tried{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})
+	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.Siblings(s.Topology), s)
 	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)
 	limits := limit(&burst, l, s, own, bounds)
 	next.Lending = burst.next

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -200,7 +202,8 @@ func (n *scene) checkWants(t *testing.T) {
 	if diff := cmp.Diff(wants, same, cmp.Comparer(func(a, b plan.Want) bool { return a == b })); diff != "" {
 		t.Fatalf("the same input gave another output:\n%s", diff)
 	}
-	if diff := cmp.Diff(st, again, cmpopts.EquateEmpty(), cmp.Comparer(sameSet), cmp.AllowUnexported(node.Maybe[time.Duration]{}, node.Maybe[int64]{})); diff != "" {
+	if diff := cmp.Diff(st, again, cmpopts.EquateEmpty(), cmp.Comparer(sameSet), cmp.AllowUnexported(node.Maybe[time.Duration]{}, node.Maybe[int64]{}),
+		cmp.Comparer(func(a, b pick.Map) bool { return reflect.DeepEqual(a, b) })); diff != "" {
 		t.Fatalf("the same input gave another state:\n%s", diff)
 	}
 	lse := n.lse(st.Pins).Union(n.config.Pool.ReservedCPUs)

@@ -44,6 +44,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	resctrl, share, peak, tasks                   see readCache
 //	evict, ends, starts                           see readEvict
 //	can, falls, foreign, cookies, ask, sees, …    see readIsolation
+//	law                                           see readTrial
 //	restart                                       the agent restarts without its state
 //	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
 //	----
@@ -59,6 +60,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	---- unwatched     the safe bounds
 //	---- batch         the batch resources
 //	---- ladder        the selected isolation mechanism
+//	---- trials        what the trials of mechanisms found
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -143,6 +145,8 @@ func (n *scene) see(t *testing.T, what string) []string {
 		lines = n.promised()
 	case "ladder":
 		lines = n.selection()
+	case "trials":
+		lines = n.trials()
 	case "unwatched":
 		for _, w := range SafeBounds(n.config, n.snap) {
 			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
@@ -315,6 +319,8 @@ func (n *scene) read(t *testing.T, line string) {
 		n.readEvict(t, verb, f)
 	case "can", "cannot", "unsure", "falls", "refused", "foreign", "cookies", "ask", "sees":
 		n.readIsolation(t, verb, rest)
+	case "law":
+		n.readTrial(t, f)
 	case "restart":
 		n.state = State{}
 	case "gone":

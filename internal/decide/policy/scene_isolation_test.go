@@ -67,13 +67,18 @@ func (n *scene) sees() {
 }
 
 // configureIsolation reads the words of a configuration about isolation:
-// rung=sched_ext hold=50µs headroom=2 identity=LS:1 slices=kept.
+// rung=sched_ext hold=50µs headroom=2 identity=LS:1 slices=kept order=measured
+// trials=off.
 func (n *scene) configureIsolation(t *testing.T, w word) bool {
 	t.Helper()
 	c := &n.config.CPUQOS
 	switch w.key {
 	case "rung":
 		c.Mechanism = node.Mechanism(strings.TrimPrefix(w.val, "auto"))
+	case "order":
+		c.Measured = w.val == "measured"
+	case "trials":
+		c.NoTrials = w.val == "off"
 	case "hold":
 		c.Hold = node.Some(must(t, w, time.ParseDuration))
 	case "headroom":

@@ -28,6 +28,7 @@ type scene struct {
 	perCPU map[node.WorkloadID]map[unit.CPU]time.Duration
 	ran    map[node.WorkloadID][2]int64 // total over all spells
 	delay  map[node.WorkloadID]node.RunQueueDelay
+	laws   map[node.WorkloadID]law        // how services wait, by the mechanism in use
 	memory map[node.WorkloadID]unit.Bytes // memory use of workloads; "node" is the whole node
 }
 
@@ -128,7 +129,7 @@ type spell struct {
 func (n *scene) pass(p spell) {
 	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)
-	n.wait(p.waits)
+	n.wait(append(n.lawful(p.every), p.waits...))
 	for id, more := range p.throttled {
 		n.ran[id] = [2]int64{n.ran[id][0] + more[0], n.ran[id][1] + more[1]}
 	}

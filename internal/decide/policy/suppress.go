@@ -36,6 +36,16 @@ func (c Suppress) KeepPercent() unit.Percent {
 	return c.MinPercent
 }
 
+// while returns the strategy that applies with a back-off. Without a threshold BE
+// has no bound until an objective is missed because of it. The back-off then
+// reduces it from all the CPU that other work leaves.
+func (c Suppress) while(g cpuBackOff) Suppress {
+	if !c.Enable && g.Permille > 0 {
+		c.Enable, c.ThresholdPercent = true, 100
+	}
+	return c
+}
+
 // SuppressPolicy selects the knob that limits the CPU of BE.
 type SuppressPolicy string
 
@@ -59,6 +69,7 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 	if len(l.Roots) == 0 {
 		return 0, nil
 	}
+	c = c.while(g)
 	x := suppressor{Suppress: c, Pool: pool, Layout: l, use: u, snap: s, cpus: pool.Counted(s), tops: topsOf(l, s), chain: chainOf(l, s), own: own, beside: beside}
 	switch {
 	case !c.Enable:

@@ -2,7 +2,6 @@ package switchback
 
 import (
 	"math"
-	"strings"
 	"time"
 )
 
@@ -18,14 +17,15 @@ func (c Count) plus(d Count) Count { return Count{c.Waits + d.Waits, c.Waited + 
 // mean is the time of a wait in ns.
 func (c Count) mean() float64 { return float64(c.Waited) / float64(max(c.Waits, 1)) }
 
-// since returns the waits between two readings, of the services that both have.
-// A counter that began anew is left out.
+// since returns the waits of each service between two readings of workloads, of
+// those that both have. A counter that began anew is left out.
 func since(before, after map[string]Count) map[string]Count {
 	grown := make(map[string]Count, len(after))
-	for name, now := range after {
-		then, had := before[name]
+	for id, now := range after {
+		then, had := before[id]
 		if had && now.Waits >= then.Waits && now.Waited >= then.Waited {
-			grown[name] = Count{now.Waits - then.Waits, now.Waited - then.Waited}
+			name := ServiceName(id)
+			grown[name] = grown[name].plus(Count{now.Waits - then.Waits, now.Waited - then.Waited})
 		}
 	}
 	return grown
@@ -69,29 +69,4 @@ func pairOf(without, with map[string]Count) (all float64, one map[string]float64
 	}
 	weight := float64(waitsA + waitsB)
 	return math.Log((b/weight + resolution) / (a/weight + resolution)), one, true
-}
-
-// ServiceName returns the name of the service to which a workload belongs. The
-// pods of a Deployment, StatefulSet or DaemonSet are one service: Kubernetes
-// names them after it, with endings that it generates.
-func ServiceName(id string) string {
-	const generated = "bcdfghjklmnpqrstvwxz2456789" // k8s.io/apimachinery/pkg/util/rand
-	cut := func(least, most int, letters string) bool {
-		at := strings.LastIndexByte(id, '-')
-		if at <= 0 || strings.Contains(id[at:], "/") {
-			return false
-		}
-		end := id[at+1:]
-		if len(end) < least || len(end) > most || strings.Trim(end, letters) != "" {
-			return false
-		}
-		id = id[:at]
-		return true
-	}
-	switch {
-	case cut(5, 5, generated): // a pod of a Deployment, a DaemonSet or a Job
-		cut(6, 10, generated) // the hash of the template of a Deployment
-	case cut(1, 5, "0123456789"): // a pod of a StatefulSet
-	}
-	return id
 }

@@ -47,12 +47,14 @@ func (st State) look(in Input) State {
 	}
 	j := r.Judge(logs)
 	last := len(logs) == r.Last()
-	harmed := t.harmed()
+	harmed, certain := t.harmed()
 	switch below := j.Below(1); {
 	case below && harmed == "":
 		return st.end(trial.Kept, "the services wait less with it", j, in)
 	case j.Above(1):
 		return st.end(trial.Worse, "the services wait longer with it", j, in)
+	case certain:
+		return st.end(trial.Harmed, harmed+" waits longer with it", j, in)
 	case below && last:
 		return st.end(trial.Harmed, harmed+" may wait longer with it, though all together wait less", j, in)
 	case last:
@@ -64,23 +66,27 @@ func (st State) look(in Input) State {
 }
 
 // harmed returns the name of a service of which the pairs do not show that it
-// waits at most within times as long; empty: there is none. Services that waited
-// too rarely are not judged alone.
-func (t Trial) harmed() string {
-	for _, name := range sortedNames(t.By) {
-		x := t.By[name]
+// waits at most within times as long; empty: there is none. It is certain if they
+// show that the service waits longer. Services that waited too rarely are not
+// judged alone.
+func (t Trial) harmed() (name string, certain bool) {
+	for _, s := range sortedNames(t.By) {
+		x := t.By[s]
 		if x.Pairs < rule().Least {
 			continue
 		}
 		n := float64(x.Pairs)
 		mean := x.Sum / n
-		variance := max(x.Squares-n*mean*mean, 0) / (n - 1)
-		reach := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(sure) * math.Sqrt(variance/n)
-		if mean+reach >= math.Log(within) {
-			return name
+		deviation := math.Sqrt(max(x.Squares-n*mean*mean, 0) / (n - 1) / n)
+		student := distuv.StudentsT{Sigma: 1, Nu: n - 1}
+		switch {
+		case mean-student.Quantile(1-rule().Spends()/float64(len(t.By)))*deviation > 0:
+			return s, true
+		case name == "" && mean+student.Quantile(sure)*deviation >= math.Log(within):
+			name = s
 		}
 	}
-	return ""
+	return name, false
 }
 
 // cost returns the reason why the trial costs a service too much; empty: it does

@@ -89,7 +89,7 @@ func (w world) run(rnd *rand.Rand) outcome {
 			next[name] = Count{counts[name].Waits + int64(n), counts[name].Waited + time.Duration(waited*effect)}
 		}
 		at = at.Add(tick)
-		counts, in.At, in.Services = next, at, next
+		counts, in.At, in.Workloads = next, at, next
 		if st = st.Follow(in); len(st.Results) > 0 {
 			break
 		}

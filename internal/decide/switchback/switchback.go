@@ -49,9 +49,9 @@ type Input struct {
 	// Place is a hash of what decides where threads run: the CPUs of the node
 	// and the sets of CPUs of the services.
 	Place uint64
-	// Services are the counters of all latency-sensitive work whose waits are
-	// counted, by the name of the service.
-	Services map[string]Count
+	// Workloads are the counters of all latency-sensitive work whose waits are
+	// counted, by the name of the workload: see ServiceName.
+	Workloads map[string]Count
 	// BE reports whether best-effort work runs. Without it no mechanism has an
 	// effect.
 	BE bool
@@ -133,12 +133,14 @@ func (st State) Follow(in Input) State {
 // progress, and what earlier trials found does not hold any more.
 func (st State) compare(in Input) State {
 	var fresh []string
-	for name := range in.Services {
+	for id := range in.Workloads {
+		name := ServiceName(id)
 		if _, known := slices.BinarySearch(st.Names, name); !known {
 			fresh = append(fresh, name)
 		}
 	}
 	slices.Sort(fresh)
+	fresh = slices.Compact(fresh)
 	what := ""
 	switch {
 	case st.Changed.IsZero():
@@ -157,12 +159,12 @@ func (st State) compare(in Input) State {
 		names := slices.Concat(st.Names, fresh)
 		if len(names) > namesKnown { // forget those that are gone
 			names = names[:0]
-			for name := range in.Services {
-				names = append(names, name)
+			for id := range in.Workloads {
+				names = append(names, ServiceName(id))
 			}
 		}
 		slices.Sort(names)
-		st.Names = names
+		st.Names = slices.Compact(names)
 	}
 	if what == "" {
 		return st
@@ -207,7 +209,7 @@ func (st State) wait(in Input) State {
 // idle returns the reason why nothing could be measured now; empty: it could.
 func idle(in Input) string {
 	switch {
-	case len(in.Services) == 0:
+	case len(in.Workloads) == 0:
 		return "the waits of no service are counted"
 	case !in.BE:
 		return "no best-effort work runs"
@@ -224,7 +226,7 @@ func (st State) try(in Input) State {
 		return st
 	}
 	st.Trial = Trial{
-		Candidate: st.Left[0], Against: st.Kept, Began: in.At, Seed: seedOf(in.At, st.Left[0]), Pause: true, Asked: in.At, Start: in.Services,
+		Candidate: st.Left[0], Against: st.Kept, Began: in.At, Seed: seedOf(in.At, st.Left[0]), Pause: true, Asked: in.At, Start: in.Workloads,
 	}
 	st.Left = slices.Clone(st.Left[1:])
 	return st.say()

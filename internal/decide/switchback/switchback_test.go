@@ -23,7 +23,7 @@ type scene struct {
 
 func newScene(t *testing.T, effects map[node.Mechanism]float64, candidates ...node.Mechanism) *scene {
 	return &scene{t: t, effect: effects, in: Input{
-		At: time.Unix(5000, 0), Candidates: candidates, Services: map[string]Count{"web": {}}, BE: true, InForce: true,
+		At: time.Unix(5000, 0), Candidates: candidates, Workloads: map[string]Count{"web": {}}, BE: true, InForce: true,
 	}}
 }
 
@@ -40,10 +40,10 @@ func (n *scene) ticks(seconds int) *scene {
 		// Epochs differ a little, or the variance would be 0.
 		wobble := 1 + float64(n.in.At.Unix()%7)/100
 		services := map[string]Count{}
-		for name, c := range n.in.Services {
+		for name, c := range n.in.Workloads {
 			services[name] = Count{c.Waits + 100, c.Waited + time.Duration(1e6*effect*wobble)}
 		}
-		n.in.Services, n.in.At = services, n.in.At.Add(time.Second)
+		n.in.Workloads, n.in.At = services, n.in.At.Add(time.Second)
 		before, err := json.Marshal(n.st)
 		if err != nil {
 			n.t.Fatal(err)
@@ -165,7 +165,7 @@ func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
 func TestWhatWasFoundEndsWithANewService(t *testing.T) {
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(ended)
 	round := n.st.Round
-	n.in.Services["db"] = Count{}
+	n.in.Workloads["db"] = Count{}
 	if n.ticks(1); n.st.Use() != "" || !strings.HasPrefix(n.st.Why, "the service db is new") {
 		t.Errorf("in use %q; %s", n.st.Use(), n.st.Why)
 	}
@@ -182,7 +182,7 @@ func TestWhatWasFoundEndsWithANewService(t *testing.T) {
 	if n.st.Use() != node.MechanismIdle || len(n.st.Results) != 1 || len(n.st.Results[0].Services) != 2 {
 		t.Errorf("in use %q; %+v", n.st.Use(), n.st.Results)
 	}
-	delete(n.in.Services, "db")
+	delete(n.in.Workloads, "db")
 	if n.ticks(1); n.st.Use() != node.MechanismIdle {
 		t.Error("a service that ends changes what was found")
 	}
@@ -194,7 +194,7 @@ func TestWhatWasFoundEndsWithANewService(t *testing.T) {
 
 func TestAServiceThatComesEndsTheTrial(t *testing.T) {
 	n := newScene(t, nil, node.MechanismIdle, node.MechanismSiblings).until(func(st State) bool { return len(st.Trial.Logs) == 3 })
-	n.in.Services["db"] = Count{}
+	n.in.Workloads["db"] = Count{}
 	n.ticks(1)
 	if n.findings() != "cpu.idle failed" || n.st.Trial.running() || len(n.st.Left) > 0 || n.st.Use() != "" {
 		t.Errorf("%s; %+v", n.findings(), n.st)
@@ -215,7 +215,7 @@ func TestNothingIsTriedInVain(t *testing.T) {
 		change func(*Input)
 		why    string
 	}{
-		"no service":    {func(in *Input) { in.Services = nil }, "the waits of no service are counted"},
+		"no service":    {func(in *Input) { in.Workloads = nil }, "the waits of no service are counted"},
 		"no BE":         {func(in *Input) { in.BE = false }, "no best-effort work runs"},
 		"no candidate":  {func(in *Input) { in.Candidates = nil }, "no other mechanism can help here"},
 		"switched off":  {func(in *Input) { in.Off = "trials are off" }, "trials are off"},

@@ -117,7 +117,7 @@ func (st State) advance(in Input) State {
 	switch st.Trial = t; {
 	case t.InForce.IsZero() || in.At.Sub(t.InForce) < settle:
 	case t.Base == nil:
-		st.Trial.Base, st.Trial.BaseAt = in.Services, in.At
+		st.Trial.Base, st.Trial.BaseAt = in.Workloads, in.At
 	case in.At.Sub(t.InForce) >= epoch:
 		return st.finish(in)
 	}
@@ -144,7 +144,7 @@ func (t Trial) enter(in Input) Trial {
 	if !t.Second && !t.Pause {
 		t.Pair++
 	}
-	t.Asked, t.Start = in.At, in.Services
+	t.Asked, t.Start = in.At, in.Workloads
 	t.InForce, t.Base, t.BaseAt = time.Time{}, nil, time.Time{}
 	return t
 }
@@ -152,7 +152,7 @@ func (t Trial) enter(in Input) Trial {
 // finish ends an epoch that was in force for its whole length.
 func (st State) finish(in Input) State {
 	t := st.Trial
-	waits := since(t.Base, in.Services)
+	waits := since(t.Base, in.Workloads)
 	var all Count
 	for _, c := range waits {
 		all = all.plus(c)
@@ -215,7 +215,7 @@ func (t Trial) spent(in Input) map[string]Tally {
 	if !t.with() {
 		return by
 	}
-	for name, c := range since(t.Start, in.Services) {
+	for name, c := range since(t.Start, in.Workloads) {
 		x := by[name]
 		x.Spent = x.Spent.plus(c)
 		by[name] = x
@@ -261,6 +261,6 @@ func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) S
 	if f == trial.Kept {
 		st.Kept, st.Since = r.Candidate, in.At
 	}
-	st.Why = fmt.Sprintf("the trial of %s ended: %s", r.Candidate, f)
+	st.Why = fmt.Sprintf("%s was tried: %s", r.Candidate, f)
 	return st
 }

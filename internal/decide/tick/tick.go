@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
 )
 
 // A Tick is one tick of the loop.
@@ -32,6 +33,8 @@ type Tick struct {
 	// Selection is the isolation mechanism in use after this tick. Isolation is
 	// the status of the mechanisms up to now.
 	Selection node.Selection
+	// Trials is what trials of mechanisms on this node have found up to now.
+	Trials    trial.Status
 	Isolation node.IsolationStatus
 	Done      []Outcome
 	// Sense, Decide and Act are the wall time of each part. The last write

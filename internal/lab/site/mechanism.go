@@ -8,9 +8,11 @@ import (
 )
 
 // Pinned returns the CPU QoS strategy with the given isolation mechanism. For
-// an empty mechanism the policy selects the strongest that the node supports.
+// an empty mechanism it is the default of tenond without trials, which begin
+// after a minute: the floor.
 func Pinned(mechanism node.Mechanism) policy.CPUQOS {
-	return policy.CPUQOS{Enable: true, Mechanism: mechanism}
+	floor := mechanism == ""
+	return policy.CPUQOS{Enable: true, Mechanism: mechanism, Measured: floor, NoTrials: floor}
 }
 
 // Supports returns whether the policy can use an isolation mechanism on this

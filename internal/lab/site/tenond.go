@@ -65,6 +65,7 @@ period: {{.Period}}
   cpuSuppressPolicy: cfsQuota
 {{end}}resource-qos-config:
 {{with .Mechanism}}  policies: {cpuIsolation: "{{.}}"}
+{{else}}  policies: {cpuIsolationTrials: false}
 {{end}}  lsClass:
     cpuQOS: {enable: {{.Isolate}}}
 {{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}

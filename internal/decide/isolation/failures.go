@@ -1,4 +1,4 @@
-package policy
+package isolation
 
 import (
 	"slices"
@@ -19,10 +19,10 @@ const (
 	lastRetry  = 30 * time.Minute
 )
 
-// fallsOf adds new failures to the remembered ones and drops expired ones; the
+// FailuresOf adds new failures to the remembered ones and drops expired ones; the
 // result is oldest first. A remembered failure with a time in the future is
 // from before a reboot and is dropped.
-func fallsOf(known, seen []node.Failure, at time.Time) []node.Failure {
+func FailuresOf(known, seen []node.Failure, at time.Time) []node.Failure {
 	var all []node.Failure
 	add := func(f node.Failure, future bool) {
 		age := at.Sub(f.At)
@@ -41,8 +41,8 @@ func fallsOf(known, seen []node.Failure, at time.Time) []node.Failure {
 	return all
 }
 
-// lastOf returns the index of the last failure of a mechanism, or -1.
-func lastOf(failures []node.Failure, r node.Mechanism) int {
+// LastOf returns the index of the last failure of a mechanism, or -1.
+func LastOf(failures []node.Failure, r node.Mechanism) int {
 	for i := len(failures) - 1; i >= 0; i-- {
 		if failures[i].Mechanism == r {
 			return i
@@ -51,10 +51,10 @@ func lastOf(failures []node.Failure, r node.Mechanism) int {
 	return -1
 }
 
-// waitsFor returns the number of failures of a mechanism since an operator's
+// RetryOf returns the number of failures of a mechanism since an operator's
 // last request, whether it failed too often, and the time of the next try. The
 // time is zero if it did not fail.
-func waitsFor(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
+func RetryOf(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
 	var ejected []time.Time
 	for _, f := range failures {
 		if f.Mechanism != r || !f.At.After(asked) {

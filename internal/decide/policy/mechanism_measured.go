@@ -1,0 +1,146 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/switchback"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const beRuns unit.MilliCPU = 10 // the use from which BE counts as running
+
+// The measured order begins at the floor, the least weight and long slices, with
+// which services wait no longer than by the default of the kernel and of
+// Kubernetes. Every other mechanism has to show on the services of this node that
+// they wait less with it. Only vendor marks do what groupIdentity means.
+
+// base is the mechanism that needs no trial.
+func (c CPUQOS) base() node.Mechanism {
+	if c.Means == node.FeatureCPUIdle {
+		return node.MechanismIdle // schedIdle is 1
+	}
+	return node.MechanismWeight
+}
+
+// measured returns the index of the mechanism, and why.
+func measured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
+	at := func(m node.Mechanism) int { return slices.Index(node.Mechanisms, m) }
+	use := trials.Use()
+	base := c.base()
+	if !usable(base) {
+		base = node.MechanismWeight
+	}
+	switch {
+	case usable(node.MechanismVendor):
+		return at(node.MechanismVendor), "this kernel does what groupIdentity asks for"
+	case use != "" && use != trials.Kept && usable(use):
+		return at(use), "a trial compares it with what is in use otherwise"
+	case use != "" && usable(use):
+		return at(use), "a trial on this node kept it, because services wait less"
+	case use != "":
+		return at(base), fmt.Sprintf("%s cannot be used now", use)
+	case base == node.MechanismIdle:
+		return at(base), "schedIdle is 1"
+	}
+	return at(base), "the floor; others must show in a trial that services wait less"
+}
+
+// untried returns the reason why no trial may begin; empty: it may.
+func untried(c CPUQOS, next node.Selection) string {
+	switch {
+	case next.ByHand:
+		return fmt.Sprintf("an operator requested %s", next.Pinned)
+	case next.Pinned != "":
+		return fmt.Sprintf("the configuration requests %s", next.Pinned)
+	case !c.Measured:
+		return "cpuIsolation is strongest"
+	case c.NoTrials:
+		return "cpuIsolationTrials is false"
+	case next.Mechanism == node.MechanismVendor:
+		return "this kernel does what groupIdentity asks for"
+	}
+	return ""
+}
+
+// try advances the trials by a tick. next has the mechanism of the tick before.
+func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t tried) switchback.State {
+	in := switchback.Input{At: t.snap.At, Off: untried(c, next)}
+	if in.Off != "" {
+		return st.Trials.Follow(in)
+	}
+	in.Candidates, in.Place = t.candidates(c, usable), switchback.PlaceOf(t.snap, t.pool.ReservedCPUs, t.cpusOf)
+	in.Workloads, in.BE = switchback.CountsOf(t.snap), t.beRuns()
+	if missed := t.slo.Missed(); len(missed) > 0 {
+		in.Missed = missed[0].Reason
+	}
+	in.InForce = len(st.Trials.Trial.Candidate) == 0 || selector{Status: next, LS: st.LS}.inForce(c, t.layout, t.snap)
+	return st.Trials.Follow(in)
+}
+
+// inForce reports whether every knob of the mechanism has its value.
+func (st selector) inForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
+	wants := append(st.wants(c, l, s), cpuQOS(c, st.Status.Mechanism, l, s)...)
+	return !slices.ContainsFunc(wants, func(w plan.Want) bool { return w.Intent == plan.Abstain }) && len(plan.Diff(s.Knobs, wants)) == 0
+}
+
+// candidates lists the mechanisms that may help on this node, the simplest
+// first.
+func (t tried) candidates(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
+	var all []node.Mechanism
+	for _, m := range slices.Backward(node.Mechanisms) {
+		other := m != node.MechanismVendor && m != node.MechanismWeight && m != c.base() && usable(m)
+		if other && (m != node.MechanismIdle || t.places() || switchback.Weak(t.snap, t.layout)) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// tried is the input of a decision about trials.
+type tried struct {
+	pool   facts.Pool
+	layout facts.Layout
+	use    facts.Use
+	slo    slo.Tracker
+	own    hold.Grants
+	snap   node.Snapshot
+}
+
+// cpusOf returns the CPUs that a service may use.
+func (t tried) cpusOf(w node.Workload) unit.CPUSet {
+	all := t.snap.Topology.All()
+	set, bound := t.own.Set(w.ID)
+	if !bound {
+		if set, bound = hold.BoundTo(t.snap, w, all); !bound {
+			return all
+		}
+	}
+	return set
+}
+
+// places reports whether cpu.idle can place a thread of a service.
+func (t tried) places() bool {
+	free := placesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own).free
+	be := unit.CPUSet{}
+	for _, m := range t.layout.Roots {
+		be = be.Union(roomOf(t.snap.Knobs, m, free))
+	}
+	return switchback.Places(t.snap, be, t.cpusOf)
+}
+
+// beRuns reports whether BE uses CPU.
+func (t tried) beRuns() bool {
+	var used unit.MilliCPU
+	for _, w := range t.snap.Workloads {
+		if w.Class == node.BE {
+			used += max(t.use.Workload[w.ID], t.use.Latest[w.ID])
+		}
+	}
+	return used >= beRuns
+}

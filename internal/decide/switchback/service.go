@@ -1,0 +1,140 @@
+package switchback
+
+import (
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// weakShare is the share of a CPU, in percent, above which BE of the least weight
+// counts as a load on a service that wants the CPU all the time. On cgroup v2 the
+// least weight is 1, and the requests of a service may give it a weight that is
+// not much more.
+const weakShare = 10
+
+// Places reports whether an idle CPU of BE can be a better place for a waking
+// thread of a service: whether any service that shares a CPU with BE may use more
+// than one CPU of a cache there. If not, cpu.idle only makes the CPU of the
+// service attractive to all other threads. be are the CPUs that BE may use, and
+// may returns those of a service.
+func Places(s node.Snapshot, be unit.CPUSet, may func(node.Workload) unit.CPUSet) bool {
+	caches := map[node.CacheID]unit.CPUSet{}
+	for _, c := range s.Topology.CPUs {
+		caches[c.L3] = caches[c.L3].With(c.ID)
+	}
+	for _, w := range s.Workloads {
+		if !w.Class.Sensitive() {
+			continue
+		}
+		cpus := may(w)
+		for _, shared := range caches {
+			if here := cpus.Intersect(shared); here.Len() > 1 && !here.Intersect(be).Empty() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Weak reports whether the least weight of BE is a load on a service: whether the
+// cgroup of a service beside a contention root has so small a weight that BE gets
+// more than weakShare of a CPU that both want.
+func Weak(s node.Snapshot, l facts.Layout) bool {
+	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(s.Knobs.Kernel).(node.CPUWeight).Weight
+	for _, m := range l.IdleCgroups(s) {
+		if !l.IsRoot(m) {
+			continue // cpu.idle below the contention root does not change its share
+		}
+		for _, w := range s.Workloads {
+			p := w.Cgroup
+			for p != "" && p.Parent() != m.Parent() {
+				p = p.Parent()
+			}
+			own, known := s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUWeight}].(node.CPUWeight)
+			if w.Class.Sensitive() && p != "" && known && least*100 > (least+own.Weight)*weakShare {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// PlaceOf hashes what decides where services run: the CPUs of the node, those that
+// are reserved, and the sets of CPUs to which services are bound.
+func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(node.Workload) unit.CPUSet) uint64 {
+	h := hashed(0, "")
+	for _, c := range s.Topology.CPUs {
+		h = hashed(h, string([]rune{rune(c.ID), rune(c.Core), rune(c.L3)}))
+	}
+	h = hashed(h, reserved.String())
+	all := s.Topology.All()
+	for _, w := range s.Workloads {
+		if !w.Class.Sensitive() {
+			continue
+		}
+		if set := may(w); set != all { // a sum, so that the order of the workloads does not matter
+			h += hashed(hashed(0, ServiceName(nameOf(w))), set.String())
+		}
+	}
+	return h
+}
+
+// hashed continues a hash (FNV-1a).
+func hashed(h uint64, text string) uint64 {
+	for _, b := range []byte(text) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return (h ^ 0xff) * 1099511628211
+}
+
+// nameOf is the name by which a workload stands in a trial.
+func nameOf(w node.Workload) string {
+	if w.Container != "" {
+		return w.Container // the cgroup has another name after each start
+	}
+	return string(w.ID)
+}
+
+// CountsOf returns the counters of all services whose waits are counted.
+func CountsOf(s node.Snapshot) map[string]Count {
+	all := make(map[string]Count, len(s.Workloads))
+	for _, w := range s.Workloads {
+		waited, known := w.Usage.Delay.Sum.Value()
+		if !known || !w.Class.Sensitive() {
+			continue
+		}
+		n := w.Usage.Delay.Timeslices.Or(0)
+		for _, counted := range w.Usage.Delay.Counts {
+			n += int64(counted)
+		}
+		all[nameOf(w)] = Count{Waits: n, Waited: waited}
+	}
+	return all
+}
+
+// ServiceName returns the name of the service to which a workload belongs. The
+// pods of a Deployment, StatefulSet or DaemonSet are one service: Kubernetes
+// names them after it, with endings that it generates.
+func ServiceName(id string) string {
+	const generated = "bcdfghjklmnpqrstvwxz2456789" // k8s.io/apimachinery/pkg/util/rand
+	cut := func(least, most int, letters string) bool {
+		at := strings.LastIndexByte(id, '-')
+		if at <= 0 || strings.Contains(id[at:], "/") {
+			return false
+		}
+		end := id[at+1:]
+		if len(end) < least || len(end) > most || strings.Trim(end, letters) != "" {
+			return false
+		}
+		id = id[:at]
+		return true
+	}
+	switch {
+	case cut(5, 5, generated): // a pod of a Deployment, a DaemonSet or a Job
+		cut(6, 10, generated) // the hash of the template of a Deployment
+	case cut(1, 5, "0123456789"): // a pod of a StatefulSet
+	}
+	return id
+}
