@@ -134,8 +134,8 @@ var arch = []struct {
 	{"agent/health", affects, ""},
 	{"agent/configfile", affects, "config"},
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
-	{"agent/control", affects, "model/unit model/node decide/plan decide/tick decide/trend agent/health agent/record"},
-	{"agent/telemetry", affects, "model/unit model/node decide/plan decide/tick agent/health"},
+	{"agent/control", affects, "model/unit model/node model/trial decide/plan decide/tick decide/trend decide/switchback agent/health agent/record"},
+	{"agent/telemetry", affects, "model/unit model/node model/trial decide/plan decide/tick agent/health"},
 	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab

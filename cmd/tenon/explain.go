@@ -14,7 +14,7 @@ import (
 
 func newExplainCommand(g *global) *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain WORKLOAD | CGROUP | CGROUP FILE | batch",
+		Use:   "explain WORKLOAD | CGROUP | CGROUP FILE | isolation | batch",
 		Short: "Say what was decided about a workload or a knob, why, and since when",
 		Long: `Say what was decided about a workload, a cgroup or one knob: what it uses, which
 rule gave it its class, and for each knob its value now and before Tenon, what
@@ -24,6 +24,7 @@ may count on, term by term. tenond must run.`,
 		Example: `  sudo tenon explain nginx.service
   sudo tenon explain batch.slice
   sudo tenon explain batch.slice cpu.max
+  sudo tenon explain isolation
   sudo tenon explain batch`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words := strings.Fields(strings.Join(args, " "))

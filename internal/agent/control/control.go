@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -151,5 +152,9 @@ type Explanation struct {
 	// Selection is the selection of the isolation mechanism, if the explanation
 	// is about one of its knobs.
 	Selection *node.Selection `json:"ladder,omitempty"`
-	Knobs     []Knob          `json:"knobs"`
+	// Trials are the trials of mechanisms, if the explanation is about them.
+	Trials *trial.Status `json:"trials,omitempty"`
+	// Effects are what the trials found for the explained service.
+	Effects []trial.Effect `json:"effects,omitempty"`
+	Knobs   []Knob         `json:"knobs"`
 }

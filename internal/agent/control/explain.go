@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenon.sh/tenon/internal/decide/switchback"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -23,8 +24,8 @@ type Unknown struct {
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
 // ExplainWorkload explains a workload, named by its ID or a unique suffix of
-// it; or a cgroup that contains workloads; or the batch resources, named by one
-// of batchNames.
+// it; or a cgroup that contains workloads; or the isolation, named trialsName; or
+// the batch resources, named by one of batchNames.
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,9 +36,18 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	switch {
 	case found:
 		e.Workload, e.Cgroup = &w, w.Cgroup
+		for _, of := range l.last.Snapshot.Workloads {
+			if of.ID == w.ID {
+				e.Effects = l.last.Trials.On(switchback.NameOf(of))
+			}
+		}
 	case l.hasKnobs(node.CgroupPath(name)):
 		e.Cgroup = node.CgroupPath(name)
 		e.Inputs, e.More = inputs(all, e.Cgroup)
+	case name == trialsName:
+		selection, trials := l.last.Selection, l.last.Trials
+		e.Selection, e.Trials, e.Knobs = &selection, &trials, []Knob{}
+		return e, nil
 	case isBatch(name):
 		b := l.last.Batch
 		e.Batch, e.Knobs = &b, []Knob{}

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -28,6 +29,8 @@ type Isolation struct {
 	Failures int `json:"falls"`
 	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
+	// Trials says what the trials of mechanisms do or wait for.
+	Trials string `json:"trials,omitempty"`
 	// Expelled is the CPU that stays idle because latency-sensitive work runs
 	// on the sibling while best-effort work waits. Held is the CPU that stays
 	// idle for the hold time afterwards.
@@ -40,6 +43,7 @@ type QOS struct {
 	// At is the time of the last snapshot; absent before the first tick.
 	At        time.Time            `json:"at,omitzero"`
 	Selection node.Selection       `json:"ladder"`
+	Trials    trial.Status         `json:"trials"`
 	Means     node.IsolationStatus `json:"means"`
 	// Knobs are the knobs of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
@@ -56,7 +60,7 @@ func (l *Ledger) QOS() QOS {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.last
-	q := QOS{At: t.Snapshot.At, Selection: t.Selection, Means: t.Isolation, Knobs: []Knob{}}
+	q := QOS{At: t.Snapshot.At, Selection: t.Selection, Trials: t.Trials, Means: t.Isolation, Knobs: []Knob{}}
 	var knobs []node.Knob
 	for k, a := range l.knobs {
 		if slices.Contains(isolating, k.File) && a.want.Intent != plan.Release {
@@ -80,7 +84,7 @@ func (l *Ledger) isolation() Isolation {
 	t := l.last
 	i := Isolation{
 		Mechanism: t.Selection.Mechanism, Since: t.Selection.Since, Why: t.Selection.Why, Pinned: t.Selection.Pinned, ByHand: t.Selection.ByHand,
-		Failures: len(t.Selection.Failures), Strays: t.Isolation.Strays,
+		Failures: len(t.Selection.Failures), Strays: t.Isolation.Strays, Trials: t.Trials.Why,
 	}
 	now, then := l.newerScheduler, l.olderScheduler
 	if now == nil || then == nil || !now.Running || !now.Since.Equal(then.Since) {

@@ -32,6 +32,9 @@ func (i Isolation) describe(at time.Time) string {
 	if i.Strays > 0 {
 		s += fmt.Sprintf("; %d strays", i.Strays)
 	}
+	if i.Mechanism != "" && i.Trials != "" {
+		s += "; trials: " + i.Trials
+	}
 	if i.Failures > 0 {
 		s += fmt.Sprintf("; %d falls in an hour", i.Failures)
 	}
@@ -64,6 +67,10 @@ func (q QOS) describe(b *strings.Builder) {
 	}
 	describeSelection(b, q.Selection, q.At)
 	b.WriteByte('\n')
+	if q.Selection.Mechanism != "" && q.Trials.Why != "" {
+		describeTrials(b, q.Trials, q.At)
+		b.WriteByte('\n')
+	}
 	rest := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	describeMeans(rest, q.Means, q.Selection.Slotless)
 	if len(q.Selection.Failures) == 0 {

@@ -146,8 +146,17 @@ func (e Explanation) String() string {
 		describeBatch(&b, *e.Batch, e.At)
 		return Printable(b.String())
 	}
+	if e.Trials != nil {
+		describeSelection(&b, *e.Selection, e.At)
+		b.WriteByte('\n')
+		describeTrials(&b, *e.Trials, e.At)
+		return Printable(b.String())
+	}
 	if w := e.Workload; w != nil {
 		w.describe(&b)
+		for _, effect := range e.Effects {
+			describeEffect(&b, effect, e.At)
+		}
 	} else {
 		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Where())
 	}

@@ -79,7 +79,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.gauge(descFailing, float64(failing))
 	e.batch(t.Batch)
 	e.cache(s.Cache)
-	e.isolation(t.Selection, t.Isolation)
+	e.isolation(t.Selection, t.Trials, t.Isolation)
 	for file, cores := range limits(t) {
 		e.gauge(descLimit, cores, string(file))
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
 )
 
 var (
@@ -13,6 +14,10 @@ var (
 	descCan       = desc("tenon_isolation_possible", "1: the node supports this isolation mechanism, 0: it does not, or that is unknown.", "rung")
 	descFalls     = desc("tenon_isolation_falls", "Failures of this isolation mechanism in the last hour although the node supports it.", "rung")
 	descDown      = desc("tenon_isolation_down", "1: this isolation mechanism failed so often that Tenon does not try it for now.", "rung")
+	descTrial     = desc("tenon_isolation_trial_ratio", "Waiting of all services for each wait with the mechanism that was tried, as a multiple of that without it: mean, and the bounds low and high.", "candidate", "found", "bound")
+	descTrying    = desc("tenon_isolation_trial_running", "1: a trial of this isolation mechanism is in progress.", "candidate")
+	descPairs     = desc("tenon_isolation_trial_pairs", "Pairs of epochs of the last trial of this isolation mechanism.", "candidate", "found")
+	descWaiting   = desc("tenon_isolation_trial_waiting_seconds", "Waiting of the services for a CPU in an hour, as the last trial of this isolation mechanism found it: without and with.", "candidate", "found", "mechanism")
 	descByHand    = desc("tenon_isolation_pinned_by_hand", "1: an operator has pinned the isolation mechanism, 0: the configuration selects it.")
 	descStrays    = desc("tenon_isolation_strays_total", "Threads of best-effort work that were found outside of the isolation mechanism.")
 	descConvert   = desc("tenon_isolation_strays_converted_total", "Stray threads that Tenon put under the isolation mechanism.")
@@ -83,13 +88,14 @@ var schedulerCounts = []struct {
 // isolation emits the isolation mechanism in use and the counters of the
 // mechanisms. The metrics of the scheduler exist only after its first load; its
 // counters restart with each load.
-func (e emitter) isolation(l node.Selection, i node.IsolationStatus) {
+func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
 		e.gauge(descMechanism, oneIf(r.Mechanism == l.Mechanism), string(r.Mechanism))
 		e.gauge(descCan, oneIf(r.Can == node.Yes), string(r.Mechanism))
 		e.gauge(descFalls, float64(r.Failures), string(r.Mechanism))
 		e.gauge(descDown, oneIf(r.Down), string(r.Mechanism))
 	}
+	e.trials(l, v)
 	e.gauge(descByHand, oneIf(l.ByHand))
 	e.count(descStrays, i.Strays)
 	e.count(descConvert, i.Converted)
@@ -108,6 +114,28 @@ func (e emitter) isolation(l node.Selection, i node.IsolationStatus) {
 	e.count(descDemotions, i.Demotions)
 	e.gauge(descDemoted, float64(i.Demoted))
 	e.scheduler(s)
+}
+
+// trials emits what the trials of the last round found.
+func (e emitter) trials(l node.Selection, v trial.Status) {
+	for _, r := range l.Mechanisms {
+		e.gauge(descTrying, oneIf(r.Mechanism == v.Trying), string(r.Mechanism))
+	}
+	for _, r := range v.Results {
+		candidate, found := string(r.Candidate), string(r.Finding)
+		e.gauge(descPairs, float64(r.Pairs), candidate, found)
+		if r.Ratio > 0 {
+			e.gauge(descTrial, r.Ratio, candidate, found, "mean")
+			e.gauge(descTrial, r.Low, candidate, found, "low")
+			e.gauge(descTrial, r.High, candidate, found, "high")
+		}
+		var without, with time.Duration
+		for _, s := range r.Services {
+			without, with = without+s.HourWithout, with+s.HourWith
+		}
+		e.gauge(descWaiting, without.Seconds(), candidate, found, "without")
+		e.gauge(descWaiting, with.Seconds(), candidate, found, "with")
+	}
 }
 
 func (e emitter) scheduler(s *node.SchedulerStatus) {

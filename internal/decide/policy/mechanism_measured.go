@@ -13,8 +13,6 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-const beRuns unit.MilliCPU = 10 // the use from which BE counts as running
-
 // The measured order begins at the floor, the least weight and long slices, with
 // which services wait no longer than by the default of the kernel and of
 // Kubernetes. Every other mechanism has to show on the services of this node that
@@ -75,7 +73,7 @@ func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism
 		return st.Trials.Follow(in)
 	}
 	in.Candidates, in.Place = t.candidates(c, usable), switchback.PlaceOf(t.snap, t.pool.ReservedCPUs, t.cpusOf)
-	in.Workloads, in.BE = switchback.CountsOf(t.snap), t.beRuns()
+	in.Workloads, in.BE = switchback.CountsOf(t.snap), switchback.BERuns(t.snap, t.use)
 	if missed := t.slo.Missed(); len(missed) > 0 {
 		in.Missed = missed[0].Reason
 	}
@@ -132,15 +130,4 @@ func (t tried) places() bool {
 		be = be.Union(roomOf(t.snap.Knobs, m, free))
 	}
 	return switchback.Places(t.snap, be, t.cpusOf)
-}
-
-// beRuns reports whether BE uses CPU.
-func (t tried) beRuns() bool {
-	var used unit.MilliCPU
-	for _, w := range t.snap.Workloads {
-		if w.Class == node.BE {
-			used += max(t.use.Workload[w.ID], t.use.Latest[w.ID])
-		}
-	}
-	return used >= beRuns
 }

@@ -75,7 +75,7 @@ func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(node.Workload) unit
 			continue
 		}
 		if set := may(w); set != all { // a sum, so that the order of the workloads does not matter
-			h += hashed(hashed(0, ServiceName(nameOf(w))), set.String())
+			h += hashed(hashed(0, NameOf(w)), set.String())
 		}
 	}
 	return h
@@ -96,6 +96,20 @@ func nameOf(w node.Workload) string {
 	}
 	return string(w.ID)
 }
+
+// BERuns reports whether BE uses a hundredth of a CPU or more.
+func BERuns(s node.Snapshot, u facts.Use) bool {
+	var used unit.MilliCPU
+	for _, w := range s.Workloads {
+		if w.Class == node.BE {
+			used += max(u.Workload[w.ID], u.Latest[w.ID])
+		}
+	}
+	return used >= 10
+}
+
+// NameOf returns the name of the service to which a workload belongs.
+func NameOf(w node.Workload) string { return ServiceName(nameOf(w)) }
 
 // CountsOf returns the counters of all services whose waits are counted.
 func CountsOf(s node.Snapshot) map[string]Count {

@@ -100,3 +100,30 @@ func (v Status) InForce() (Result, bool) {
 	}
 	return Result{}, false
 }
+
+// An Effect is what a mechanism does to one service, as its trial found: the time
+// for which the service waits for a CPU in an hour.
+type Effect struct {
+	Mechanism node.Mechanism `json:"candidate"`
+	// Kept: it is in use. If it is false, it was tried and is not used.
+	Kept    bool          `json:"kept"`
+	Found   Finding       `json:"found"`
+	Ended   time.Time     `json:"ended"`
+	Pairs   int           `json:"pairs"`
+	Without time.Duration `json:"hour_without_ns"`
+	With    time.Duration `json:"hour_with_ns"`
+}
+
+// On returns the effects on a service, in the order of the trials.
+func (v Status) On(service string) []Effect {
+	var all []Effect
+	for _, r := range v.Results {
+		for _, s := range r.Services {
+			if s.Name == service && s.With > 0 {
+				kept := r.Finding == Kept && v.Kept == r.Candidate
+				all = append(all, Effect{r.Candidate, kept, r.Finding, r.Ended, s.Pairs, s.HourWithout, s.HourWith})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,76 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"tenon.sh/tenon/internal/model/trial"
+)
+
+// trialsName is the name under which tenon explain finds the isolation with its
+// trials. A workload or cgroup of the same name has precedence.
+const trialsName = "isolation"
+
+// describeEffect prints in one line what a mechanism does to a service.
+func describeEffect(b *strings.Builder, e trial.Effect, at time.Time) {
+	change, verb := e.Without-e.With, "saves"
+	if change < 0 {
+		change, verb = -change, "costs"
+	}
+	use := "is in use"
+	if !e.Kept {
+		use, verb = "is not used", map[string]string{"saves": "would save", "costs": "would cost"}[verb]
+	}
+	fmt.Fprintf(b, "%s %s it %v of waiting for a CPU an hour: %v instead of %v (trial of %d pairs, %s ago: %s; it %s).\n", e.Mechanism, verb,
+		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, Ago(at.Sub(e.Ended)), e.Found, use)
+}
+
+// describeTrials prints what the trials found.
+func describeTrials(b *strings.Builder, v trial.Status, at time.Time) {
+	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	kept := "the floor: the least weight and long slices"
+	if v.Kept != "" {
+		kept = string(v.Kept) + ", kept by a trial"
+	}
+	if !v.Since.IsZero() {
+		kept += fmt.Sprintf(", since %s (%s)", v.Since.Format(time.DateTime), Ago(at.Sub(v.Since)))
+	}
+	fmt.Fprintf(head, "beyond trials\t%s\ntrials\t%s\n", kept, cmp.Or(v.Why, "none yet"))
+	if !v.Next.IsZero() {
+		fmt.Fprintf(head, "next\tnot before %s\n", v.Next.Format(time.DateTime))
+	}
+	_ = head.Flush() // to memory
+	if len(v.Results) == 0 {
+		return
+	}
+	b.WriteByte('\n')
+	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TRIED\tAGAINST\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO\tENDED\tWHY")
+	for _, r := range v.Results {
+		ratio := "-"
+		if r.Ratio > 0 {
+			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio, r.Low, r.High)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Candidate, cmp.Or(string(r.Against), "the floor"), r.Finding, r.Pairs,
+			wait(r.Without), wait(r.With), ratio, r.Ended.Format(time.TimeOnly), r.Why)
+		for _, s := range r.Services {
+			fmt.Fprintf(table, "  %s\t\t\t%d\t%s\t%s\t\t\t%v an hour without, %v with\n", s.Name, s.Pairs, wait(s.Without), wait(s.With),
+				s.HourWithout.Round(time.Millisecond), s.HourWith.Round(time.Millisecond))
+		}
+		if r.More > 0 {
+			fmt.Fprintf(table, "  and %d more services\n", r.More)
+		}
+	}
+	_ = table.Flush()
+}
+
+// wait prints the mean time of a wait.
+func wait(t time.Duration) string {
+	if t == 0 {
+		return "-"
+	}
+	return t.Round(10 * time.Nanosecond).String()
+}
