@@ -93,7 +93,7 @@ const two = "limits: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1
 func TestTheAPIServer(t *testing.T) {
 	c := server(t)
 	ctx := context.Background()
-	for _, name := range []string{"jobs", "limited"} {
+	for _, name := range []string{"jobs", "limited", "web"} {
 		make1(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	try := func(p *corev1.Pod) error {
