@@ -81,7 +81,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
 	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Missed()
-	t.Grants = a.state.Grants
+	t.Held = a.state.Held()
 	t.Trials = a.state.Selector.Trials.Shown()
 	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
 	t.Decide = time.Since(start)

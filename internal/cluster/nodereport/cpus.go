@@ -12,7 +12,7 @@ import (
 // cpusOf reports the CPUs of the node and which pod holds which of them. Work
 // that is no pod holds its CPUs as reserved ones.
 func cpusOf(v View) *v1alpha1.CPUs {
-	s, g := v.Tick.Snapshot, v.Tick.Grants
+	s, g := v.Tick.Snapshot, v.Tick.Held
 	if len(s.Topology.CPUs) == 0 {
 		return nil
 	}

@@ -15,10 +15,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Grants are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
+// Grants are the CPUs that workloads hold on a topology.
+type Grants struct {
+	Held
+	// Map is the topology; nil: no workload demands CPUs.
+	Map *pick.Map
+}
+
+// Held are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
 // work that Tenon manages runs there. BE work never runs on the CPUs of LSE, and
 // runs on those of LSR only if they are lent.
-type Grants struct {
+type Held struct {
 	// Of holds the own CPUs, and Shared the seats and pools. Of is nil if no
 	// workload demands CPUs.
 	Of     map[node.WorkloadID]unit.CPUSet
@@ -28,8 +35,51 @@ type Grants struct {
 	How, Why map[node.WorkloadID]string
 	// By says for each grant whose choice it is.
 	By map[node.WorkloadID]By
-	// Map is the topology; nil: no workload demands CPUs.
-	Map *pick.Map
+}
+
+// A Note says of one workload what Grants say beside its CPUs.
+type Note struct {
+	By  By     `json:"by,omitempty"`
+	How string `json:"how,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// Notes returns the notes on all workloads that demand CPUs; nil: there is none.
+func (g Held) Notes() map[node.WorkloadID]Note {
+	var all map[node.WorkloadID]Note
+	note := func(id node.WorkloadID) {
+		if all == nil {
+			all = make(map[node.WorkloadID]Note, len(g.How)+len(g.Why))
+		}
+		all[id] = Note{By: g.By[id], How: g.How[id], Why: g.Why[id]}
+	}
+	for id := range g.How {
+		note(id)
+	}
+	for id := range g.Why {
+		note(id)
+	}
+	return all
+}
+
+// Noted returns what workloads hold from the CPUs and the notes.
+func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]pick.Hold, notes map[node.WorkloadID]Note) Held {
+	g := Held{Of: own, Shared: shared}
+	if len(notes) > 0 {
+		g.By, g.How, g.Why = map[node.WorkloadID]By{}, map[node.WorkloadID]string{}, map[node.WorkloadID]string{}
+	}
+	for id, n := range notes {
+		if n.By != "" {
+			g.By[id] = n.By
+		}
+		if n.How != "" {
+			g.How[id] = n.How
+		}
+		if n.Why != "" {
+			g.Why[id] = n.Why
+		}
+	}
+	return g
 }
 
 // By is the author of a choice.
@@ -109,10 +159,10 @@ func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Gran
 }
 
 func newGrants(t node.Topology) Grants {
-	return Grants{
+	return Grants{Held{
 		Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]pick.Hold{}, By: map[node.WorkloadID]By{},
-		How: map[node.WorkloadID]string{}, Why: map[node.WorkloadID]string{}, Map: pick.Compile(t),
-	}
+		How: map[node.WorkloadID]string{}, Why: map[node.WorkloadID]string{},
+	}, pick.Compile(t)}
 }
 
 // A round is one decision.

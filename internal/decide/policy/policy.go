@@ -61,8 +61,9 @@ type State struct {
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
 	// Shared holds the seats and pools of workloads that share CPUs.
 	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
-	// Grants say all of Pins and Shared. The next call does not read them.
-	Grants hold.Grants `json:"-"`
+	// Notes say whose choice these CPUs are, and why a workload has none. The
+	// next call does not read them.
+	Notes map[node.WorkloadID]hold.Note `json:"cpu_notes,omitempty"`
 	// Lending holds the loans of quota burst.
 	Lending lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
@@ -84,6 +85,9 @@ func (st State) Missed() map[node.WorkloadID]string {
 	return all
 }
 
+// Held returns the CPUs that workloads hold.
+func (st State) Held() hold.Held { return hold.Noted(st.Pins, st.Shared, st.Notes) }
+
 // Decide returns the wanted value of each knob, and the state for the next
 // call.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
@@ -93,7 +97,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.On(s)
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Had{Own: st.Pins, Shared: st.Shared}, s)
-	next.Pins, next.Shared, next.Grants = own.Of, own.Shared, own
+	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, tried{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})
 	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.Siblings(s.Topology), s)

@@ -28,8 +28,8 @@ type Tick struct {
 	// Batch is the amount of CPU and memory that BE may request after this
 	// tick.
 	Batch node.Batch
-	// Grants are the CPUs that workloads hold after this tick.
-	Grants hold.Grants
+	// Held are the CPUs that workloads hold after this tick.
+	Held hold.Held
 	// Selection is the isolation mechanism in use after this tick. Isolation is
 	// the status of the mechanisms up to now.
 	Selection node.Selection
