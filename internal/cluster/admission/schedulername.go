@@ -6,8 +6,9 @@ import corev1 "k8s.io/api/core/v1"
 // and their pods stay Pending in a cluster without it.
 const koordScheduler = "koord-scheduler"
 
-// rescheduled gives the pod to another scheduler, if the request translates the
-// name of its scheduler, and else warns about Koordinator's.
+// rescheduled replaces the name of the pod's scheduler, if the request has a
+// translation for it. Otherwise it warns if the name is that of Koordinator's
+// scheduler.
 func (r Request) rescheduled(p *corev1.Pod, v *Verdict) {
 	name := p.Spec.SchedulerName
 	switch to := r.SchedulerNames[name]; {

@@ -97,8 +97,8 @@ func Decide(c Case) Verdict {
 	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != nothing {
 		// Other schedulers cannot use the amount that is held for running pods.
-		// The annotation for them therefore has the amount without it, so that
-		// they release resources.
+		// The annotation for other schedulers therefore has the amount without
+		// the raise, so that they release resources.
 		theirs := v.Want
 		for k := range kinds {
 			if raised[k] != target[k] {
@@ -124,18 +124,18 @@ func Decide(c Case) Verdict {
 // amount.
 //
 // A held amount does not let in other pods, because to the scheduler the pods
-// request it completely. When a pod ends, another may start before the
-// published amount has fallen; the agent does not count that pod as requested,
-// so that the amount falls as pods end. A held amount does not weaken the
-// protection of services, because the agent decides by use and not by the
-// published amount. A false report gains nothing, because hold never raises the
-// present amount; it can only delay a fall.
+// request it completely. When a pod ends, a new pod may start before the
+// published amount has fallen. The agent does not count the new pod as
+// requested, so that the amount falls as pods end. A held amount does not weaken
+// the protection of services, because the agent decides by use and not by the
+// published amount. A false report gains nothing, because hold raises the target
+// at most to the present amount: it can delay a fall, and nothing else.
 //
 // hold does not change an absent target. If colocation is disabled or no agent
 // manages the node, the node has no batch resources, and a kubelet that
 // restarts ends batch pods. hold also applies to a refused report: then the
-// present amounts stay, except that the threshold of the settings may lower
-// them, which is no reason to end running pods.
+// present amounts stay. The threshold of the settings may lower the target, but
+// a lower threshold is no reason to end running pods.
 func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim) [kinds]node.Maybe[int64] {
 	var notes []string
 	for k := range kinds {

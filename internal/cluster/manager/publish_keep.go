@@ -27,8 +27,8 @@ func (v *Verdict) outlast(c Case) [kinds]node.Maybe[int64] {
 	return v.keep(c)
 }
 
-// soFar returns the amounts that the node has, limited to what an agent has
-// measured since its start.
+// soFar returns the amounts that the node has now. An amount that an agent has
+// measured since its start limits them.
 func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	kept := v.keep(c)
 	for k := range kinds {

@@ -178,8 +178,9 @@ func (d divider) rank(control string) int {
 	return 2
 }
 
-// without gives the reason why a control group is not available, and releases
-// the existing one, because another group may need its CLOSID.
+// without returns the wants for a control group that the node cannot have, with
+// the reason. A group that exists is released, because another one may need its
+// CLOSID.
 func (d divider) without(control, why string) []plan.Want {
 	var wants []plan.Want
 	for _, f := range []node.File{node.FileL3, node.FileMB} {

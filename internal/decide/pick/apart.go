@@ -1,7 +1,7 @@
 package pick
 
-// Apart is the wish of a workload to be alone on its cores or NUMA nodes among
-// the work that has the same wish.
+// Apart says that a workload does not share its cores or its NUMA nodes with
+// other workloads that are Apart, too. It may share them with all other work.
 type Apart uint8
 
 // The wishes.

@@ -189,8 +189,9 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 }
 
 // room returns for each pool the number of CPUs that one claim may take there,
-// so that shared work keeps what it requests. The pools are nested, so it is
-// exact: a claim that asks no more of any pool can be met.
+// so that shared work keeps what it requests. The pools are nested, so
+// these numbers are exact: a claim fits if it asks no pool for more than its
+// room.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	room := make([]int32, len(m.pools))
 	for i := m.from[L3]; i < m.from[L3+1]; i++ {

@@ -33,9 +33,8 @@ const (
 	// mean is known. It is ln 100 = 4.6 for exponentially distributed waits, as
 	// in a queue with random arrivals.
 	tailOfMean = 5
-	// helpless is the reciprocal of the part of a service's waits below which a
-	// back-off of BE would not help, because BE caused less of them than this
-	// part.
+	// A back-off of BE helps a service only if BE caused at least one in helpless
+	// of its waits.
 	helpless = 20
 )
 

@@ -14,8 +14,9 @@ import (
 // information, because after an event the reader examines all slots.
 const eventsKept = 16
 
-// An Event reports that the waits of a slot, or the time for which BE ran on
-// the sibling, exceeded the limits of the Alarm.
+// An Event reports that the threads of a workload (its Slot in the tables of the
+// program) waited longer, or ran longer beside BE on the sibling of their core,
+// than the Alarm allows.
 type Event struct {
 	At   time.Time // the end of the last wait
 	Slot Slot      // the slot that waited

@@ -50,8 +50,8 @@ func (s *Scheduler) lookForRoom(at time.Time) error {
 
 // HasRoom reports whether a CPU that the thread may use had time for BE at the
 // last Beat. A thread that left sched_ext because of a LongWait should return
-// only then, because before Linux 7.1 the kernel's watchdog continues with the
-// old waiting time.
+// only when HasRoom is true: before Linux 7.1, the kernel's watchdog adds a new
+// wait of the thread to the old one.
 func (s *Scheduler) HasRoom(tid int) bool {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &cpus); err != nil {

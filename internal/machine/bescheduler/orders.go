@@ -219,7 +219,8 @@ func (x *Scheduler) pushOrders(s Program) {
 }
 
 // noteRefusal records whether the scheduler accepted an order, and returns why
-// not. A failure because the scheduler has ended is no refusal. The scheduler is locked.
+// not. A failure because the scheduler has ended is no refusal. The caller holds
+// the lock of the scheduler.
 func (o *orders) noteRefusal(k node.Knob, err error) error {
 	if delete(o.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err

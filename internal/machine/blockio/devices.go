@@ -91,7 +91,8 @@ func (d *Devices) List() []node.BlockDevice {
 
 // Possible returns v without the lines that the kernel cannot store now: lines
 // of removed devices, and weights of devices that do not support the weights of
-// this file. The kernel has deleted these lines itself.
+// this file. Such lines are not in the file any more: the kernel deletes them
+// with the device.
 func (d *Devices) Possible(k node.Knob, v node.Value) node.Value {
 	switch v := v.(type) {
 	case node.IOMax:

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeSchedExt answers whether the BPF scheduler can be loaded, without
-// loading it: the policy decides whether to, and a load shows more.
+// probeSchedExt answers whether the kernel could load the BPF scheduler. It does
+// not load it, because the policy decides that.
 func (p prober) probeSchedExt() node.Answer {
 	dir := filepath.Join(p.FS.Sys, "kernel/sched_ext")
 	if a := exists(dir); a.Verdict != node.Yes {

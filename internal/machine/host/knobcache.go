@@ -93,7 +93,7 @@ func same[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// arrange sets the cached knobs.
+// arrange decides which knobs the cache holds.
 func (c *knobCache) arrange(groups []node.CgroupPath, touched []node.Knob) {
 	touched = slices.Clone(touched)
 	slices.SortFunc(touched, node.Knob.Compare)

@@ -92,7 +92,8 @@ func (g Busy) occupants() string {
 	return count(len(g.PIDs), "process", "processes") + " " + strings.Join(words, " ")
 }
 
-// gone adds the cgroups of knobs, each once.
+// gone adds the cgroups of knobs to the list of cgroups that do not exist any
+// more, each once.
 func (r *Report) gone(knobs []node.Knob) {
 	listed := map[node.CgroupPath]bool{}
 	for _, p := range r.Gone {

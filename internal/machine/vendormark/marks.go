@@ -119,9 +119,9 @@ func (m *Marks) turnOn(vendor cgroup.Vendor) error {
 	return m.set(Switch, node.IdentityHigh)
 }
 
-// makeIdle makes a cgroup idle before the kernel does it because of the mark.
-// As a step of its own the change is journaled, so a release restores the
-// weight.
+// makeIdle makes a cgroup idle. The kernel would do this by itself when it gets
+// the mark, but then the journal would not have the weight from before, and a
+// release could not restore it.
 func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	if !vendor.Idles(string(p)) {
 		return nil
