@@ -126,6 +126,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.firstInstruction()
 	h.replaceAgents()
 	h.experiment()
+	h.manuals()
 	granted := h.granted()
 	h.uninstall()
 	h.grantsNoMore(granted, log)
