@@ -1,0 +1,260 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// schedulerConfig is what the chart gives tenon-scheduler, without the election
+// of a leader.
+const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: KUBECONFIG, qps: 5000, burst: 10000}
+profiles:
+  - schedulerName: tenon-scheduler
+    plugins:
+      multiPoint: {enabled: [{name: TenonCPUs, weight: 5}]}
+      bind: {enabled: [{name: TenonCPUs}]}
+`
+
+// choosing is a control plane with tenon-scheduler and with nodes that exist as
+// objects only: two L3 caches of four cores with two threads, of which one CPU
+// stays shared.
+type choosing struct {
+	t         *testing.T
+	c         *Cluster
+	binary    string
+	scheduler *daemon
+}
+
+func newChoosing(t *testing.T, nodes int) *choosing {
+	t.Helper()
+	needsCluster(t)
+	if out, err := exec.Command("make", "--no-print-directory", "-C", "../..", "scheduler-build").CombinedOutput(); err != nil {
+		t.Fatalf("make scheduler-build: %v\n%s", err, out)
+	}
+	binary, err := filepath.Abs("../../bin/tenon-scheduler")
+	must(t, err)
+	c, err := Up(t.Context(), Options{
+		Name: "choosing", NoScheduler: true, NoMetrics: true, Log: t.Logf,
+		Controllers: []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller"},
+	})
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("tenon-scheduler: %s", tail(c.file("log", "tenon-scheduler.log")))
+		}
+		must(t, c.Down())
+	})
+	h := &choosing{t: t, c: c, binary: binary}
+	kubectl(t, c, "apply", "--validate=false", "-f", "../../deploy/crds/tenon.sh_nodereports.yaml")
+	eventually(t, time.Minute, "the API server serves reports", func() error {
+		_, err := c.Get(t.Context(), "/apis/tenon.sh/v1alpha1/nodereports")
+		return err
+	})
+	for i := range nodes {
+		h.node(fmt.Sprintf("n%d", i))
+	}
+	must(t, os.WriteFile(c.file("scheduler.yaml"), []byte(strings.Replace(schedulerConfig, "KUBECONFIG", c.Kubeconfig("admin"), 1)), 0o644))
+	return h
+}
+
+// node adds a node and its report.
+func (h *choosing) node(name string) {
+	h.t.Helper()
+	amounts := `{"cpu":"16","memory":"64Gi","pods":"110"}`
+	h.apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q}}`, name))
+	kubectl(h.t, h.c, "patch", "node", name, "--subresource=status", "--type=merge", "-p", `{"status":{"capacity":`+amounts+`,"allocatable":`+amounts+`}}`)
+	// The API server taints a new node until it is ready.
+	kubectl(h.t, h.c, "patch", "node", name, "--type=merge", "-p", `{"spec":{"taints":null}}`)
+	h.apply(fmt.Sprintf(`{"apiVersion":"tenon.sh/v1alpha1","kind":"NodeReport","metadata":{"name":%q}}`, name))
+	status, err := json.Marshal(map[string]any{"status": v1alpha1.NodeReportStatus{Run: "run", Sequence: 1, CPUs: &v1alpha1.CPUs{
+		Caches: []v1alpha1.Cache{{L3: 0, CPUs: "0-3,8-11"}, {L3: 1, CPUs: "4-7,12-15"}}, Cores: "0,8;1,9;2,10;3,11;4,12;5,13;6,14;7,15", Keep: 1,
+	}}})
+	must(h.t, err)
+	kubectl(h.t, h.c, "patch", "nodereport", name, "--subresource=status", "--type=merge", "-p", string(status))
+}
+
+func (h *choosing) apply(object string) {
+	h.t.Helper()
+	_, err := h.c.KubectlApply(h.t.Context(), object, "apply", "--validate=false", "-f", "-")
+	must(h.t, err)
+}
+
+func (h *choosing) start() {
+	h.t.Helper()
+	var err error
+	h.scheduler, err = h.c.daemon(0, h.c.file("log", "tenon-scheduler"), h.binary, "--config="+h.c.file("scheduler.yaml"), "--secure-port=0", "--v=2")
+	must(h.t, err)
+}
+
+func (h *choosing) kill() { must(h.t, h.scheduler.kill(h.t.Context())) }
+
+// pods creates pods that own as many CPUs as they request.
+func (h *choosing) pods(prefix string, sizes ...int) {
+	h.t.Helper()
+	var list []string
+	for i, n := range sizes {
+		amounts := fmt.Sprintf(`{"cpu":"%d","memory":"1Gi"}`, n)
+		list = append(list, fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"%s%d","annotations":{"cpuset-scheduler":"true"}},"spec":{"schedulerName":"tenon-scheduler","terminationGracePeriodSeconds":0,
+"containers":[{"name":"main","image":"busybox:1","resources":{"requests":%s,"limits":%s}}]}}`, prefix, i, amounts, amounts))
+	}
+	h.apply(`{"apiVersion":"v1","kind":"List","items":[` + strings.Join(list, ",") + `]}`)
+}
+
+// look returns all pods, and checks that no two own the same CPU.
+func (h *choosing) look() []corev1.Pod {
+	h.t.Helper()
+	text, err := h.c.Get(h.t.Context(), "/api/v1/namespaces/default/pods")
+	must(h.t, err)
+	var pods corev1.PodList
+	must(h.t, json.Unmarshal(text, &pods))
+	owners := map[string]string{}
+	for _, p := range pods.Items {
+		if p.Spec.NodeName == "" {
+			continue
+		}
+		for cpu := range h.owned(p).All() {
+			at := fmt.Sprintf("CPU %d of %s", cpu, p.Spec.NodeName)
+			if first := owners[at]; first != "" {
+				h.t.Errorf("%s and %s own %s", first, p.Name, at)
+			}
+			owners[at] = p.Name
+		}
+	}
+	return pods.Items
+}
+
+// owned returns the CPUs in the annotations of a bound pod, which must be as
+// many as it requests.
+func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
+	h.t.Helper()
+	var contract struct {
+		Grade string      `json:"grade"`
+		CPUs  unit.CPUSet `json:"cpus"`
+	}
+	if err := json.Unmarshal([]byte(p.Annotations["tenon.sh/cpus"]), &contract); err != nil {
+		h.t.Fatalf("%s is bound and has %v: %v", p.Name, p.Annotations, err)
+	}
+	want := p.Spec.Containers[0].Resources.Requests.Cpu().Value()
+	if contract.Grade != "own" || int64(contract.CPUs.Len()) != want || p.Annotations["cpuset"] == "" || p.Annotations["scheduling.koordinator.sh/resource-status"] == "" {
+		h.t.Errorf("%s requests %d CPUs and has %v", p.Name, want, p.Annotations)
+	}
+	return contract.CPUs
+}
+
+// settles waits until no pod waits that a node has room for.
+func (h *choosing) settles(nodes int) {
+	h.t.Helper()
+	eventually(h.t, time.Minute, "no pod waits while there is room", func() error {
+		free := map[string]int64{}
+		for i := range nodes {
+			free[fmt.Sprintf("n%d", i)] = 15
+		}
+		var waiting []corev1.Pod
+		for _, p := range h.look() {
+			if p.Spec.NodeName == "" {
+				waiting = append(waiting, p)
+				continue
+			}
+			free[p.Spec.NodeName] -= p.Spec.Containers[0].Resources.Requests.Cpu().Value()
+		}
+		for _, p := range waiting {
+			for node, n := range free {
+				if want := p.Spec.Containers[0].Resources.Requests.Cpu().Value(); want <= n {
+					return fmt.Errorf("%s waits for %d CPUs, and %s has %d", p.Name, want, node, n)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server: a
+// pod gets its CPUs with its node, a pod that does not fit waits with the
+// reason and starts when there is room, and a scheduler that is killed at any
+// time gives no CPU to two pods and forgets none.
+func TestTheSchedulerChoosesCPUs(t *testing.T) {
+	beside(t)
+	const nodes = 3
+	h := newChoosing(t, nodes)
+	h.start()
+	h.pods("big", 12, 12, 12)
+	eventually(t, time.Minute, "three pods have a node each", func() error {
+		at := map[string]bool{}
+		for _, p := range h.look() {
+			at[p.Spec.NodeName] = true
+		}
+		if len(at) != nodes || at[""] {
+			return fmt.Errorf("they are on %v", at)
+		}
+		return nil
+	})
+	h.pods("small", 4)
+	condition := func() metav1.Condition {
+		for _, p := range h.look() {
+			for _, c := range p.Status.Conditions {
+				if p.Name == "small0" && c.Type == corev1.PodScheduled {
+					return metav1.Condition{Status: metav1.ConditionStatus(c.Status), Message: c.Message}
+				}
+			}
+		}
+		return metav1.Condition{}
+	}
+	eventually(t, time.Minute, "the pod says why it waits", func() error {
+		if c := condition(); !strings.Contains(c.Message, "0/3 nodes are available: 3 pods that share CPUs need the free ones") {
+			return fmt.Errorf("%s %q", c.Status, c.Message)
+		}
+		return nil
+	})
+	begun := time.Now()
+	kubectl(t, h.c, "delete", "pod", "big0", "--force", "--grace-period=0")
+	eventually(t, time.Minute, "it is bound when there is room", func() error {
+		if c := condition(); c.Status != metav1.ConditionTrue {
+			return fmt.Errorf("%s", c.Message)
+		}
+		return nil
+	})
+	t.Logf("bound %v after the deletion of the other pod was asked for", time.Since(begun).Round(time.Millisecond))
+	kubectl(t, h.c, "delete", "pod", "--all", "--force", "--grace-period=0")
+
+	rnd := rand.New(rand.NewPCG(17, uint64(time.Now().UnixNano())))
+	kills := long(10, 200)
+	for i := range kills {
+		sizes := make([]int, 6)
+		for j := range sizes {
+			sizes[j] = 1 + rnd.IntN(6)
+		}
+		h.pods(fmt.Sprintf("r%d-", i), sizes...)
+		time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond)
+		h.kill()
+		h.start()
+		pods := h.look()
+		rnd.Shuffle(len(pods), func(a, b int) { pods[a], pods[b] = pods[b], pods[a] })
+		gone := []string{"delete", "pod", "--force", "--grace-period=0"}
+		for _, p := range pods[:min(len(pods), rnd.IntN(7))] {
+			gone = append(gone, p.Name)
+		}
+		if len(gone) > 4 {
+			kubectl(t, h.c, gone...)
+		}
+	}
+	h.settles(nodes)
+	bound := slices.DeleteFunc(h.look(), func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
+	t.Logf("after %d kills %d pods are bound", kills, len(bound))
+}
