@@ -1,0 +1,63 @@
+package plugin
+
+import (
+	"fmt"
+	"testing"
+
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// big is a node of 256 CPUs in 32 caches, with pods on it.
+func big(b *testing.B) (*bench, *state, fwk.NodeInfo) {
+	x := newBench(b, machine("n", 1, 32, 4))
+	for i := range 40 {
+		x.run(pinned(fmt.Sprint("there", i), 1+i%4, []int{100, 50}[i%2]), "n")
+	}
+	p, s := pinned("a", 4, 100), newState()
+	x.PreFilter(b.Context(), s, p, nil)
+	b.ReportAllocs()
+	return x, s, named("n")
+}
+
+func BenchmarkFilter(b *testing.B) {
+	x, s, n := big(b)
+	p, ctx := pinned("a", 4, 100), b.Context()
+	for b.Loop() {
+		if status := x.Filter(ctx, s, p, n); status != nil {
+			b.Fatal(status)
+		}
+	}
+}
+
+func BenchmarkScore(b *testing.B) {
+	x, s, n := big(b)
+	p, ctx := pinned("a", 4, 100), b.Context()
+	for b.Loop() {
+		x.Score(ctx, s, p, n)
+	}
+}
+
+func BenchmarkReserve(b *testing.B) {
+	x, s, _ := big(b)
+	p, ctx := pinned("a", 4, 100), b.Context()
+	for b.Loop() {
+		if status := x.Reserve(ctx, s, p, "n"); status != nil {
+			b.Fatal(status)
+		}
+		x.Unreserve(ctx, s, p, "n")
+	}
+}
+
+// BenchmarkOthers is all that the plugin does for a pod that asks for nothing.
+func BenchmarkOthers(b *testing.B) {
+	x, _, _ := big(b)
+	p, s, ctx := plain("web"), newState(), b.Context()
+	p.Annotations = map[string]string{"team": "web"}
+	for b.Loop() {
+		x.PreFilter(ctx, s, p, nil)
+		x.PreScore(ctx, s, p, nil)
+		x.SignPod(ctx, p)
+		x.Reserve(ctx, s, p, "n")
+		x.Bind(ctx, s, p, "n")
+	}
+}
