@@ -151,8 +151,10 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 	if len(seen) != len(c.Modes) {
 		t.Errorf("modes %v", seen)
 	}
-	if w := strings.Join(seen[report.Tenon].Writes, "\n"); !strings.Contains(w, "besteffort cpu.weight") {
-		t.Errorf("tenon wrote %q", w)
+	for _, w := range seen[report.Tenon].Writes { // least weight and long slices: no trial ends within a run
+		if !strings.Contains(w, " slice ") && !strings.Contains(w, " cpu.weight ") || strings.Contains(w, "-> idle") {
+			t.Errorf("tenon wrote %q", w)
+		}
 	}
 	if w := strings.Join(seen[report.Tenon65].Writes, "\n"); !strings.Contains(w, "besteffort cpu") || len(seen[report.Tenon65].Writes) < 2 {
 		t.Errorf("tenon-65 wrote %q", w)
