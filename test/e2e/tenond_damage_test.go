@@ -47,10 +47,6 @@ func TestRestoreSaysThatTheJournalWasDamaged(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	whole, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Truncate(files[0], 0); err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +54,5 @@ func TestRestoreSaysThatTheJournalWasDamaged(t *testing.T) {
 	if err == nil || !strings.Contains(string(said), "damaged") || strings.Contains(string(said), "left nothing behind") {
 		t.Errorf("restore with an empty journal: %v\n%s", err, said)
 	}
-	if err := os.WriteFile(files[0], whole, 0o600); err != nil { // so that the test leaves nothing behind
-		t.Fatal(err)
-	}
-	s.restore()
+	s.isBack(said) // the cgroups themselves remembered their values
 }

@@ -344,6 +344,13 @@ func (s *site) restore() {
 	if err != nil {
 		s.t.Fatalf("tenon restore: %v\n%s", err, text)
 	}
+	s.isBack(text)
+}
+
+// isBack checks that the cgroups are as before, and that no process and no
+// lease of Tenon is left. text is what tenon restore printed.
+func (s *site) isBack(text []byte) {
+	s.t.Helper()
 	s.alone()
 	after := s.dump(s.t)
 	for name := range after {
