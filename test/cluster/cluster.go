@@ -252,12 +252,14 @@ func (c *Cluster) Down() error {
 		if c.alive() {
 			return fmt.Errorf("its init, process %d, does not end", c.Init)
 		}
-		return removeGroups(c.Name)
+		if err := removeGroups(c.Name); err != nil {
+			return err
+		}
+		// A process of the host's PID namespace ends by its parent's death, a
+		// moment later than init, and may write a last file meanwhile.
+		return os.RemoveAll(c.Dir)
 	})
 	if err != nil {
-		return fmt.Errorf("end cluster %s: %w", c.Name, err)
-	}
-	if err := os.RemoveAll(c.Dir); err != nil {
 		return fmt.Errorf("end cluster %s: %w", c.Name, err)
 	}
 	// A folder that goes takes the mounts of other namespaces with it: the last
