@@ -139,6 +139,7 @@ func (s *site) configure(text string) {
 		if !strings.Contains(text, "\nsignals:") {
 			text += "signals: {runQueueDelay: off}\n"
 		}
+		text = strings.Replace(text, "{policies: {cpuIsolation: strongest}, ", "{", 1)
 		text = strings.Replace(text, "\nresource-qos-config: {", "\nresource-qos-config: {policies: {cpuIsolation: cpu.idle}, ", 1)
 	}
 	if err := os.WriteFile(s.config, []byte(strings.ReplaceAll(text, "ROOT", s.root)), 0o644); err != nil {
