@@ -32,10 +32,13 @@ var kernelFormats = kernelPackages[:5]
 // beginning of their name, with the reason. Any other skip in the guest is a
 // failure, because the guest has everything else that the tests need.
 var skipsInGuest = map[string]string{
-	"internal/machine/host.TestResctrl":                       "this guest divides no caches: those of TestResctrl do",
-	"internal/kernel/cgroup.TestV1":                           "the guest has no controller on cgroup v1",
-	"internal/machine/host.TestACgroupBornNarrow":             "on cgroup v2 a new cgroup copies nothing",
-	"internal/machine/host.TestACPUSetThatItsOwnerChoseStays": "the same",
+	"internal/machine/host.TestResctrl":                                                           "this guest divides no caches: those of TestResctrl do",
+	"internal/kernel/cgroup.TestV1":                                                               "the guest has no controller on cgroup v1",
+	"internal/machine/host.TestACgroupBornNarrow":                                                 "on cgroup v2 a new cgroup copies nothing",
+	"internal/machine/host.TestRenamedCgroupsAreRestored":                                         "cgroup v2 refuses to rename a cgroup",
+	"internal/machine/host.TestTheAgentFollowsRenamedCgroups":                                     "cgroup v2 refuses to rename a cgroup",
+	"internal/machine/host.TestARemovedJournalIsRecoveredFromTheCgroups/also_of_a_renamed_cgroup": "cgroup v2 refuses to rename a cgroup",
+	"internal/machine/host.TestACPUSetThatItsOwnerChoseStays":                                     "the same",
 	// This test runs on cgroup v1, on a machine with a disk.
 	"internal/machine/host.TestColdCacheAndRefaultsAreCounted": "the guest has its files in memory",
 	"internal/machine/host.TestWhatDoesNotDieIsSaid":           "on cgroup v2 what is frozen dies",
