@@ -7,7 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Most is the maximum number of knobs that Many takes in one call. The entries of the journal of so many knobs cost little more than those of one.
+// Most is the maximum number of knobs that Many takes in one call. The journal
+// entries of so many knobs cost little more than those of one.
 const Most = 256
 
 // Plain reports whether a knob is files of a cgroup and no more: whether it can be
