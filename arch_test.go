@@ -126,9 +126,9 @@ var arch = []struct {
 	{"cluster/kubelet", affects, ""},
 	{"cluster/certificate", affects, ""},
 	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate"},
-	{"cluster/nodepages", affects, "model/unit model/node api/v1alpha1 cluster/kube"},
+	{"cluster/nodepages", affects, "model/unit model/node model/trial api/v1alpha1 cluster/kube"},
 	{"cluster/starting", affects, "cluster/kube"},
-	{"cluster/nodereport", affects, "model/unit model/node decide/pick decide/place decide/plan decide/contest decide/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
+	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/pick decide/place decide/plan decide/contest decide/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent
 	{"agent/loop", affects, "model/node decide/plan decide/tick decide/policy"},
 	{"agent/health", affects, ""},

@@ -67,6 +67,9 @@ type NodeReportStatus struct {
 
 	// Isolation is the isolation mechanism in use; empty: isolation is off.
 	Isolation string `json:"isolation,omitempty"`
+	// Trials say what trials of isolation mechanisms on the services of this node
+	// found. Absent: the agent has not looked at any.
+	Trials *Trials `json:"trials,omitempty"`
 	// Means says which mechanism provides each feature on this node, or why
 	// none does.
 	// +listType=map

@@ -30,7 +30,8 @@ func newRootCommand(now func() time.Time) *cobra.Command {
 node NAME, kubectl tenon doctor. It needs the right to list nodes and
 nodereports.tenon.sh, and changes nothing.`,
 		Example: `  kubectl tenon top
-  kubectl tenon explain node worker-1     # its batch resources, term by term
+  kubectl tenon explain node worker-1     # its batch resources, term by term, and its trials
+  kubectl tenon explain isolation         # what trials of isolation found, on all nodes
   kubectl tenon doctor                    # what is not done as asked, and where`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
 		Version:       versionOf(),
@@ -70,7 +71,7 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 	explain := &cobra.Command{Use: "explain", Short: "Explain the decisions about a node"}
 	explain.AddCommand(&cobra.Command{
 		Use:   "node NAME",
-		Short: "Print the batch resources of a node, term by term",
+		Short: "Print the batch resources of a node, term by term, and its trials of isolation",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			nodes, err := a.nodes(cmd.Context())
@@ -86,6 +87,19 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 				known = append(known, n.Name)
 			}
 			return fmt.Errorf("there is no node %q: the cluster has %s", args[0], listed(known))
+		},
+	})
+	explain.AddCommand(&cobra.Command{
+		Use:   "isolation",
+		Short: "Print what trials of isolation mechanisms found on each node and on all together",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := a.nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Isolation(nodes, now()))
+			return err
 		},
 	})
 	return explain

@@ -12,8 +12,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// Explain prints the batch resources of one node: the terms that its agent
-// computed, and the amounts that the manager published.
+// Explain prints the batch resources of one node, the terms that its agent
+// computed and the amounts that the manager published, and what trials of
+// isolation mechanisms found.
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
 	if n.Report == nil {
@@ -36,6 +37,7 @@ func Explain(n Node, now time.Time) string {
 	amount(&b, "batch-cpu", s.Batch.CPU, cpu)
 	amount(&b, "batch-memory", s.Batch.Memory, memory)
 	published(&b, n, now)
+	trials(&b, s.Trials, now)
 	return b.String()
 }
 

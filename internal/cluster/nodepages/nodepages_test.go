@@ -1,6 +1,7 @@
 package nodepages
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -43,6 +44,15 @@ status:
       - {name: node, amount: -400m, text: used by the system}
       - {name: LS, amount: "-2", text: used by LS}
     memory: {amount: "0", policy: request, formula: "0", degraded: the size of the node's memory is unknown}
+  trials:
+    kept: cpu.idle
+    since: "2026-03-01T10:00:00Z"
+    why: "siblings was tried: no gain"
+    results:
+    - {candidate: cpu.idle, finding: kept, why: the services wait less with it, ended: "2026-03-01T10:00:00Z", pairs: 16, without: 20µs,
+       with: 15.5µs, ratio: 775, low: 690, high: 860, services: [{name: web, pairs: 16, without: 1m12s, with: 55.8s}], more: 1}
+    - {candidate: siblings, against: cpu.idle, finding: no gain, why: it does not save a tenth of the waiting, ended: "2026-03-01T10:10:00Z",
+       pairs: 32, without: 15.6µs, with: 15.6µs, ratio: 1003, low: 930, high: 1080}
   published: {cpu: 7200m, memory: 8Gi, at: "2026-03-01T11:59:30.000000Z", reason: as the agent reports}
   means:
   - {feature: cpuQOS, by: core_sched}
@@ -97,6 +107,15 @@ batch-memory 0Mi: what batch work may count on, by request
   because the size of the node's memory is unknown
 
 The scheduler sees batch-cpu 7200m, batch-memory 8192Mi, written 30s ago: as the agent reports
+
+Isolation by trials: cpu.idle, which a trial kept, for 2h0m (siblings was tried: no gain)
+  TRIED     AGAINST    FOUND    PAIRS  WAIT WITHOUT  WAIT WITH  RATIO                ENDED
+  cpu.idle  the floor  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)  2h0m ago
+  siblings  cpu.idle   no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)  1h50m ago
+  cpu.idle: kept, because the services wait less with it
+    web: cpu.idle saves 16.2s of waiting for a CPU an hour (55.8s instead of 1m12s)
+    and 1 more
+  siblings: no gain, because it does not save a tenth of the waiting
 `)
 }
 
@@ -160,5 +179,52 @@ func TestDoctorIsContentWithNodesThatDoWhatIsAsked(t *testing.T) {
 	}
 	if text, healthy := Doctor(n, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
 		t.Errorf("an hour later: healthy %v:\n%s", healthy, text)
+	}
+}
+
+func TestTrialsOfAllNodesAreAddedUp(t *testing.T) {
+	nodes := scene(t)
+	for i, kept := range []string{"cpu.idle", "", ""} {
+		n := nodes[1]
+		n.Node, n.Report = n.DeepCopy(), n.Report.DeepCopy()
+		n.Name = fmt.Sprintf("node-%d", 2+i)
+		found := n.Report.Status.Trials
+		if found.Kept = kept; kept == "" {
+			found.Results = found.Results[:1]
+			r := &found.Results[0]
+			r.Finding, r.Ratio, r.Low, r.High = "worse", 1250, 1100, 1400
+		}
+		if i == 2 {
+			found.Results, found.Why = nil, "no best-effort work runs"
+		}
+		nodes = append(nodes, n)
+	}
+	alike(t, Isolation(nodes, noon), `
+NODE    IN USE      SINCE  TRIED     FOUND    PAIRS  WAIT WITHOUT  WAIT WITH  RATIO
+node-1  core_sched  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
+node-1  core_sched  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
+node-2  core_sched  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
+node-2  core_sched  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
+node-3  core_sched  2h0m   cpu.idle  worse    16     20µs          15.5µs     1.25 (1.10 to 1.40)
+node-4  core_sched  2h0m   -         -        -      -             -          -
+
+Together
+  cpu.idle: kept on 2, worse on 1; where it is in use, saves 32.4s of waiting for a CPU an hour (1m51.6s instead of 2m24s); 2 more services are not counted
+  siblings: no gain on 2
+
+Without a result
+  node-0: no report of trials
+  node-4: no trial yet: no best-effort work runs
+`)
+}
+
+func TestANodeThatReportsNoTrialsIsNamed(t *testing.T) {
+	n := scene(t)[1]
+	n.Report.Status.Trials = nil
+	if text := Explain(n, noon); strings.Contains(text, "trials") {
+		t.Errorf("trials in\n%s", text)
+	}
+	if text, want := Isolation([]Node{n}, noon), "node-1: no report of trials"; !strings.Contains(text, want) {
+		t.Errorf("want %q in\n%s", want, text)
 	}
 }

@@ -90,6 +90,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, cpuQuantity), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, memoryQuantity)},
 	}
 	status.CPUs = cpusOf(v)
+	status.Trials = trialsOf(v.Tick.Trials)
 	status.Conditions = since(conditionsOf(v), before, s.At)
 	return status
 }

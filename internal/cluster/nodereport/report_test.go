@@ -29,6 +29,7 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -406,5 +407,58 @@ func TestAgentsDoNotComeBackTogether(t *testing.T) {
 	}
 	if len(waits) < 90 {
 		t.Errorf("%d different waits of 100", len(waits))
+	}
+}
+
+func TestTheReportHasWhatTrialsFound(t *testing.T) {
+	v := view()
+	if s := Status(v, nil); s.Trials != nil {
+		t.Errorf("an agent that has not looked at trials reports %+v", s.Trials)
+	}
+	v.Tick.Trials = trial.Status{
+		Kept: node.MechanismIdle, Since: noon, Why: "cpu.idle was tried: kept",
+		Results: []trial.Result{{
+			Candidate: node.MechanismIdle, Finding: trial.Kept, Why: "the services wait less with it", Ended: noon, Pairs: 16,
+			Ratio: 0.7754, Low: 0.69, High: 0.86, Without: 20 * time.Microsecond, With: 15500 * time.Nanosecond, More: 2,
+			Services: []trial.Service{{Name: "web", Pairs: 16, HourWithout: 72 * time.Second, HourWith: 55 * time.Second}},
+		}},
+	}
+	s := Status(v, nil)
+	if s.Trials == nil || s.Trials.Kept != "cpu.idle" || !s.Trials.Since.Time.Equal(noon) || len(s.Trials.Results) != 1 {
+		t.Fatalf("trials %+v", s.Trials)
+	}
+	r := s.Trials.Results[0]
+	if r.Ratio != 775 || r.Low != 690 || r.High != 860 || r.Pairs != 16 || r.Finding != "kept" || r.More != 2 || r.With.Duration != 15500*time.Nanosecond {
+		t.Errorf("result %+v", r)
+	}
+	if w := r.Services; len(w) != 1 || w[0].Name != "web" || w[0].Without.Duration != 72*time.Second || w[0].With.Duration != 55*time.Second {
+		t.Errorf("services %+v", w)
+	}
+}
+
+func TestAFindingIsNewsAndAPairIsNot(t *testing.T) {
+	at := func(trying string, why string, ended ...time.Time) v1alpha1.NodeReportStatus {
+		s := offer(4000)
+		s.Trials = &v1alpha1.Trials{Trying: trying, Why: why}
+		for _, e := range ended {
+			s.Trials.Results = append(s.Trials.Results, v1alpha1.TrialResult{Ended: metav1.NewTime(e)})
+		}
+		return s
+	}
+	before := at("cpu.idle", "3 pairs so far")
+	for name, c := range map[string]struct {
+		next v1alpha1.NodeReportStatus
+		due  bool
+	}{
+		"another pair":         {at("cpu.idle", "4 pairs so far"), false},
+		"the end of the trial": {at("", "", noon), true},
+		"the next candidate":   {at("siblings", ""), true},
+		"no trials any more":   {offer(4000), true},
+	} {
+		var p Pace
+		p.Sent(noon, before)
+		if due := p.Due(noon.Add(changeGap), c.next); due != c.due {
+			t.Errorf("%s: due %v", name, due)
+		}
 	}
 }

@@ -1,0 +1,183 @@
+package nodepages
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/model/trial"
+)
+
+// trials prints what trials of isolation mechanisms found on one node.
+func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
+	if t == nil {
+		return
+	}
+	fmt.Fprintf(b, "\nIsolation by trials: %s", keptOf(t))
+	if t.Since != nil {
+		fmt.Fprintf(b, ", for %s", duration(max(now.Sub(t.Since.Time), 0)))
+	}
+	if t.Why != "" {
+		fmt.Fprintf(b, " (%s)", t.Why)
+	}
+	b.WriteString("\n")
+	if len(t.Results) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  TRIED\tAGAINST\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO\tENDED")
+	for _, r := range t.Results {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\t%s ago\n", r.Candidate, orFloor(r.Against), r.Finding, r.Pairs,
+			wait(r.Without), wait(r.With), ratio(r), duration(max(now.Sub(r.Ended.Time), 0)))
+	}
+	w.Flush() // writes to memory and cannot fail
+	for _, r := range t.Results {
+		fmt.Fprintf(b, "  %s: %s", r.Candidate, r.Finding)
+		if r.Why != "" {
+			fmt.Fprintf(b, ", because %s", r.Why)
+		}
+		b.WriteString("\n")
+		for _, s := range r.Services {
+			fmt.Fprintf(b, "    %s: %s %s\n", s.Name, r.Candidate, anHour(s.Without.Duration, s.With.Duration))
+		}
+		if r.More > 0 {
+			fmt.Fprintf(b, "    and %d more\n", r.More)
+		}
+	}
+}
+
+// Isolation prints what trials of isolation mechanisms found on all nodes: a
+// line for each node and trial, and the sum for each mechanism.
+func Isolation(nodes []Node, now time.Time) string {
+	var b strings.Builder
+	var sums []sum
+	why := map[string][]string{}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tIN USE\tSINCE\tTRIED\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO")
+	for _, n := range nodes {
+		if n.Report == nil || n.Report.Status.Trials == nil {
+			why["no report of trials"] = append(why["no report of trials"], n.Name)
+			continue
+		}
+		t := n.Report.Status.Trials
+		since := "-"
+		if t.Since != nil {
+			since = duration(max(now.Sub(t.Since.Time), 0))
+		}
+		inUse := orDash(n.Report.Status.Isolation)
+		if len(t.Results) == 0 {
+			fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\n", n.Name, inUse, since)
+			why["no trial yet: "+orDash(t.Why)] = append(why["no trial yet: "+orDash(t.Why)], n.Name)
+		}
+		for _, r := range t.Results {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", n.Name, inUse, since, r.Candidate, r.Finding, r.Pairs,
+				wait(r.Without), wait(r.With), ratio(r))
+			sums = add(sums, t.Kept, r)
+		}
+	}
+	w.Flush() // writes to memory and cannot fail
+	if len(sums) > 0 {
+		b.WriteString("\nTogether\n")
+	}
+	for _, s := range sums {
+		fmt.Fprintf(&b, "  %s\n", s)
+	}
+	if len(why) > 0 {
+		b.WriteString("\nWithout a result\n")
+	}
+	for _, text := range sorted(why) {
+		fmt.Fprintf(&b, "  %s: %s\n", named(why[text]), text)
+	}
+	return b.String()
+}
+
+// A sum is what the trials of one mechanism found on all nodes.
+type sum struct {
+	mechanism string
+	found     map[string]int // number of nodes by finding
+	nodes     int            // those that use it because a trial kept it
+	more      int32          // services of these nodes whose waiting is not in the report
+	// without and with are the waiting of the services of these nodes in an hour.
+	without, with time.Duration
+}
+
+// add adds the result of a node on which kept is in use.
+func add(sums []sum, kept string, r v1alpha1.TrialResult) []sum {
+	at := slices.IndexFunc(sums, func(s sum) bool { return s.mechanism == r.Candidate })
+	if at < 0 {
+		at = len(sums)
+		sums = append(sums, sum{mechanism: r.Candidate, found: map[string]int{}})
+	}
+	s := &sums[at]
+	s.found[r.Finding]++
+	if r.Finding == string(trial.Kept) && kept == r.Candidate {
+		s.nodes++
+		s.more += r.More
+		for _, service := range r.Services {
+			s.without += service.Without.Duration
+			s.with += service.With.Duration
+		}
+	}
+	return sums
+}
+
+func (s sum) String() string {
+	var found []string
+	for _, f := range trial.Findings {
+		if n := s.found[string(f)]; n > 0 {
+			found = append(found, fmt.Sprintf("%s on %d", f, n))
+		}
+	}
+	text := s.mechanism + ": " + strings.Join(found, ", ")
+	if s.nodes > 0 {
+		text += "; where it is in use, " + anHour(s.without, s.with)
+	}
+	if s.more > 0 {
+		text += fmt.Sprintf("; %d more services are not counted", s.more)
+	}
+	return text
+}
+
+// anHour says what a mechanism does to the waiting for a CPU in an hour.
+func anHour(without, with time.Duration) string {
+	change, verb := without-with, "saves"
+	if change < 0 {
+		change, verb = -change, "costs"
+	}
+	return fmt.Sprintf("%s %v of waiting for a CPU an hour (%v instead of %v)", verb, change.Round(time.Millisecond), with.Round(time.Millisecond), without.Round(time.Millisecond))
+}
+
+func keptOf(t *v1alpha1.Trials) string {
+	if t.Kept == "" {
+		return "the floor, the least weight with long slices"
+	}
+	return t.Kept + ", which a trial kept"
+}
+
+func orFloor(mechanism string) string {
+	if mechanism == "" {
+		return "the floor"
+	}
+	return mechanism
+}
+
+// ratio prints the ratio of a result with its bounds.
+func ratio(r v1alpha1.TrialResult) string {
+	if r.Ratio == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", float64(r.Ratio)/1000, float64(r.Low)/1000, float64(r.High)/1000)
+}
+
+// wait prints the mean time of a wait.
+func wait(d metav1.Duration) string {
+	if d.Duration == 0 {
+		return "-"
+	}
+	return d.Round(10 * time.Nanosecond).String()
+}
