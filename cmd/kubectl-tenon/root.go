@@ -9,11 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 )
@@ -28,7 +30,8 @@ func newRootCommand(now func() time.Time) *cobra.Command {
 		Short: "Show Tenon on the nodes of a cluster",
 		Long: `Prints what the agents of Tenon report: kubectl tenon top, kubectl tenon explain
 node NAME, kubectl tenon doctor. It needs the right to list nodes and
-nodereports.tenon.sh, and changes nothing.`,
+nodereports.tenon.sh, and for doctor clustercolocationprofiles.config.koordinator.sh.
+It changes nothing.`,
 		Example: `  kubectl tenon top
   kubectl tenon explain node worker-1     # its batch resources, term by term, and its trials
   kubectl tenon explain isolation         # what trials of isolation found, on all nodes
@@ -118,7 +121,14 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, healthy := nodepages.Doctor(nodes, now())
+			profiles, err := a.profiles(cmd.Context())
+			switch {
+			case apierrors.IsForbidden(err):
+				fmt.Fprintf(cmd.ErrOrStderr(), "the colocation profiles are not checked: %v\n", err)
+			case err != nil:
+				return err
+			}
+			text, healthy := nodepages.Doctor(nodes, profiles, now())
 			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
 				return err
 			}
@@ -130,8 +140,8 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 	}
 }
 
-// nodes reads all nodes and their reports.
-func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
+// client returns a client for nodes, reports and profiles.
+func (a *access) client() (client.Client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.kubeconfig
 	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context}).ClientConfig()
@@ -139,7 +149,7 @@ func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	// With a fixed list of kinds, the client need not ask the API server for
@@ -147,9 +157,32 @@ func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)
+	kinds.Add(configv1alpha1.GroupVersion.WithKind("ClusterColocationProfile"), meta.RESTScopeRoot)
 	c, err := client.New(found, client.Options{Scheme: scheme, Mapper: kinds})
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
+	return c, nil
+}
+
+// profiles reads the colocation profiles. A cluster without that kind has none.
+func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocationProfile, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	var profiles configv1alpha1.ClusterColocationProfileList
+	if err := c.List(ctx, &profiles); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list the colocation profiles: %w", err)
+	}
+	return profiles.Items, nil
+}
+
+// nodes reads all nodes and their reports.
+func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
 	}
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -66,6 +67,15 @@ func TestDoctorEndsWithOneIfAnythingIsWrong(t *testing.T) {
 	_, err := kubectl(t, map[string]string{"/api/v1/nodes": nodes, "/apis/tenon.sh/v1alpha1/nodereports": `{"kind": "NodeReportList", "apiVersion": "tenon.sh/v1alpha1", "items": []}`}, "doctor")
 	if !errors.Is(err, errUnhealthy) {
 		t.Errorf("doctor without reports: %v", err)
+	}
+}
+
+func TestDoctorAsksTheProfilesToo(t *testing.T) {
+	paths := map[string]string{"/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles": `{"kind": "ClusterColocationProfileList", "apiVersion": "config.koordinator.sh/v1alpha1", "items": [
+		{"metadata": {"name": "spark"}, "status": {"conditions": [{"type": "Applied", "status": "False", "reason": "PodsMissed", "message": "default/job runs without it"}]}}]}`}
+	maps.Copy(paths, installed)
+	if out, err := kubectl(t, paths, "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "ClusterColocationProfile spark: Applied: PodsMissed") {
+		t.Errorf("doctor: %v\n%s", err, out)
 	}
 }
 

@@ -92,5 +92,13 @@ type ClusterColocationProfileSpec struct {
 	Patch runtime.RawExtension `json:"patch,omitempty"`
 }
 
-// ClusterColocationProfileStatus is empty.
-type ClusterColocationProfileStatus struct{}
+// ClusterColocationProfileStatus says what became of a profile.
+type ClusterColocationProfileStatus struct {
+	// Conditions has the condition Applied. It is False while pods run that match
+	// the profile and were created without it, because the webhooks could not be
+	// reached.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

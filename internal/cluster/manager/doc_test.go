@@ -16,7 +16,7 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds"}
+	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_missed_pods"}
 	n := &nodes{metrics: newMetrics(), of: map[string]*remembered{}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{n.metrics, n})

@@ -33,6 +33,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/missed"
 )
 
 // Options configure a manager.
@@ -65,9 +66,11 @@ type Options struct {
 	Lifetimes certificate.Lifetimes
 	Log       *slog.Logger
 
-	// For tests: the registry of metrics and the clock; nil: the process's own.
+	// For tests: the registry of metrics, the clock and an interval; nil: the
+	// process's own.
 	registry prometheus.Registerer
 	now      func() time.Time
+	searches time.Duration // between two searches for missed pods; 0: missed.Every
 }
 
 // forever is the time for which a manager waits for the API server at its
@@ -170,12 +173,13 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 		Cache: cache.Options{
 			DefaultTransform: withoutManagers,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}:                {Transform: slimNode, UnsafeDisableDeepCopy: &yes},
-				&v1alpha1.NodeReport{}:        {Transform: slimReport, UnsafeDisableDeepCopy: &yes},
-				&corev1.ConfigMap{}:           named(o.Config.Namespace, o.Config.Name),
-				&corev1.Secret{}:              named(o.Namespace, o.Name),
-				&corev1.Namespace{}:           {Transform: withoutManagers},
-				&schedulingv1.PriorityClass{}: {Transform: withoutManagers},
+				&corev1.Node{}:                             {Transform: slimNode, UnsafeDisableDeepCopy: &yes},
+				&v1alpha1.NodeReport{}:                     {Transform: slimReport, UnsafeDisableDeepCopy: &yes},
+				&corev1.ConfigMap{}:                        named(o.Config.Namespace, o.Config.Name),
+				&corev1.Secret{}:                           named(o.Namespace, o.Name),
+				&corev1.Namespace{}:                        {Transform: withoutManagers},
+				&schedulingv1.PriorityClass{}:              {Transform: withoutManagers},
+				&configv1alpha1.ClusterColocationProfile{}: {Transform: missed.Slim},
 				&admissionv1.MutatingWebhookConfiguration{}: {
 					Field: fields.OneTermEqualSelector("metadata.name", o.Name), Transform: withoutManagers},
 				&admissionv1.ValidatingWebhookConfiguration{}: {

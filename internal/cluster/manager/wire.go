@@ -1,7 +1,9 @@
 package manager
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -27,6 +29,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/missed"
 )
 
 // workers is the number of nodes that the manager reconciles at the same time.
@@ -183,6 +186,13 @@ func (o Options) serve(m manager.Manager, cert *serving, set *settings) error {
 	}
 	if o.DryRun {
 		return nil
+	}
+	finder := &missed.Finder{
+		Cache: m.GetCache(), Live: m.GetAPIReader(), Client: m.GetClient(), Events: m.GetEventRecorder(Owner),
+		Hooks: o.Name, SchedulerNames: o.SchedulerNames, Every: cmp.Or(o.searches, missed.Every), Log: o.Log, Now: o.now, Gauge: missed.NewGauge(),
+	}
+	if err := errors.Join(o.registry.Register(finder.Gauge), m.Add(finder)); err != nil {
+		return fmt.Errorf("search for pods that profiles missed: %w", err)
 	}
 	a := &authority{client: m.GetClient(), secret: own, hooks: o.Name, names: o.Service.names(), life: o.Lifetimes, log: o.Log, now: o.now}
 	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })

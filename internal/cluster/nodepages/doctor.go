@@ -5,14 +5,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
 // mostNamed is the maximum number of nodes that a line names.
 const mostNamed = 5
 
 // Doctor prints the mechanism of each feature on each node, and the problems of
-// the nodes. healthy reports whether there are none.
-func Doctor(nodes []Node, now time.Time) (text string, healthy bool) {
+// the nodes and of the colocation profiles. healthy reports whether there are
+// none.
+func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, now time.Time) (text string, healthy bool) {
 	var b strings.Builder
 	silent, agents := map[string][]string{}, map[string][]string{}
 	var known []Node
@@ -40,7 +45,7 @@ func Doctor(nodes []Node, now time.Time) (text string, healthy bool) {
 		}
 	}
 	means(&b, known)
-	right := conditions(&b, known)
+	right := conditions(&b, known, profiles)
 	return b.String(), right && healthy
 }
 
@@ -73,10 +78,18 @@ func means(b *strings.Builder, nodes []Node) {
 	}
 }
 
-// conditions prints each problem once with its nodes, and reports whether there
-// is none.
-func conditions(b *strings.Builder, nodes []Node) bool {
+// conditions prints each problem once with its nodes or profiles, and reports
+// whether there is none.
+func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.ClusterColocationProfile) bool {
 	wrong := map[string][]string{}
+	for _, p := range profiles {
+		for _, c := range p.Status.Conditions {
+			if c.Status == metav1.ConditionFalse {
+				what := fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
+				wrong[what] = append(wrong[what], "ClusterColocationProfile "+p.Name)
+			}
+		}
+	}
 	for _, n := range nodes {
 		for _, c := range n.wrong() {
 			what := fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)

@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
@@ -154,7 +156,7 @@ node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unm
 }
 
 func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
-	text, healthy := Doctor(scene(t), noon)
+	text, healthy := Doctor(scene(t), nil, noon)
 	alike(t, text, `
 2 nodes, 1 with a report
   no report: node-0 (kubectl -n tenon-system get pods -o wide)
@@ -174,10 +176,10 @@ Problems
 func TestDoctorIsContentWithNodesThatDoWhatIsAsked(t *testing.T) {
 	n := scene(t)[1:]
 	n[0].Report.Status.Conditions = n[0].Report.Status.Conditions[:1]
-	if text, healthy := Doctor(n, noon); !healthy || strings.Contains(text, "wrong") {
+	if text, healthy := Doctor(n, nil, noon); !healthy || strings.Contains(text, "wrong") {
 		t.Errorf("healthy %v:\n%s", healthy, text)
 	}
-	if text, healthy := Doctor(n, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
+	if text, healthy := Doctor(n, nil, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
 		t.Errorf("an hour later: healthy %v:\n%s", healthy, text)
 	}
 }
@@ -226,5 +228,19 @@ func TestANodeThatReportsNoTrialsIsNamed(t *testing.T) {
 	}
 	if text, want := Isolation([]Node{n}, noon), "node-1: no report of trials"; !strings.Contains(text, want) {
 		t.Errorf("want %q in\n%s", want, text)
+	}
+}
+
+func TestDoctorNamesPodsThatAProfileMissed(t *testing.T) {
+	n := scene(t)[1:]
+	n[0].Report.Status.Conditions = nil
+	var missed, fine configv1alpha1.ClusterColocationProfile
+	missed.Name, fine.Name = "spark", "web"
+	missed.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionFalse, Reason: "PodsMissed", Message: "default/job runs without it"}}
+	fine.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "NoPodMissed"}}
+	text, healthy := Doctor(n, []configv1alpha1.ClusterColocationProfile{fine, missed}, noon)
+	const want = "\nProblems\n  ClusterColocationProfile spark: Applied: PodsMissed: default/job runs without it\n"
+	if healthy || !strings.HasSuffix(text, want) {
+		t.Errorf("healthy %v, want %q at the end of\n%s", healthy, want, text)
 	}
 }

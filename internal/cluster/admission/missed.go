@@ -1,0 +1,49 @@
+package admission
+
+import (
+	"strings"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Miss says that a running pod has another class than the profiles would have
+// given it at its creation.
+type Miss struct {
+	// Was is the class of the pod, Would the one by the profiles.
+	Was, Would node.Class
+	// Profiles are the names of the profiles that match the pod and may change
+	// its class, in alphabetical order.
+	Profiles []string
+}
+
+// Missed applies the profiles of r to its pod as at its creation, and reports
+// whether the pod would have another class. The pod is one that the API server
+// admitted without the webhook: it has no AnnotationProfiles. A profile with a
+// probability above 0 counts as if it acted.
+func Missed(r Request) (Miss, bool) {
+	r.Draw = nil
+	changed, _ := Mutate(r)
+	m := Miss{Was: kube.ClassWithDefault(r.Pod), Would: kube.ClassWithDefault(changed)}
+	if m.Was == m.Would {
+		return Miss{}, false
+	}
+	acted := strings.Split(changed.Annotations[AnnotationProfiles], ",")
+	for _, p := range sorted(r.Profiles) {
+		for _, name := range acted {
+			if name == p.Name && NamesClass(p) {
+				m.Profiles = append(m.Profiles, name)
+			}
+		}
+	}
+	return m, len(m.Profiles) > 0
+}
+
+// NamesClass reports whether a profile may change the class of a pod. A batch
+// priority does, too: a pod without a class that has one is BE.
+func NamesClass(p configv1alpha1.ClusterColocationProfile) bool {
+	s := p.Spec
+	return s.QoSClass != "" || s.PriorityClassName != "" || s.Labels[kube.LabelQOSClass] != "" || s.Labels[kube.LabelPriorityClass] != "" ||
+		s.Annotations[kube.AnnotationACKQOSClass] != "" || len(s.Patch.Raw) > 0
+}

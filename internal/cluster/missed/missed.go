@@ -1,0 +1,359 @@
+// Package missed finds the pods that run without the colocation profiles of
+// their cluster, because the API server could not reach the webhooks when they
+// were created. Such a pod is a service, although its profile makes it
+// best-effort, and its author got no message. The package reports it in the
+// status of the profile, as an event of the pod, and as a metric; it does not
+// change the pod.
+package missed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+const (
+	// Every is the usual time between two searches.
+	Every = 5 * time.Minute
+	// Condition is the condition in the status of a profile. It is True if no
+	// pod is known that the profile missed, and False with ReasonMissed
+	// otherwise.
+	Condition = "Applied"
+	// ReasonMissed is also the reason of the event of a pod.
+	ReasonMissed = "PodsMissed"
+
+	reasonNone = "NoPodMissed"
+	// mostNamed is the maximum number of pods that a message names.
+	mostNamed = 5
+	// mostRead is the maximum number of pods that one search reads in full. A
+	// profile that missed more names only a part of them.
+	mostRead = 500
+)
+
+// A Finder searches for missed pods. Each search asks the API server, for each
+// profile that may change a class, for the metadata of the pods that match it
+// and do not have its class: few, or none, while all is well. The answer comes
+// from the cache of the API server (resource version 0), so that the search
+// does not read etcd.
+type Finder struct {
+	// Cache has profiles, namespaces, priority classes and the webhook
+	// configuration. Live is the API server itself, for pods.
+	Cache, Live client.Reader
+	Client      client.Client
+	Events      events.EventRecorder
+	// Hooks is the name of the MutatingWebhookConfiguration. A pod that none of
+	// its webhooks would see is not missed.
+	Hooks string
+	// SchedulerNames are those of the webhook.
+	SchedulerNames map[string]string
+	Every          time.Duration
+	Log            *slog.Logger
+	Now            func() time.Time
+	// Gauge is the number of missed pods by profile.
+	Gauge *prometheus.GaugeVec
+
+	said   map[types.UID]bool  // pods with an event
+	wrote  map[string]string   // by profile: the message in its status
+	counts map[string][]string // of the search that runs: by profile, the pods
+}
+
+// NewGauge returns the metric of a Finder.
+func NewGauge() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tenon_manager_missed_pods", Help: "Running pods that were created without a profile that matches them and would change their class; known to the replica that leads.",
+	}, []string{"profile"})
+}
+
+// NeedLeaderElection makes only the leader search.
+func (f *Finder) NeedLeaderElection() bool { return true }
+
+// Start searches now and then after each interval, until ctx ends. A manager
+// that takes over after an outage searches at once.
+func (f *Finder) Start(ctx context.Context) error {
+	f.said, f.wrote = map[types.UID]bool{}, map[string]string{}
+	for {
+		if err := f.search(ctx); err != nil && ctx.Err() == nil {
+			f.Log.Warn("cannot search for pods that profiles missed; trying again", "after", f.Every, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(f.Every):
+		}
+	}
+}
+
+// A scope is what one search needs from the cache.
+type scope struct {
+	profiles   []configv1alpha1.ClusterColocationProfile
+	namespaces map[string]*corev1.Namespace
+	classes    map[string]schedulingv1.PriorityClass
+	webhooks   []admissionv1.MutatingWebhook
+}
+
+func (f *Finder) scope(ctx context.Context) (scope, error) {
+	s := scope{namespaces: map[string]*corev1.Namespace{}, classes: map[string]schedulingv1.PriorityClass{}}
+	var profiles configv1alpha1.ClusterColocationProfileList
+	if err := f.Cache.List(ctx, &profiles); err != nil {
+		return s, fmt.Errorf("list the profiles: %w", err)
+	}
+	s.profiles = profiles.Items
+	var hooks admissionv1.MutatingWebhookConfiguration
+	if err := f.Cache.Get(ctx, client.ObjectKey{Name: f.Hooks}, &hooks); client.IgnoreNotFound(err) != nil {
+		return s, fmt.Errorf("read the webhooks: %w", err)
+	}
+	s.webhooks = hooks.Webhooks
+	var namespaces corev1.NamespaceList
+	if err := f.Cache.List(ctx, &namespaces); err != nil {
+		return s, fmt.Errorf("list the namespaces: %w", err)
+	}
+	for i := range namespaces.Items {
+		s.namespaces[namespaces.Items[i].Name] = &namespaces.Items[i]
+	}
+	var classes schedulingv1.PriorityClassList
+	if err := f.Cache.List(ctx, &classes); err != nil {
+		return s, fmt.Errorf("list the priority classes: %w", err)
+	}
+	for _, c := range classes.Items {
+		s.classes[c.Name] = c
+	}
+	return s, nil
+}
+
+// search finds all missed pods and reports them. A profile whose pods cannot be
+// listed keeps its last report.
+func (f *Finder) search(ctx context.Context) error {
+	s, err := f.scope(ctx)
+	if err != nil {
+		return err
+	}
+	f.counts = map[string][]string{}
+	seen, read, failed := map[types.UID]bool{}, 0, map[string]bool{}
+	var errs []error
+	for _, p := range s.profiles {
+		if !admission.NamesClass(p) {
+			continue
+		}
+		candidates, err := f.candidates(ctx, s, p)
+		if err != nil {
+			failed[p.Name] = true
+			errs = append(errs, fmt.Errorf("list the pods of profile %s: %w", p.Name, err))
+			continue
+		}
+		for _, c := range candidates {
+			if seen[c.UID] {
+				continue
+			}
+			seen[c.UID] = true
+			if read++; read > mostRead {
+				continue
+			}
+			if err := f.judge(ctx, s, c); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if read > mostRead {
+		f.Log.Warn("more pods may have been missed than one search reads", "read", mostRead, "unread", read-mostRead)
+	}
+	for uid := range f.said {
+		if !seen[uid] && len(errs) == 0 {
+			delete(f.said, uid)
+		}
+	}
+	f.Gauge.Reset()
+	for i := range s.profiles {
+		p := &s.profiles[i]
+		if failed[p.Name] {
+			continue
+		}
+		f.Gauge.WithLabelValues(p.Name).Set(float64(len(f.counts[p.Name])))
+		errs = append(errs, f.report(ctx, p, f.counts[p.Name]))
+	}
+	return errors.Join(errs...)
+}
+
+// candidates returns the metadata of the pods that match a profile by their
+// labels, do not have its class, were created after its last change, and show
+// no sign of the webhook although it applies to them.
+func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.ClusterColocationProfile) ([]metav1.PartialObjectMetadata, error) {
+	selector, err := selectorOf(p)
+	if err != nil {
+		return nil, nil // the webhook does not apply such a profile, and its author gets the error
+	}
+	inNamespace, err := metav1.LabelSelectorAsSelector(p.Spec.NamespaceSelector)
+	if err != nil {
+		return nil, nil
+	}
+	if p.Spec.NamespaceSelector == nil {
+		inNamespace = labels.Everything()
+	}
+	list := metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	running := fields.AndSelectors(fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)))
+	options := &client.ListOptions{LabelSelector: selector, FieldSelector: running, Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+	if err := f.Live.List(ctx, &list, options); err != nil {
+		return nil, err
+	}
+	changed := Changed(&p)
+	var all []metav1.PartialObjectMetadata
+	for _, o := range list.Items {
+		_, decided := o.Annotations[admission.AnnotationProfiles]
+		namespace := s.namespaces[o.Namespace]
+		if decided || o.DeletionTimestamp != nil || !o.CreationTimestamp.After(changed) || namespace == nil ||
+			!inNamespace.Matches(labels.Set(namespace.Labels)) || !s.covers(namespace, o.Labels) {
+			continue
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// selectorOf returns the selector of a profile, without the pods that have its
+// class already.
+func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, error) {
+	selector := labels.Everything()
+	if p.Spec.Selector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(p.Spec.Selector); err != nil {
+			return nil, err
+		}
+	}
+	if p.Spec.QoSClass == "" {
+		return selector, nil
+	}
+	other, err := labels.NewRequirement(kube.LabelQOSClass, selection.NotIn, []string{p.Spec.QoSClass})
+	if err != nil {
+		return nil, err
+	}
+	return selector.Add(*other), nil
+}
+
+// covers reports whether the API server calls one of the webhooks for each pod
+// with these labels in this namespace. The namespaces that the chart excludes
+// are in the selectors of the webhooks.
+func (s scope) covers(namespace *corev1.Namespace, podLabels map[string]string) bool {
+	return slices.ContainsFunc(s.webhooks, func(w admissionv1.MutatingWebhook) bool {
+		return len(w.MatchConditions) == 0 && matches(w.NamespaceSelector, namespace.Labels) && matches(w.ObjectSelector, podLabels)
+	})
+}
+
+func matches(s *metav1.LabelSelector, of map[string]string) bool {
+	if s == nil {
+		return true // the default of the API
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && selector.Matches(labels.Set(of))
+}
+
+// Changed returns the time of the last change of a profile, except of its
+// status, on the clock of the API server and in whole seconds. The cache keeps
+// the times of managedFields for it.
+func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
+	last := p.CreationTimestamp.Time
+	for _, m := range p.ManagedFields {
+		if m.Subresource == "" && m.Time != nil && m.Time.After(last) {
+			last = m.Time.Time
+		}
+	}
+	return last
+}
+
+// Slim keeps of the managedFields of a profile only what Changed reads. It is a
+// transform function of a cache.
+func Slim(o any) (any, error) {
+	if p, is := o.(*configv1alpha1.ClusterColocationProfile); is {
+		for i, m := range p.ManagedFields {
+			p.ManagedFields[i] = metav1.ManagedFieldsEntry{Time: m.Time, Subresource: m.Subresource}
+		}
+	}
+	return o, nil
+}
+
+// judge reads one pod and records it if a profile missed it.
+func (f *Finder) judge(ctx context.Context, s scope, o metav1.PartialObjectMetadata) error {
+	var pod corev1.Pod
+	switch err := f.Live.Get(ctx, client.ObjectKeyFromObject(&o), &pod); {
+	case apierrors.IsNotFound(err) || err == nil && pod.UID != o.UID:
+		return nil
+	case err != nil:
+		return fmt.Errorf("read pod %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	r := admission.Request{Pod: &pod, Namespace: s.namespaces[pod.Namespace], PriorityClasses: s.classes, SchedulerNames: f.SchedulerNames}
+	for _, p := range s.profiles {
+		if pod.CreationTimestamp.After(Changed(&p)) {
+			r.Profiles = append(r.Profiles, p)
+		}
+	}
+	m, missed := admission.Missed(r)
+	if !missed {
+		return nil
+	}
+	for _, name := range m.Profiles {
+		f.counts[name] = append(f.counts[name], pod.Namespace+"/"+pod.Name)
+	}
+	if !f.said[pod.UID] {
+		f.said[pod.UID] = true
+		f.Events.Eventf(&pod, nil, corev1.EventTypeWarning, ReasonMissed, "Admit",
+			"the pod runs as %s: ClusterColocationProfile %s, which matches it, would have made it %s, but Tenon's webhook was not reached when the pod was created, or its labels are newer; create it again",
+			m.Was, strings.Join(m.Profiles, ", "), m.Would)
+		f.Log.Warn("a profile missed a pod", "namespace", pod.Namespace, "pod", pod.Name, "class", m.Was, "would be", m.Would, "profiles", m.Profiles)
+	}
+	return nil
+}
+
+// report writes the condition into the status of a profile, if it differs from
+// the present one. A CRD without conditions, such as Koordinator's, drops it.
+func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocationProfile, pods []string) error {
+	c := metav1.Condition{Type: Condition, Status: metav1.ConditionTrue, Reason: reasonNone, Message: "no running pod is known that was created without this profile", ObservedGeneration: p.Generation}
+	if len(pods) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonMissed, message(pods)
+	}
+	present := meta.FindStatusCondition(p.Status.Conditions, Condition)
+	switch {
+	case present == nil && len(pods) == 0 && f.wrote[p.Name] == "":
+		return nil
+	case present != nil && present.Status == c.Status && present.Message == c.Message, present == nil && f.wrote[p.Name] == c.Message:
+		return nil
+	}
+	c.LastTransitionTime = metav1.NewTime(f.Now())
+	next := p.DeepCopy()
+	meta.SetStatusCondition(&next.Status.Conditions, c)
+	if err := f.Client.Status().Patch(ctx, next, client.MergeFrom(p)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of profile %s: %w", p.Name, err)
+	}
+	f.wrote[p.Name] = c.Message
+	return nil
+}
+
+// message names the pods of a profile.
+func message(pods []string) string {
+	slices.Sort(pods)
+	named, more := pods, ""
+	if len(pods) > mostNamed {
+		named, more = pods[:mostNamed], fmt.Sprintf(" and %d more", len(pods)-mostNamed)
+	}
+	return fmt.Sprintf("pods that match run without it, because the webhook was not reached when they were created, or because their labels are newer: %s%s; create them again", strings.Join(named, ", "), more)
+}
