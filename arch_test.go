@@ -128,6 +128,8 @@ var arch = []struct {
 	{"cluster/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/missed"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/kube"},
+	{"cluster/cpumap", affects, "model/unit model/node decide/pick"},
+	{"cluster/survey", affects, "model/unit decide/pick decide/place api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/cpumap"},
 	{"cluster/starting", affects, "cluster/kube"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/pick decide/place decide/plan decide/contest decide/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent
@@ -158,7 +160,7 @@ var arch = []struct {
 	{"lab/work", affects, "model/unit model/node kernel/task lab/site"},
 	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace kernel/task agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/concurrency lab/site lab/frame lab/work"},
 	// cmd
-	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages"},
+	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/survey"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/metacmd", affects, "lab/report lab/colocation"},
 	{"cmd/tenon/jobcmd", affects, "lab/jobs lab/layout lab/report lab/concurrency"},
@@ -201,7 +203,7 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/paired decide/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/missed cluster/nodepages cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/missed cluster/nodepages cluster/survey cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler", // so that any scheduler can contain the plugin
 	"sigs.k8s.io/":                     "cluster/manager cluster/missed cmd/kubectl-tenon cmd/tenon-manager",
 }

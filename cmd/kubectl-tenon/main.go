@@ -1,6 +1,6 @@
 // Kubectl-tenon is a plugin of kubectl that shows Tenon's state on all nodes of
-// a cluster: kubectl tenon top, kubectl tenon explain node NAME, kubectl tenon
-// doctor. It reads the nodes and their reports, and changes nothing.
+// a cluster: kubectl tenon top, explain, fit, map and doctor. It reads the
+// nodes, their reports and the pods, and changes nothing.
 package main
 
 import (

@@ -1,40 +1,33 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
-	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/survey"
 )
-
-// access selects the cluster in the same way as kubectl.
-type access struct{ kubeconfig, context string }
 
 func newRootCommand(now func() time.Time) *cobra.Command {
 	var a access
 	root := &cobra.Command{
 		Use:   "kubectl-tenon",
 		Short: "Show Tenon on the nodes of a cluster",
-		Long: `Prints what the agents of Tenon report: kubectl tenon top, kubectl tenon explain
-node NAME, kubectl tenon doctor. It needs the right to list nodes and
+		Long: `Prints what the agents of Tenon report, and where pods that ask for CPUs have
+them or would get them. It needs the right to list nodes, pods and
 nodereports.tenon.sh, and for doctor clustercolocationprofiles.config.koordinator.sh.
 It changes nothing.`,
 		Example: `  kubectl tenon top
   kubectl tenon explain node worker-1     # its batch resources, term by term, and its trials
   kubectl tenon explain isolation         # what trials of isolation found, on all nodes
+  kubectl tenon explain pod db-0          # its CPUs, or node by node why it has none
+  kubectl tenon fit db.yaml               # where the pods of a manifest would go
+  kubectl tenon map worker-1              # the CPUs of a node and their owners
   kubectl tenon doctor                    # what is not done as asked, and where`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
 		Version:       versionOf(),
@@ -43,7 +36,7 @@ It changes nothing.`,
 	}
 	root.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: that of kubectl)")
 	root.PersistentFlags().StringVar(&a.context, "context", "", "the context of that file (default: the current one)")
-	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now))
+	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now))
 	return root
 }
 
@@ -57,22 +50,22 @@ func versionOf() string {
 func topCommand(a *access, now func() time.Time) *cobra.Command {
 	return &cobra.Command{
 		Use:   "top",
-		Short: "Print the use and the batch resources of each node",
+		Short: "Print the use and the batch resources of each node, and which of its cores pods own",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := a.nodes(cmd.Context())
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Top(nodes, now()))
+			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Top(nodes, now()), survey.New(nodes, nil, now()).Lines())
 			return err
 		},
 	}
 }
 
 func explainCommand(a *access, now func() time.Time) *cobra.Command {
-	explain := &cobra.Command{Use: "explain", Short: "Explain the decisions about a node"}
-	explain.AddCommand(&cobra.Command{
+	explain := &cobra.Command{Use: "explain", Short: "Explain the decisions about a node or a pod"}
+	explain.AddCommand(explainPodCommand(a, now), &cobra.Command{
 		Use:   "node NAME",
 		Short: "Print the batch resources of a node, term by term, and its trials of isolation",
 		Args:  cobra.ExactArgs(1),
@@ -138,61 +131,6 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 			return nil
 		},
 	}
-}
-
-// client returns a client for nodes, reports and profiles.
-func (a *access) client() (client.Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = a.kubeconfig
-	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	// With a fixed list of kinds, the client need not ask the API server for
-	// them.
-	kinds := meta.NewDefaultRESTMapper(nil)
-	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)
-	kinds.Add(configv1alpha1.GroupVersion.WithKind("ClusterColocationProfile"), meta.RESTScopeRoot)
-	c, err := client.New(found, client.Options{Scheme: scheme, Mapper: kinds})
-	if err != nil {
-		return nil, fmt.Errorf("reach the cluster: %w", err)
-	}
-	return c, nil
-}
-
-// profiles reads the colocation profiles. A cluster without that kind has none.
-func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocationProfile, error) {
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
-	var profiles configv1alpha1.ClusterColocationProfileList
-	if err := c.List(ctx, &profiles); err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("list the colocation profiles: %w", err)
-	}
-	return profiles.Items, nil
-}
-
-// nodes reads all nodes and their reports.
-func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
-	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes); err != nil {
-		return nil, fmt.Errorf("list the nodes: %w", err)
-	}
-	var reports v1alpha1.NodeReportList
-	if err := c.List(ctx, &reports); err != nil {
-		return nil, fmt.Errorf("list nodereports.tenon.sh, which Tenon's chart brings: %w", err)
-	}
-	return nodepages.Nodes(nodes.Items, reports.Items), nil
 }
 
 func listed(names []string) string {

@@ -19,7 +19,11 @@ const (
 	nodes   = `{"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "node-1"}, "status": {"capacity": {"cpu": "16"}, "allocatable": {"kubernetes.io/batch-cpu": "7200"}}}]}`
 	reports = `{"kind": "NodeReportList", "apiVersion": "tenon.sh/v1alpha1", "items": [{"metadata": {"name": "node-1"}, "status": {"reported": "2026-03-01T11:59:56.000000Z",
 		"batch": {"cpu": {"amount": "7200m", "policy": "usage", "formula": "7200m", "terms": [{"name": "capacity", "amount": "7200m", "text": "45% of 16000m"}]}},
-		"published": {"cpu": "7200m", "reason": "as the agent reports"}}}]}`
+		"published": {"cpu": "7200m", "reason": "as the agent reports"},
+		"cpus": {"caches": [{"socket": 0, "numa": 0, "l3": 0, "cpus": "0-15"}], "keep": 1, "held": [{"uid": "u1", "grade": "own", "cpus": "0-3", "by": "scheduler"}]}}}]}`
+	pods = `{"kind": "PodList", "apiVersion": "v1", "items": [
+		{"metadata": {"name": "db", "namespace": "default", "uid": "u1", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"nodeName": "node-1", "containers": [{"name": "c", "resources": {"limits": {"cpu": "4"}}}]}},
+		{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "14"}}}]}}]}`
 )
 
 // kubectl runs the plugin against an API server that serves these paths.
@@ -48,7 +52,7 @@ func kubectl(t *testing.T, paths map[string]string, args ...string) (string, err
 	return out.String(), err
 }
 
-var installed = map[string]string{"/api/v1/nodes": nodes, "/apis/tenon.sh/v1alpha1/nodereports": reports}
+var installed = map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods, "/apis/tenon.sh/v1alpha1/nodereports": reports}
 
 func TestPagesAreMadeOfNodesAndReports(t *testing.T) {
 	for want, args := range map[string][]string{
@@ -56,6 +60,11 @@ func TestPagesAreMadeOfNodesAndReports(t *testing.T) {
 		"as the agent reports\n":                    {"explain", "node", "node-1"},
 		"node-1  -    -     -       -        7200m": {"top"},
 		"1 node, 1 with a report\n":                 {"doctor"},
+		"node-1  12 of 16  OOOO............":        {"top"},
+		"It has 4 CPUs (0-3) of node-1 for itself":  {"explain", "pod", "db"},
+		"0 of 1 node would take it now":             {"explain", "pod", "shop/db"},
+		"shop/db asks for 14 CPUs of its own":       {"explain", "pod", "db", "-n", "shop"},
+		"A  own    default/db  4 CPUs: 0-3":         {"map", "node-1"},
 	} {
 		if out, err := kubectl(t, installed, args...); err != nil || !strings.Contains(out, want) {
 			t.Errorf("kubectl tenon %v: %v\n%s\nwant %q", args, err, out, want)
@@ -79,11 +88,49 @@ func TestDoctorAsksTheProfilesToo(t *testing.T) {
 	}
 }
 
+func TestFitEndsWithOneIfAPodWouldWait(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	for cpus, want := range map[string]error{"4": nil, "12": errNoRoom} {
+		text := "kind: Pod\nmetadata: {name: p, annotations: {cpuset-scheduler: 'true'}}\nspec: {containers: [{name: c, resources: {limits: {cpu: '" + cpus + "'}}}]}\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := kubectl(t, withRoom, "fit", file); !errors.Is(err, want) || !strings.Contains(out, "of 1 pod would find a place now") {
+			t.Errorf("%s CPUs: %v\n%s", cpus, err, out)
+		}
+	}
+}
+
+// withRoom is a node that has what kube-scheduler asks of a node.
+var withRoom = map[string]string{
+	"/api/v1/nodes": `{"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "32", "pods": "10"}}}]}`,
+	"/api/v1/pods":  pods, "/apis/tenon.sh/v1alpha1/nodereports": reports,
+}
+
+func TestThePictureGoesToAFile(t *testing.T) {
+	dir := t.TempDir()
+	for flag, want := range map[string]string{"--svg": "<svg xmlns", "--html": "<!doctype html>"} {
+		file := filepath.Join(dir, "map")
+		if out, err := kubectl(t, installed, "map", "node-1", flag, file); err != nil || out != "" {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if text, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(text), want) || !strings.Contains(string(text), "default/db") {
+			t.Errorf("%s wrote %s (%v)", flag, text, err)
+		}
+	}
+}
+
 func TestErrorsSayWhatIsMissing(t *testing.T) {
 	for want, run := range map[string]func() (string, error){
 		"list nodereports.tenon.sh, which Tenon's chart brings": func() (string, error) { return kubectl(t, map[string]string{"/api/v1/nodes": nodes}, "top") },
 		`there is no node "node-2": the cluster has node-1`:     func() (string, error) { return kubectl(t, installed, "explain", "node", "node-2") },
 		`find the cluster: context "x" does not exist`:          func() (string, error) { return kubectl(t, installed, "top", "--context", "x") },
+		"list the pods of all namespaces": func() (string, error) {
+			return kubectl(t, map[string]string{"/api/v1/nodes": nodes, "/apis/tenon.sh/v1alpha1/nodereports": reports}, "map", "node-1")
+		},
+		`there is no pod "web" in namespace default`:         func() (string, error) { return kubectl(t, installed, "explain", "pod", "web") },
+		`there is no node "node-2" (the cluster has node-1)`: func() (string, error) { return kubectl(t, installed, "map", "node-2") },
+		"/nowhere.yaml: open":                                func() (string, error) { return kubectl(t, installed, "fit", "/nowhere.yaml") },
 	} {
 		if _, err := run(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -52,6 +52,12 @@ func (n Node) age(now time.Time) time.Duration {
 	return max(now.Sub(n.Report.Status.Reported.Time), 0).Truncate(time.Second)
 }
 
+// Age prints the time since the agent wrote the report, as in "4s ago".
+func (n Node) Age(now time.Time) string { return duration(n.age(now)) + " ago" }
+
+// Silent reports whether the state of the node is not known.
+func (n Node) Silent(now time.Time) bool { return n.silent(now) != "" }
+
 // silent returns the reason why the state of the node is not known; empty if it
 // is known.
 func (n Node) silent(now time.Time) string {

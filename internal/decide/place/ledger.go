@@ -125,14 +125,10 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 		l.remove(p.UID) // a doubtful bind did not happen, since the pod is scheduled again
 	}
 	v := l.View(node)
-	if why := v.Room(&p.Demand); why != pick.Fits {
-		return Contract{}, why
-	}
-	o, why := v.m.Fit(v.seats, p.Demand.Claim)
+	c, _, why := v.Offer(&p.Demand)
 	if why != pick.Fits {
 		return Contract{}, why
 	}
-	c := ContractOf(v.m, p.Demand, o)
 	e := &entry{pod: p, node: node, contract: c, state: reserved}
 	l.add(e)
 	l.nodes[node].view = v.with(e.hold)

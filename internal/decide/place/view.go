@@ -54,6 +54,18 @@ func (v *View) Room(d *Demand) Reason {
 // allocate.
 func (v *View) Worth(d *Demand) int64 { return v.sum.Worth(&d.Claim) }
 
+// Offer chooses CPUs for a demand as Ledger.Reserve would, and reserves nothing.
+func (v *View) Offer(d *Demand) (Contract, pick.Offer, Reason) {
+	if why := v.Room(d); why != pick.Fits {
+		return Contract{}, pick.Offer{}, why
+	}
+	o, why := v.m.Fit(v.seats, d.Claim)
+	if why != pick.Fits {
+		return Contract{}, pick.Offer{}, why
+	}
+	return ContractOf(v.m, *d, o), o, pick.Fits
+}
+
 // Without returns the view without what some pods hold, for preemption.
 func (v *View) Without(uids ...UID) *View {
 	if v.m == nil {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/survey"
+)
+
+// access selects the cluster in the same way as kubectl.
+type access struct{ kubeconfig, context string }
+
+// config reads the kubeconfig.
+func (a *access) config() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context})
+}
+
+// namespace returns the namespace of the context, unless one is given.
+func (a *access) namespace(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	found, _, err := a.config().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("find the namespace: %w", err)
+	}
+	return found, nil
+}
+
+// client returns a client for nodes, pods, reports and profiles.
+func (a *access) client() (client.Client, error) {
+	found, err := a.config().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	// With a fixed list of kinds, the client need not ask the API server for
+	// them.
+	kinds := meta.NewDefaultRESTMapper(nil)
+	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)
+	kinds.Add(configv1alpha1.GroupVersion.WithKind("ClusterColocationProfile"), meta.RESTScopeRoot)
+	c, err := client.New(found, client.Options{Scheme: scheme, Mapper: kinds})
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
+	return c, nil
+}
+
+// profiles reads the colocation profiles. A cluster without that kind has none.
+func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocationProfile, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	var profiles configv1alpha1.ClusterColocationProfileList
+	if err := c.List(ctx, &profiles); err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list the colocation profiles: %w", err)
+	}
+	return profiles.Items, nil
+}
+
+// nodes reads all nodes and their reports.
+func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	return nodesOf(ctx, c)
+}
+
+func nodesOf(ctx context.Context, c client.Client) ([]nodepages.Node, error) {
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	var reports v1alpha1.NodeReportList
+	if err := c.List(ctx, &reports); err != nil {
+		return nil, fmt.Errorf("list nodereports.tenon.sh, which Tenon's chart brings: %w", err)
+	}
+	return nodepages.Nodes(nodes.Items, reports.Items), nil
+}
+
+// cluster reads all nodes, their reports, and all pods.
+func (a *access) cluster(ctx context.Context, now time.Time) (*survey.Cluster, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := nodesOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods); err != nil {
+		return nil, fmt.Errorf("list the pods of all namespaces: %w", err)
+	}
+	return survey.New(nodes, pods.Items, now), nil
+}

@@ -1,0 +1,259 @@
+// Package cpumap draws the CPUs of a node with their owners: as text, and as a
+// picture. It is pure: its caller reads the API.
+package cpumap
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// An Owner is a pod that holds CPUs.
+type Owner struct {
+	// Name is the namespace and name of the pod, or its UID if that is all that
+	// is known.
+	Name string
+	Hold pick.Hold
+	// Note says who chose the CPUs, and why the node did not obey.
+	Note string
+	// mark stands for the pod in the map: an upper-case letter for own CPUs,
+	// else a lower-case one.
+	mark string
+}
+
+// A Map is the CPUs of a node with their owners.
+type Map struct {
+	node     string
+	state    string // of the report, for the heading
+	reserved unit.CPUSet
+	keep     int
+	owners   []Owner // in the order of their marks
+	sockets  []*part
+	pools    []*Owner // pods whose home is the whole machine
+	cells    map[unit.CPU]cell
+	m        *pick.Map
+}
+
+// A part is a pool of the tree, with the parts below it.
+type part struct {
+	level pick.Level
+	name  string
+	cpus  unit.CPUSet
+	parts []*part
+	cores []unit.CPUSet // of an L3 cache
+	pools []*Owner      // pods whose home is exactly this part
+	load  unit.MilliCPU // what shared work of this part and below requests
+}
+
+// A cell is one CPU.
+type cell struct {
+	owner    *Owner // of own CPUs
+	seats    []*Owner
+	reserved bool
+}
+
+// The marks of CPUs without an owner.
+const (
+	markOpen     = "."
+	markReserved = "#"
+	markShared   = "+" // seats of several pods
+)
+
+// New makes the map of a node. state says how old it is, as in "reported 4s
+// ago".
+func New(name, state string, t node.Topology, reserved unit.CPUSet, keep int, owners []Owner) *Map {
+	m := &Map{
+		node: name, state: state, reserved: reserved, keep: keep, owners: slices.Clone(owners), cells: map[unit.CPU]cell{}, m: pick.Compile(t),
+	}
+	m.name()
+	m.split(t)
+	for i := range m.owners {
+		m.place(&m.owners[i])
+	}
+	return m
+}
+
+// name gives each owner its mark: those with own CPUs first, by their lowest
+// CPU.
+func (m *Map) name() {
+	slices.SortStableFunc(m.owners, func(a, b Owner) int {
+		return cmp.Or(
+			cmp.Compare(a.Hold.Grade, b.Hold.Grade), cmp.Compare(lowest(a.Hold.CPUs), lowest(b.Hold.CPUs)), strings.Compare(a.Name, b.Name))
+	})
+	upper, lower := 0, 0
+	for i := range m.owners {
+		o := &m.owners[i]
+		if o.Hold.Grade == pick.Own {
+			o.mark = letters('A', upper)
+			upper++
+		} else {
+			o.mark = letters('a', lower)
+			lower++
+		}
+	}
+}
+
+// letters counts A, B, … Z, BA, BB, … with the given first letter.
+func letters(first rune, n int) string {
+	const size = 26
+	text := string(first + rune(n%size))
+	for n /= size; n > 0; n /= size {
+		text = string(first+rune(n%size)) + text
+	}
+	return text
+}
+
+func lowest(s unit.CPUSet) unit.CPU {
+	for c := range s.All() {
+		return c
+	}
+	return unit.MaxCPUs
+}
+
+// split makes the tree of parts.
+func (m *Map) split(t node.Topology) {
+	of := map[unit.CPU]node.LogicalCPU{}
+	for _, c := range t.CPUs {
+		of[c.ID] = c
+	}
+	for _, socket := range m.m.Pools(pick.Socket) {
+		s := &part{level: pick.Socket, name: fmt.Sprintf("socket %d", of[lowest(socket)].Socket), cpus: socket}
+		m.sockets = append(m.sockets, s)
+		for _, numa := range m.m.Pools(pick.NUMA) {
+			if !socket.Contains(numa) {
+				continue
+			}
+			n := &part{level: pick.NUMA, name: fmt.Sprintf("NUMA node %d", of[lowest(numa)].NUMA), cpus: numa}
+			s.parts = append(s.parts, n)
+			for _, l3 := range m.m.Pools(pick.L3) {
+				if !numa.Contains(l3) {
+					continue
+				}
+				c := &part{level: pick.L3, name: fmt.Sprintf("L3 %d", of[lowest(l3)].L3), cpus: l3}
+				for _, core := range pick.Cores(m.m) {
+					if l3.Contains(core) {
+						c.cores = append(c.cores, core)
+					}
+				}
+				n.parts = append(n.parts, c)
+			}
+		}
+	}
+	for c := range m.reserved.All() {
+		m.cells[c] = cell{reserved: true}
+	}
+}
+
+// place notes what an owner holds.
+func (m *Map) place(o *Owner) {
+	for c := range o.Hold.CPUs.All() {
+		at := m.cells[c]
+		switch o.Hold.Grade {
+		case pick.Own:
+			at.owner = o
+		case pick.Seated:
+			at.seats = append(at.seats, o)
+		}
+		m.cells[c] = at
+	}
+	if o.Hold.Grade == pick.Own {
+		return
+	}
+	at, parts := (*part)(nil), m.sockets
+	for len(parts) > 0 {
+		next := slices.IndexFunc(parts, func(p *part) bool { return p.cpus.Contains(o.Hold.Home) })
+		if next < 0 {
+			break
+		}
+		at, parts = parts[next], parts[next].parts
+		at.load += o.Hold.Request
+		if at.cpus == o.Hold.Home && o.Hold.Grade == pick.Pooled {
+			at.pools = append(at.pools, o)
+			return
+		}
+	}
+	switch {
+	case o.Hold.Grade != pick.Pooled:
+	case at == nil:
+		m.pools = append(m.pools, o)
+	default: // the home is no part any more
+		at.pools = append(at.pools, o)
+	}
+}
+
+// mark returns what stands for a CPU.
+func (m *Map) mark(c unit.CPU) string {
+	switch at := m.cells[c]; {
+	case at.owner != nil:
+		return at.owner.mark
+	case at.reserved:
+		return markReserved
+	case len(at.seats) > 1:
+		return markShared
+	case len(at.seats) == 1:
+		return at.seats[0].mark
+	}
+	return markOpen
+}
+
+// open returns the number of CPUs of a part that no pod owns and that are not
+// reserved.
+func (m *Map) open(p *part) int {
+	n := 0
+	for c := range p.cpus.All() {
+		if at := m.cells[c]; at.owner == nil && !at.reserved {
+			n++
+		}
+	}
+	return n
+}
+
+// heading is the first line of the map.
+func (m *Map) heading() string {
+	open, nodes := 0, 0
+	for _, s := range m.sockets {
+		open += m.open(s)
+		nodes += len(s.parts)
+	}
+	text := fmt.Sprintf("%s: %d CPUs, %d open", m.node, m.m.Len(), open)
+	if m.keep > 0 {
+		text += fmt.Sprintf(" (%d must stay open)", m.keep)
+	}
+	text += fmt.Sprintf("; %s, %s, %s", count(len(m.sockets), "socket"), count(nodes, "NUMA node"), count(len(m.m.Pools(pick.L3)), "L3 cache"))
+	text += poolsOf(m.pools)
+	if m.state != "" {
+		text += "; " + m.state
+	}
+	return text
+}
+
+// count prints a number with a noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// describe says what an owner holds.
+func (m *Map) describe(o *Owner) string {
+	h := o.Hold
+	text := ""
+	switch h.Grade {
+	case pick.Own:
+		text = fmt.Sprintf("%s: %v", count(h.CPUs.Len(), "CPU"), h.CPUs)
+	case pick.Seated:
+		text = fmt.Sprintf("%s: %v, of one %v, requests %v", count(h.CPUs.Len(), "CPU"), h.CPUs, m.m.LevelOf(h.Home), h.Request)
+	default:
+		text = fmt.Sprintf("the open CPUs of one %v (%v), requests %v", m.m.LevelOf(h.Home), h.Home, h.Request)
+	}
+	if o.Note != "" {
+		text += "; " + o.Note
+	}
+	return text
+}

@@ -1,0 +1,274 @@
+// Package survey shows where the pods of a cluster have their CPUs, and where
+// others would get some: the pages kubectl tenon explain pod, fit and map. It is
+// pure: its caller reads the API. The ledger and the choice are those of
+// tenon-scheduler.
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	helper "k8s.io/component-helpers/resource"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+
+	"tenon.sh/tenon/internal/cluster/cpureport"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+// A Cluster is the nodes and pods of a cluster at one time.
+type Cluster struct {
+	nodes  []*nodeState
+	pods   []corev1.Pod
+	ledger *place.Ledger
+}
+
+// A nodeState is one node with what its pods leave.
+type nodeState struct {
+	nodepages.Node
+	report   place.Report
+	reported bool
+	age      string
+	free     corev1.ResourceList // allocatable, less what pods request
+}
+
+// New takes nodes and pods of a cluster. A report that is older than three
+// minutes counts as the scheduler counts it: the node takes no pod that asks for
+// CPUs.
+func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
+	c := &Cluster{pods: pods, ledger: place.New()}
+	for _, n := range nodes {
+		c.nodes = append(c.nodes, c.learn(n, now))
+	}
+	for i := range pods {
+		p := &pods[i]
+		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if n := c.node(p.Spec.NodeName); n != nil {
+			n.take(p)
+		}
+		if demand, asks, _ := kube.DemandOf(p); asks {
+			contract, _, _ := kube.ContractOf(p)
+			c.ledger.Bound(place.Pod{UID: place.UID(p.UID), Demand: demand}, p.Spec.NodeName, contract)
+		}
+	}
+	return c
+}
+
+// learn takes the report of a node.
+func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
+	s := &nodeState{Node: n, free: n.Status.Allocatable.DeepCopy()}
+	if n.Report == nil || n.Report.Status.CPUs == nil {
+		return s
+	}
+	var err error
+	if s.report, err = cpureport.Read(n.Report.Status.CPUs); err != nil {
+		s.age = "the report cannot be read: " + err.Error()
+		return s
+	}
+	s.reported = true
+	s.age = n.Age(now)
+	c.ledger.Learn(n.Name, s.report)
+	if n.Silent(now) {
+		c.ledger.Out(n.Name, place.Stale)
+	}
+	return s
+}
+
+func (c *Cluster) node(name string) *nodeState {
+	for _, n := range c.nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// take subtracts what a pod requests.
+func (n *nodeState) take(p *corev1.Pod) {
+	for name, q := range requestsOf(p) {
+		left := n.free[name]
+		left.Sub(q)
+		n.free[name] = left
+	}
+}
+
+// requestsOf returns what a pod takes of a node, itself included.
+func requestsOf(p *corev1.Pod) corev1.ResourceList {
+	all := helper.PodRequests(p, helper.PodResourcesOptions{})
+	all[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
+	return all
+}
+
+// excludes returns why a pod may not be on a node at all; empty: it may.
+func (n *nodeState) excludes(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
+		return "the pod names another node"
+	}
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n.Node.Node); err != nil || !match {
+		return "the pod's node selector or affinity excludes the node"
+	}
+	taints := n.Spec.Taints
+	if n.Spec.Unschedulable {
+		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	hard := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	if t, bad := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, taints, p.Spec.Tolerations, hard, false); bad {
+		return fmt.Sprintf("the pod does not tolerate the taint %s", t.ToString())
+	}
+	return ""
+}
+
+// refuses returns why a node does not take a pod, apart from its CPUs: what
+// kube-scheduler checks of the node itself. Empty: it takes it.
+func (n *nodeState) refuses(p *corev1.Pod) string {
+	if why := n.excludes(p); why != "" {
+		return why
+	}
+	requests := requestsOf(p)
+	names := make([]string, 0, len(requests))
+	for name := range requests {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		want, left := requests[corev1.ResourceName(name)], n.free[corev1.ResourceName(name)]
+		if want.Sign() > 0 && want.Cmp(left) > 0 {
+			return "insufficient " + name
+		}
+	}
+	return ""
+}
+
+// An answer is what one node says to a pod.
+type answer struct {
+	node     *nodeState
+	why      []string // why not; empty: the pod fits
+	worth    int64    // rating of a node that has the CPUs
+	contract place.Contract
+	offer    pick.Offer
+}
+
+// ask asks a node for a pod. demand is nil for a pod that asks for no CPUs.
+func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer {
+	a := answer{node: n}
+	if why := n.refuses(p); why != "" {
+		a.why = append(a.why, why)
+	}
+	if demand == nil {
+		return a
+	}
+	view := c.ledger.View(n.Name)
+	contract, offer, why := view.Offer(demand)
+	if why != pick.Fits {
+		a.why = append(a.why, string(why))
+		return a
+	}
+	a.contract, a.offer, a.worth = contract, offer, view.Worth(demand)
+	return a
+}
+
+// askAll asks all nodes. Those that take the pod come first, the best of them
+// first.
+func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
+	var all []answer
+	for _, n := range c.nodes {
+		all = append(all, c.ask(n, p, demand))
+	}
+	slices.SortStableFunc(all, func(a, b answer) int {
+		return cmp.Or(
+			cmp.Compare(min(len(a.why), 1), min(len(b.why), 1)), cmp.Compare(b.worth, a.worth), cmp.Compare(b.node.idle(), a.node.idle()),
+			strings.Compare(a.node.Name, b.node.Name))
+	})
+	return all
+}
+
+// idle is the share of the CPU that is not requested, from 0 to 1.
+func (n *nodeState) idle() float64 {
+	free, all := n.free[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU]
+	if all.Sign() <= 0 {
+		return 0
+	}
+	return free.AsApproximateFloat64() / all.AsApproximateFloat64()
+}
+
+// demandOf returns the demand of a pod; nil: it asks for no CPUs.
+func demandOf(p *corev1.Pod) *place.Demand {
+	demand, asks, _ := kube.DemandOf(p)
+	if !asks {
+		return nil
+	}
+	return &demand
+}
+
+// nameOf is the namespace and name of a pod.
+func nameOf(p *corev1.Pod) string { return cmp.Or(p.Namespace, corev1.NamespaceDefault) + "/" + p.Name }
+
+// asksFor describes a demand.
+func asksFor(d *place.Demand) string {
+	if d == nil {
+		return "no CPUs of its own"
+	}
+	text := ""
+	switch d.Grade {
+	case pick.Own:
+		text = fmt.Sprintf("%s of its own", cpus(d.CPUs))
+	case pick.Seated:
+		text = fmt.Sprintf("%s, shared, for a request of %v", cpus(d.CPUs), d.Request)
+	default:
+		text = fmt.Sprintf("a pool of CPUs for a request of %v", d.Request)
+	}
+	switch d.Bind {
+	case pick.OnlyWhole:
+		text += ", whole cores only"
+	case pick.PreferWhole:
+		text += ", whole cores if possible"
+	case pick.OnlySpread:
+		text += ", one of each core only"
+	case pick.PreferSpread:
+		text += ", one of each core if possible"
+	}
+	if d.Within != pick.Machine {
+		text += fmt.Sprintf(", all of one %v", d.Within)
+	}
+	if d.Fewest {
+		text += ", on the fewest NUMA nodes"
+	}
+	return text
+}
+
+func cpus(n int) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return fmt.Sprintf("%d CPUs", n)
+}
+
+// where describes an offer.
+func where(d *place.Demand, o pick.Offer) string {
+	if d.Grade != pick.Own {
+		return fmt.Sprintf("one %v", o.Level)
+	}
+	text := fmt.Sprintf("%s, %s", plural(o.Nodes, "NUMA node"), plural(o.Caches, "L3 cache"))
+	if o.Split > 0 {
+		text += fmt.Sprintf(", %d beside others on a core", o.Split)
+	}
+	return text
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,179 @@
+package survey
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/nodepages"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func scene(t *testing.T) *Cluster {
+	t.Helper()
+	text, err := os.ReadFile("testdata/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		Nodes   []corev1.Node         `json:"nodes"`
+		Reports []v1alpha1.NodeReport `json:"reports"`
+		Pods    []corev1.Pod          `json:"pods"`
+	}
+	if err := yaml.UnmarshalStrict(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	return New(nodepages.Nodes(all.Nodes, all.Reports), all.Pods, noon)
+}
+
+// golden compares a text with a file.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got); go test -update rewrites it:\n%s", name, diff)
+	}
+}
+
+// shown checks that docs/scheduling.md shows a text.
+func shown(t *testing.T, text string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/scheduling.md")
+	if err != nil || !strings.Contains(string(page), text) {
+		t.Errorf("docs/scheduling.md does not show this text (%v):\n%s", err, text)
+	}
+}
+
+func TestAPodIsExplainedNodeByNode(t *testing.T) {
+	for name, file := range map[string]string{
+		"db-2": "waits.txt", "db-0": "own.txt", "cache-0": "node-chose.txt", "web-0": "moved.txt", "encode-0": "pool.txt", "db-3": "not-reported.txt", "old-0": "refused.txt",
+		"report-0": "plain.txt",
+	} {
+		text, found := scene(t).ExplainPod("shop", name)
+		if !found {
+			t.Fatalf("%s is not there", name)
+		}
+		golden(t, file, text)
+		if name == "db-2" || name == "cache-0" {
+			shown(t, text)
+		}
+	}
+	if _, found := scene(t).ExplainPod("default", "db-2"); found {
+		t.Error("a pod of another namespace is found")
+	}
+}
+
+func TestFitSaysWhatTheSchedulerWouldDo(t *testing.T) {
+	f, err := os.Open("testdata/db.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	wanted, err := Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, fits := scene(t).Fit(wanted)
+	golden(t, "fit.txt", text)
+	shown(t, text)
+	if fits {
+		t.Error("all pods find a place")
+	}
+	wanted[0].Count = 1
+	if text, fits := scene(t).Fit(wanted); !fits {
+		t.Errorf("one replica finds no place:\n%s", text)
+	}
+}
+
+func TestADaemonSetHasAPodOnEachNodeThatItTolerates(t *testing.T) {
+	wanted, err := Read(strings.NewReader("kind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: c, resources: {requests: {cpu: 3}}}]}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, fits := scene(t).Fit(wanted)
+	for _, want := range []string{"d on node-1", "d on node-2", "d on node-4", "node: insufficient cpu", "of 3 pods"} {
+		if fits || !strings.Contains(text, want) || strings.Contains(text, "node-3") {
+			t.Errorf("fits %v, want %q in\n%s", fits, want, text)
+		}
+	}
+}
+
+func TestAnOldReportTakesNoPod(t *testing.T) {
+	c := scene(t)
+	old := New([]nodepages.Node{c.nodes[1].Node}, nil, noon.Add(time.Hour))
+	wanted, err := Read(strings.NewReader("kind: Pod\nmetadata: {name: p, annotations: {cpuset-scheduler: 'true'}}\nspec: {containers: [{name: c, resources: {limits: {cpu: '1'}}}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, fits := old.Fit(wanted); fits || !strings.Contains(text, "the report of the node's agent is too old") {
+		t.Errorf("fits %v:\n%s", fits, text)
+	}
+}
+
+func TestManifestsWithoutPodsAreErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: b":                             "document 1: kind: ",
+		"kind: Pod\n---\nkind: [":          "document 2: ",
+		"kind: Pod\nspec: {containers: 1}": "document 1: ",
+		"kind: List\nitems: [{kind: Pod}, {metadata: {}}]": "document 1: items[1]: kind: ",
+	} {
+		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for text, pods := range map[string]int{
+		"": 0, "---\n": 0, "kind: Service\nspec: {selector: {a: b}}": 0, "kind: CronJob\nspec: {jobTemplate: {spec: {parallelism: 2, template: {}}}}": 2,
+		"kind: Job\nspec: {template: {}}": 1, "kind: List\nitems: [{kind: Pod}, {kind: StatefulSet, spec: {replicas: 3, template: {}}}]": 4,
+	} {
+		all, err := Read(strings.NewReader(text))
+		n := 0
+		for _, w := range all {
+			n += w.Count
+		}
+		if err != nil || n != pods {
+			t.Errorf("%q: %d pods, %v; want %d", text, n, err, pods)
+		}
+	}
+}
+
+func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
+	m, err := scene(t).Map("node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "map.txt", m.Text())
+	shown(t, m.Text())
+	golden(t, "map.svg", m.SVG())
+	two, err := scene(t).Map("node-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "map-2.txt", two.Text())
+	golden(t, "lines.txt", scene(t).Lines())
+	shown(t, scene(t).Lines()[1:])
+	for node, want := range map[string]string{"node-4": "no agent has reported the CPUs of the node", "node-9": `there is no node "node-9"`} {
+		if _, err := scene(t).Map(node); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", node, err, want)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package pick
+
+import "tenon.sh/tenon/internal/model/unit"
+
+// Pools returns the CPUs of each pool of a level, in the order of the tree.
+func (m *Map) Pools(l Level) []unit.CPUSet {
+	var all []unit.CPUSet
+	for p := m.from[l]; p < m.from[l+1]; p++ {
+		all = append(all, m.setOf(p))
+	}
+	return all
+}
+
+// Cores returns the CPUs of each core of a map, in the order of the tree.
+func Cores(m *Map) []unit.CPUSet {
+	all := make([]unit.CPUSet, len(m.cores))
+	for i, c := range m.cores {
+		for _, cpu := range m.cpus[c.lo:c.hi] {
+			all[i] = all[i].With(cpu.ID)
+		}
+	}
+	return all
+}
