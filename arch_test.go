@@ -73,7 +73,8 @@ var arch = []struct {
 	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/hold decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation decide/switchback"},
 	{"decide/unmet", pure, "model/node decide/blockio decide/policy"},
 	// kernel
-	{"kernel/cgroup", affects, "model/unit"},
+	{"kernel/openfile", affects, ""},
+	{"kernel/cgroup", affects, "model/unit kernel/openfile"},
 	{"kernel/proc", affects, "model/unit"},
 	{"kernel/resctrl", affects, "model/unit"},
 	{"kernel/rqdelay", affects, "model/unit"},

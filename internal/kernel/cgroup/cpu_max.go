@@ -33,7 +33,7 @@ func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 	if err != nil {
 		return CPUMax{}, err
 	}
-	v.Burst, err = read(t, cpu, path, t.burstFile(), parseMicroseconds)
+	v.Burst, err = readOften(t, cpu, path, t.burstFile(), parseMicroseconds)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return CPUMax{}, err
 	}
@@ -85,7 +85,7 @@ func (t *Tree) readQuota(path string) (CPUMax, error) {
 	if t.VersionOf(cpu) == 1 {
 		return t.v1ReadQuota(path)
 	}
-	return read(t, cpu, path, "cpu.max", parseCPUMax)
+	return readOften(t, cpu, path, "cpu.max", parseCPUMax)
 }
 
 func (t *Tree) changeQuota(path string, from, to CPUMax) error {

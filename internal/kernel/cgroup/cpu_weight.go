@@ -28,7 +28,7 @@ func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 		w, err := t.v1ReadShares(path)
 		return CPUWeight{Weight: w}, err
 	}
-	w, err := read(t, cpu, path, "cpu.weight", parseCount)
+	w, err := readOften(t, cpu, path, "cpu.weight", parseCount)
 	return CPUWeight{Weight: unit.WeightOf(w)}, err
 }
 
@@ -58,6 +58,6 @@ func (t *Tree) WriteCPUWeight(path string, v CPUWeight) error {
 }
 
 func (t *Tree) readIdle(path string) (bool, error) {
-	n, err := read(t, cpu, path, "cpu.idle", parseCount)
+	n, err := readOften(t, cpu, path, "cpu.idle", parseCount)
 	return n == 1, err
 }

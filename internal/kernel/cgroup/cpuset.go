@@ -9,7 +9,7 @@ import (
 // ReadCPUs reads cpuset.cpus. An empty set means the CPUs of the parent on v2;
 // on v1 no task may enter the group. The root of v2 lacks the file.
 func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
-	return read(t, cpuset, path, "cpuset.cpus", unit.ParseCPUSet)
+	return readOften(t, cpuset, path, "cpuset.cpus", unit.ParseCPUSet)
 }
 
 // WriteCPUs writes cpuset.cpus. On v1 the set must be a subset of the parent's

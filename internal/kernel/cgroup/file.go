@@ -10,12 +10,14 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 // readFile reads a pseudo file. The kernel reports its size as 0; the buffer
 // holds nearly every file, so that one read(2) gets a consistent text.
 func readFile(path string) (string, error) {
-	fd, err := openFile(path)
+	fd, err := openfile.Open(path)
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -57,13 +59,13 @@ func (h *hierarchy) read(path, file string) (string, error) {
 }
 
 // readValue is a faster read for files that the kernel writes in one piece:
-// every file except the lists of processes. See readWhole.
+// every file except the lists of processes. See openfile.ReadWhole.
 func (h *hierarchy) readValue(path, file string) (string, error) {
 	dir, err := h.dir(path)
 	if err != nil {
 		return "", err
 	}
-	fd, err := openFile(dir + "/" + file)
+	fd, err := openfile.Open(dir + "/" + file)
 	if err != nil {
 		return h.read(path, file) // read returns the full error
 	}
@@ -71,7 +73,7 @@ func (h *hierarchy) readValue(path, file string) (string, error) {
 	lent := buffers.Get().(*[]byte)
 	defer buffers.Put(lent)
 	buf := (*lent)[:cap(*lent)]
-	n, err := readWhole(fd, buf)
+	n, err := openfile.ReadWhole(fd, buf)
 	if err != nil {
 		return h.read(path, file)
 	}
@@ -84,6 +86,11 @@ func (h *hierarchy) write(path, file, value string) error {
 	dir, err := h.dir(path)
 	if err != nil {
 		return err
+	}
+	// The group may have been renamed since its files were opened, and the value
+	// is read again after the write.
+	if h.open != nil {
+		h.open.Close(path)
 	}
 	// The kernel ignores the truncation. In a fixture of plain files it removes
 	// the old content.
@@ -101,12 +108,22 @@ func (h *hierarchy) write(path, file, value string) error {
 
 // read reads and parses a file of the given controller.
 func read[T any](t *Tree, controller, path, file string, parse func(string) (T, error)) (T, error) {
+	return readBy((*hierarchy).readValue, t, controller, path, file, parse)
+}
+
+// readOften is read for the settings that an agent reads again and again, through
+// a handle that stays open.
+func readOften[T any](t *Tree, controller, path, file string, parse func(string) (T, error)) (T, error) {
+	return readBy((*hierarchy).setting, t, controller, path, file, parse)
+}
+
+func readBy[T any](by func(h *hierarchy, path, file string) (string, error), t *Tree, controller, path, file string, parse func(string) (T, error)) (T, error) {
 	var zero T
 	h, err := t.hierarchy(controller)
 	if err != nil {
 		return zero, fmt.Errorf("read %s in %s: %w", file, shown(path), err)
 	}
-	text, err := h.readValue(path, file)
+	text, err := by(h, path, file)
 	if err != nil {
 		return zero, err
 	}

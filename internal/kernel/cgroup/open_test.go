@@ -2,8 +2,13 @@ package cgroup
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // TestOnlySoManyFilesStayOpen reads more groups than files may be kept open:
@@ -24,12 +29,7 @@ func TestOnlySoManyFilesStayOpen(t *testing.T) {
 			}
 		}
 	}
-	open := func() (n int) {
-		for _, files := range tree.all[0].open.files {
-			n += len(files)
-		}
-		return n
-	}
+	open := tree.all[0].open.Len
 	for range 2 {
 		if readAll(); open() != most {
 			t.Errorf("%d files are open, want %d", open(), most)
@@ -42,7 +42,54 @@ func TestOnlySoManyFilesStayOpen(t *testing.T) {
 		t.Errorf("after Close %d files are open, want %d", open(), most)
 	}
 	tree.CloseAll()
-	if left := tree.all[0].open.left; left != most || open() != 0 {
-		t.Errorf("after CloseAll %d files are open, and %d more may be, want %d", open(), left, most)
+	if open() != 0 {
+		t.Errorf("after CloseAll %d files are open", open())
+	}
+}
+
+// TestSettingsLeaveFilesToCounters reads a setting of more groups than settings
+// may keep open: half of the files stay free for counters.
+func TestSettingsLeaveFilesToCounters(t *testing.T) {
+	const groups, most = 10, 4
+	archive := &strings.Builder{}
+	fmt.Fprintf(archive, "-- proc/self/mountinfo --\n31 24 0:28 / ROOT/v2 rw - cgroup2 cgroup2 rw\n-- v2/cgroup.controllers --\ncpu memory\n")
+	for i := range groups {
+		fmt.Fprintf(archive, "-- v2/job-%d/cpu.max --\n%d000 100000\n", i, 10+i)
+		fmt.Fprintf(archive, "-- v2/job-%d/memory.current --\n1\n", i)
+	}
+	tree := fixture(t, archive.String()).KeepOpen(most)
+	for i := range groups {
+		want := time.Duration(10+i) * time.Millisecond
+		if got, err := tree.ReadCPUMax(fmt.Sprintf("job-%d", i)); err != nil || got.Quota != want {
+			t.Errorf("job-%d reads %v, %v, want a quota of %v", i, got, err, want)
+		}
+	}
+	if n := tree.all[0].open.Len(); n != most/2 {
+		t.Errorf("settings keep %d of %d files open, want half", n, most)
+	}
+	if _, err := tree.MemoryCurrent("job-0"); err != nil || tree.all[0].open.Len() != most/2+1 {
+		t.Errorf("a counter finds no room: %d files are open, %v", tree.all[0].open.Len(), err)
+	}
+}
+
+// TestAWriteReopensTheGroup makes a group anew under the name of one whose
+// setting is open: the value that is read after a write is the new group's.
+func TestAWriteReopensTheGroup(t *testing.T) {
+	plain := fixture(t, "-- proc/self/mountinfo --\n31 24 0:28 / ROOT/v2 rw - cgroup2 cgroup2 rw\n-- v2/cgroup.controllers --\ncpu\n-- v2/job/cpu.weight --\n100\n-- v2/other/cpu.weight --\n7\n")
+	tree := plain.KeepOpen(8)
+	if w, err := tree.ReadCPUWeight("job"); err != nil || w.Weight != unit.WeightOf(100) {
+		t.Fatalf("job has %v, %v", w, err)
+	}
+	dir := tree.all[0].mount
+	for _, names := range [][2]string{{"job", "old"}, {"other", "job"}} {
+		if err := os.Rename(filepath.Join(dir, names[0]), filepath.Join(dir, names[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tree.WriteCPUWeight("job", CPUWeight{Weight: unit.WeightOf(55)}); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := tree.ReadCPUWeight("job"); err != nil || w.Weight != unit.WeightOf(55) {
+		t.Errorf("after the write job has %v, %v", w, err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 // ErrUnsupported means that the controller or the file does not exist: the
@@ -62,8 +64,8 @@ type Tree struct {
 type hierarchy struct {
 	version int // 1 or 2
 	mount   string
-	above   bool     // its root lies above the cgroup namespace of this process
-	open    *handles // nil: no files are kept open
+	above   bool          // its root lies above the cgroup namespace of this process
+	open    *openfile.Set // nil: no files are kept open
 }
 
 // dir returns the directory of a group. It rejects paths that lead outside.

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 func TestUsagePerCPUIsNanosecondsInOrder(t *testing.T) {
@@ -83,7 +85,7 @@ usage_usec 1000000
 		t.Errorf("usage %v after the counter moved, want 2s", got)
 	}
 	kept.Close("web")
-	if n := len(kept.all[0].open.files); n != 0 {
+	if n := kept.all[0].open.Len(); n != 0 {
 		t.Errorf("%d files are open after Close", n)
 	}
 	if len(tree.all) != len(kept.all) || tree.all[0].open != nil {
@@ -103,18 +105,18 @@ func TestAWholeFileIsRead(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		fd, err := openFile(file)
+		fd, err := openfile.Open(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var buf [16]byte
-		n, err := readWhole(fd, buf[:])
+		n, err := openfile.ReadWhole(fd, buf[:])
 		if !errors.Is(err, want) || (want == nil && string(buf[:n]) != text) {
 			t.Errorf("the file %q was read as %q, %v", text, buf[:n], err)
 		}
 		_ = syscall.Close(fd)
 	}
-	if _, err := openFile(file + "-gone"); !errors.Is(err, syscall.ENOENT) {
+	if _, err := openfile.Open(file + "-gone"); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -13,11 +13,11 @@ const (
 
 // v1ReadQuota reads the two files; a quota of -1 means no limit.
 func (t *Tree) v1ReadQuota(path string) (CPUMax, error) {
-	q, err := read(t, cpu, path, v1Quota, v1ParseQuota)
+	q, err := readOften(t, cpu, path, v1Quota, v1ParseQuota)
 	if err != nil {
 		return CPUMax{}, err
 	}
-	p, err := read(t, cpu, path, v1Period, parseMicroseconds)
+	p, err := readOften(t, cpu, path, v1Period, parseMicroseconds)
 	return CPUMax{Quota: q, Period: p}, err
 }
 

@@ -231,3 +231,28 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 		t.Errorf("memory.stat was read again for a %dth of the memory: %v", hasMoved, got)
 	}
 }
+
+// TestMemoryOfASleepingWorkloadIsNotReadAgain changes memory.stat alone: the file
+// is the most expensive one, and is read again once the workload has run.
+func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
+	h, write, _ := newCounted(t, "a")
+	at := time.Unix(0, 0)
+	h.counters(at, false)
+	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_file 9")
+	next := func(scarce bool) node.Maybe[int64] {
+		at = at.Add(slowWithin)
+		h.counters(at, scarce)
+		return h.counters(at.Add(time.Millisecond), scarce)["a"].Refaults
+	}
+	if got := next(false); got != node.Some[int64](1) {
+		t.Errorf("asleep it has %v refaults: its memory.stat was read", got)
+	}
+	if got := next(true); got != node.Some[int64](9) {
+		t.Errorf("while memory is scarce it has %v refaults: its memory.stat was not read", got)
+	}
+	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_file 12")
+	write("a", "cpu.stat", "usage_usec 1000001")
+	if got := next(false); got != node.Some[int64](12) {
+		t.Errorf("after it ran it has %v refaults", got)
+	}
+}

@@ -61,7 +61,10 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	if r == nil {
 		c.readNode().addToNode(&s.Usage)
 		for i := range s.Workloads {
-			c.readWorkload(s.Workloads[i]).addTo(&s.Workloads[i].Usage)
+			w := &s.Workloads[i]
+			have := c.readWorkload(*w)
+			have.readMemory(c, *w)
+			have.addTo(&w.Usage)
 		}
 		return
 	}
@@ -78,7 +81,15 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	}
 	for i := range r.cycle.Due(s.At, len(s.Workloads)+1, within) {
 		if i < len(s.Workloads) {
-			r.known[s.Workloads[i].ID] = c.readWorkload(s.Workloads[i])
+			w := s.Workloads[i]
+			had, known := r.known[w.ID]
+			have := c.readWorkload(w)
+			if known && !scarce && had.slept(w) {
+				have.charged, have.cold, have.refaults = had.charged, had.cold, had.refaults
+			} else {
+				have.readMemory(c, w)
+			}
+			r.known[w.ID] = have
 		} else {
 			*r.node = c.readNode()
 		}
@@ -95,6 +106,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 			}
 			first--
 			have = c.readWorkload(*w)
+			have.readMemory(c, *w)
 			r.known[w.ID] = have
 		} else if moved > 0 && have.moved(w.Usage.Memory, s.MemoryTotal) {
 			moved--
@@ -122,12 +134,11 @@ func (r *slowCache) forget(workloads []node.Workload) {
 	}
 }
 
-// readWorkload reads the slow counters of a workload.
+// readWorkload reads the slow counters of a workload but those of memory.
 func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	p := string(w.Cgroup)
 	known := c.readIO(p)
 	known.cpu = w.Usage.CPU.Or(0)
-	known.readMemory(c, w)
 	if c.tree.Version() != 1 { // v1 has no pressure of cgroups
 		for _, r := range resources {
 			if p, err := c.tree.Pressure(p, r.name); err == nil {
@@ -149,6 +160,15 @@ func (x *slowCounters) readMemory(c *Counters, w node.Workload) {
 	if m, err := c.tree.MemoryUse(string(w.Cgroup)); err == nil {
 		x.cold, x.refaults = node.Some(m.InactiveFile), node.Some(m.Refaults)
 	}
+}
+
+// slept reports whether a workload has used no CPU and its charged memory has not
+// changed since x was read. Then its memory.stat, the most expensive file, can
+// have changed only by reclaim, which happens while memory is scarce.
+func (x slowCounters) slept(w node.Workload) bool {
+	cpu, counted := w.Usage.CPU.Value()
+	charged, known := w.Usage.Memory.Value()
+	return counted && known && cpu == x.cpu && charged == x.charged
 }
 
 // moved reports whether the charged memory of a workload has changed much since
