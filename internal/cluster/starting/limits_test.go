@@ -1,4 +1,4 @@
-package daemon
+package starting
 
 import (
 	"encoding/json"

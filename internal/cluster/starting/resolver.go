@@ -1,0 +1,166 @@
+package starting
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/runtimes/nri"
+)
+
+// newPod is the interval at which the resolver checks whether the kubelet lists
+// a pod that the runtime is creating.
+const newPod = 10 * time.Millisecond
+
+// A Resolver is the NRI resolver: it gives the container runtime the limits of a
+// container before its start. It writes no knob; it wakes the loop, which writes
+// the cgroups of pods.
+type Resolver struct {
+	Pods Pods
+	// Containers are the containers that wait for a tick of the loop before
+	// their start; nil: there is no loop.
+	Containers *Containers
+}
+
+// Pods is the list of the pods of the node, as kubelet.Source keeps it.
+type Pods interface {
+	Look()
+	Hurry()
+	Known() kubelet.Known
+}
+
+// Sandbox lets the kubelet client query the pod. The loop configures the pod's
+// cgroup before the image is pulled and the first container is created.
+func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
+	if known := podOf(p); kube.Class(known) == node.BE || mayDemandCPUs(known) {
+		s.Pods.Hurry()
+	} else {
+		s.Pods.Look()
+	}
+	return nil
+}
+
+// podOf returns the pod as the runtime describes it.
+func podOf(p nri.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
+}
+
+// Container uses the pod's spec. If the kubelet does not list the pod yet, it
+// uses the webhook's annotations. Without annotations it waits for the kubelet.
+func (s Resolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
+	if pod := s.find(p); pod != nil {
+		return limits(kube.Starting(pod, name, true))
+	}
+	known := podOf(p)
+	if w, c, ours := kube.Starting(known, name, false); ours {
+		return limits(w, c, true)
+	}
+	if kube.Class(known) != node.BE {
+		return nri.Limits{}, false, nil
+	}
+	pod, err := s.await(ctx, p)
+	if err != nil {
+		return nri.Limits{}, false, err
+	}
+	return limits(kube.Starting(pod, name, true))
+}
+
+// await waits until the kubelet lists a pod.
+func (s Resolver) await(ctx context.Context, p nri.Pod) (*corev1.Pod, error) {
+	if pod := s.find(p); pod != nil {
+		return pod, nil
+	}
+	s.Pods.Hurry()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(newPod):
+		}
+		if pod := s.find(p); pod != nil {
+			return pod, nil
+		}
+	}
+}
+
+// Starting lets the loop write the cgroups of a container before the first
+// instruction runs there: for best-effort work what NRI cannot set, such as a
+// quota on cgroup v1, and for a pod that demands CPUs its cpusets. The runtime
+// does not learn these sets, because it would write them again later, when the
+// pod has others.
+func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error {
+	if s.Containers == nil {
+		return nil
+	}
+	if known := podOf(p); kube.Class(known) != node.BE {
+		if !mayDemandCPUs(known) {
+			return nil
+		}
+		pod, err := s.await(ctx, p)
+		if err != nil {
+			return err
+		}
+		if _, demands, _ := kube.DemandOf(pod); !demands {
+			return nil
+		}
+	}
+	s.Containers.Await(ctx, p.UID, c.Name, c.ID)
+	return nil
+}
+
+func (s Resolver) find(p nri.Pod) *corev1.Pod {
+	pods := s.Pods.Known().Pods
+	i := slices.IndexFunc(pods, func(o corev1.Pod) bool { return kube.UID(&o) == p.UID })
+	if i < 0 {
+		return nil
+	}
+	return &pods[i]
+}
+
+// limits converts the limits of decide/limit to NRI. It omits the weight,
+// because the kubelet would read it as a request for CPU. The runtime and the
+// kubelet write -1 for no limit.
+func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
+	var l nri.Limits
+	if v, cpu := limit.CPU(w, c); cpu && ours {
+		quota := int64(-1)
+		if v.Quota != node.NoQuota {
+			quota = v.Quota.Microseconds()
+		}
+		l.Quota, l.Period = &quota, new(uint64(v.Period.Microseconds()))
+	}
+	if most, memory := limit.Memory(w, c); memory && ours {
+		l.Memory = new(int64(-1))
+		if most != unit.MaxBytes {
+			*l.Memory = int64(most)
+		}
+	}
+	return l, ours, nil
+}
+
+// mayDemandCPUs reports by labels and annotations alone whether a pod may demand
+// CPUs. A container runtime knows no more of a pod.
+func mayDemandCPUs(p *corev1.Pod) bool {
+	class := kube.Class(p)
+	if class == node.LSE || class == node.LSR {
+		return true
+	}
+	if class != "" && !class.Sensitive() {
+		return false
+	}
+	for _, key := range []string{kube.AnnotationCPUSetScheduler, kube.AnnotationResourceSpec, kube.AnnotationNUMASpec, kube.AnnotationACKNUMASpec} {
+		if p.Annotations[key] != "" {
+			return true
+		}
+	}
+	return false
+}
