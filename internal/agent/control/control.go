@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"
@@ -41,6 +42,9 @@ type Status struct {
 	Batch node.Batch `json:"batch,omitzero"`
 	// Isolation describes the isolation of best-effort work on the CPU.
 	Isolation Isolation `json:"isolation"`
+	// Watermark is what the threshold of CPU suppress has cost best-effort work;
+	// absent without a threshold.
+	Watermark *price.Watermark `json:"watermark,omitempty"`
 	// Held is the number of knobs that Tenon has changed.
 	Held int `json:"held"`
 	// Failing are the last failed writes.
@@ -156,5 +160,8 @@ type Explanation struct {
 	Trials *trial.Status `json:"trials,omitempty"`
 	// Effects are what the trials found for the explained service.
 	Effects []trial.Effect `json:"effects,omitempty"`
-	Knobs   []Knob         `json:"knobs"`
+	// Watermark is what the threshold of CPU suppress has cost best-effort work,
+	// if the explanation is about isolation, best-effort work or its bound.
+	Watermark *price.Watermark `json:"watermark,omitempty"`
+	Knobs     []Knob           `json:"knobs"`
 }

@@ -11,6 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
+// trialsName is the name under which tenon explain finds the isolation with its
+// trials. A workload or cgroup of the same name has precedence.
+const trialsName = "isolation"
+
 // mostInputs is the maximum number of workloads in the explanation of a knob.
 const mostInputs = 20
 
@@ -36,6 +40,9 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	switch {
 	case found:
 		e.Workload, e.Cgroup = &w, w.Cgroup
+		if w.Class == node.BE {
+			e.Watermark = watermarkOf(l.last)
+		}
 		for _, of := range l.last.Snapshot.Workloads {
 			if of.ID == w.ID {
 				e.Effects = l.last.Trials.On(switchback.NameOf(of))
@@ -46,7 +53,7 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 		e.Inputs, e.More = inputs(all, e.Cgroup)
 	case name == trialsName:
 		selection, trials := l.last.Selection, l.last.Trials
-		e.Selection, e.Trials, e.Knobs = &selection, &trials, []Knob{}
+		e.Selection, e.Trials, e.Watermark, e.Knobs = &selection, &trials, watermarkOf(l.last), []Knob{}
 		return e, nil
 	case isBatch(name):
 		b := l.last.Batch
@@ -90,6 +97,9 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 		return Explanation{}, &Unknown{Name: k.Where(), Known: l.names()}
 	}
 	e := Explanation{At: l.last.Snapshot.At, Cgroup: k.Cgroup, Knobs: []Knob{}}
+	if slices.Contains(l.bounds(), k) && (k.File == node.FileCPUMax || k.File == node.FileCPUs) {
+		e.Watermark = watermarkOf(l.last)
+	}
 	if asked || seen {
 		e.Knobs = append(e.Knobs, l.knob(k))
 	}

@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/trials"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -68,7 +69,7 @@ func (q QOS) describe(b *strings.Builder) {
 	describeSelection(b, q.Selection, q.At)
 	b.WriteByte('\n')
 	if q.Selection.Mechanism != "" && q.Trials.Why != "" {
-		describeTrials(b, q.Trials, q.At)
+		b.WriteString(trials.Page(q.Trials, q.At, Ago))
 		b.WriteByte('\n')
 	}
 	rest := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)

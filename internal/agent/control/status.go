@@ -8,6 +8,8 @@ import (
 
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -34,7 +36,7 @@ func (l *Ledger) status() Status {
 		Version: l.version, Started: l.started, At: t.Snapshot.At, Ticks: l.ticks, Blind: l.blind,
 		Took: Took{t.Sense, t.Decide, t.Act}, Held: l.held(), Workloads: l.workloads(),
 		Batch: t.Batch, Isolation: l.isolation(), Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
-		Troubles: l.health.All(),
+		Troubles: l.health.All(), Watermark: watermarkOf(t),
 	}
 	slices.Reverse(s.Recent)
 	s.Node = l.node()
@@ -60,6 +62,15 @@ func (l *Ledger) status() Status {
 		}
 	}
 	return s
+}
+
+// watermarkOf returns what the threshold of CPU suppress has cost; nil without a
+// threshold.
+func watermarkOf(t tick.Tick) *price.Watermark {
+	if !t.Watermark.On() {
+		return nil
+	}
+	return &t.Watermark
 }
 
 // bounds lists the knobs that limit best-effort work at its contention roots.

@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/agent/trials"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -92,6 +93,9 @@ func (s Status) describe(b *strings.Builder) {
 	for _, k := range s.Bounds {
 		fmt.Fprintf(head, "BE bound\t%v %s  # %s\n", k.Knob, quoted(k.Want), k.Reason)
 	}
+	if s.Watermark != nil {
+		fmt.Fprintf(head, "watermark\t%s\n", s.Watermark)
+	}
 	if s.Batch.On() {
 		fmt.Fprintf(head, "batch\t%s\n", promised(s.Batch))
 	}
@@ -149,16 +153,22 @@ func (e Explanation) String() string {
 	if e.Trials != nil {
 		describeSelection(&b, *e.Selection, e.At)
 		b.WriteByte('\n')
-		describeTrials(&b, *e.Trials, e.At)
+		b.WriteString(trials.Page(*e.Trials, e.At, Ago))
+		if e.Watermark != nil {
+			fmt.Fprintf(&b, "\n%s.\n", e.Watermark)
+		}
 		return Printable(b.String())
 	}
 	if w := e.Workload; w != nil {
 		w.describe(&b)
 		for _, effect := range e.Effects {
-			describeEffect(&b, effect, e.At)
+			b.WriteString(trials.Effect(effect, e.At, Ago))
 		}
 	} else {
 		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Where())
+	}
+	if e.Watermark != nil {
+		fmt.Fprintf(&b, "%s.\n", e.Watermark)
 	}
 	if len(e.Inputs) > 0 {
 		b.WriteString("\nIn it:\n")

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
@@ -44,5 +46,44 @@ func TestExplainSaysWhatATrialFound(t *testing.T) {
 	e, err := l.ExplainWorkload("shop/db-0")
 	if err != nil || len(e.Effects) > 0 {
 		t.Errorf("a service that was in no trial: %+v, %v", e.Effects, err)
+	}
+}
+
+// TestTheThresholdSaysItsPrice checks the pages on which an owner looks for the
+// reason why batch work is slow.
+func TestTheThresholdSaysItsPrice(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	bound := node.Knob{Cgroup: "be", File: node.FileCPUMax}
+	l := &Ledger{knobs: map[node.Knob]*account{bound: {want: plan.Want{Knob: bound, Intent: plan.Set, BE: true, Value: node.Limit(1600)}}}}
+	l.last = tick.Tick{Snapshot: node.Snapshot{At: at, Workloads: []node.Workload{
+		{ID: "web", Class: node.LS, Cgroup: "a"}, {ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"},
+	}}}
+	const cost = "has withheld up to 500m from BE in the mean of 2h0m0s"
+	says := func() map[string]bool {
+		found := map[string]bool{"status": strings.Contains(l.Status().String(), cost)}
+		for _, name := range []string{"isolation", "job", "web"} {
+			e, err := l.ExplainWorkload(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[name] = strings.Contains(e.String(), cost)
+		}
+		e, err := l.ExplainKnob(bound)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found["the bound"] = strings.Contains(e.String(), cost)
+		return found
+	}
+	for page, is := range says() {
+		if is {
+			t.Errorf("%s states a price without a threshold", page)
+		}
+	}
+	l.last.Watermark = price.Watermark{Percent: 65, Since: at.Add(-2 * time.Hour), Counted: 2 * time.Hour, Reached: time.Hour, Withheld: time.Hour}
+	for page, is := range says() {
+		if is != (page != "web") {
+			t.Errorf("%s states the price: %v", page, is)
+		}
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -55,8 +57,9 @@ type Agent struct {
 	// Period; nil: they never are.
 	Spent func() time.Duration
 
-	state policy.State
-	pause time.Duration
+	state     policy.State
+	watermark price.Watermark
+	pause     time.Duration
 }
 
 // Pause returns the time from the begin of a tick to that of the next, if no
@@ -83,6 +86,8 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Missed()
 	t.Held = a.state.Held()
 	t.Trials = a.state.Selector.Trials.Shown()
+	a.watermark = a.charge(s)
+	t.Watermark = a.watermark
 	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
 	t.Decide = time.Since(start)
 
@@ -99,6 +104,19 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	}
 	t.Act = time.Since(start)
 	return t, errors.Join(errs...)
+}
+
+// charge adds up what the owner's threshold of CPU suppress costs. No decision
+// depends on it, so it is no part of the state of the policies.
+func (a *Agent) charge(s node.Snapshot) price.Watermark {
+	c := a.Config.Suppress
+	if !c.Enable {
+		return price.Watermark{}
+	}
+	return a.watermark.Follow(price.Tick{
+		Percent: c.ThresholdPercent, BackedOff: a.state.CPUBackOff.Permille > 0,
+		CPUs: a.Config.Pool.On(s).Counted(s), Layout: facts.LayoutOf(s), Use: a.state.Use,
+	}, s)
 }
 
 // perform performs steps, and returns an error, or nil, for each.

@@ -371,3 +371,32 @@ func TestTheTicksOfALargeNodeAreFurtherApart(t *testing.T) {
 		t.Errorf("after a tick that wrote, the next comes %v later", got)
 	}
 }
+
+// TestATickKnowsWhatTheThresholdCosts checks that the count goes on from tick to
+// tick, and ends with the threshold.
+func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
+	host := colocated()
+	host.snap.Topology.CPUs = []node.LogicalCPU{{ID: 0}, {ID: 1}}
+	a := Agent{Host: host}
+	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}
+	var last tick.Tick
+	for i := range 5 {
+		used := time.Duration(i) * time.Second
+		host.snap.Busy = map[unit.CPU]time.Duration{0: used, 1: 0}
+		host.snap.Workloads[0].Usage.CPU = node.Some(time.Duration(0))
+		host.snap.Workloads[1].Usage.CPU = node.Some(used)
+		host.snap.Workloads[1].CPULimit = node.Maybe[unit.MilliCPU]{}
+		host.snap.Knobs.Now[node.Knob{Cgroup: "be", File: node.FileCPUMax}] = node.Limit(1000)
+		var err error
+		if last, err = a.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w := last.Watermark; w.Percent != 65 || w.Counted != 4*time.Second || w.Reached != 4*time.Second || w.Withheld != 4*time.Second {
+		t.Errorf("after four seconds at the bound beside an idle CPU: %+v", w)
+	}
+	a.Config.Suppress.Enable = false
+	if last, err := a.Step(t.Context()); err != nil || last.Watermark.On() {
+		t.Errorf("without a threshold: %+v, %v", last.Watermark, err)
+	}
+}

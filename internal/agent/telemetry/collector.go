@@ -80,6 +80,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.batch(t.Batch)
 	e.cache(s.Cache)
 	e.isolation(t.Selection, t.Trials, t.Isolation)
+	e.watermark(t.Watermark)
 	for file, cores := range limits(t) {
 		e.gauge(descLimit, cores, string(file))
 	}

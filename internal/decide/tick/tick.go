@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 )
@@ -34,7 +35,9 @@ type Tick struct {
 	// the status of the mechanisms up to now.
 	Selection node.Selection
 	// Trials is what trials of mechanisms on this node have found up to now.
-	Trials    trial.Status
+	Trials trial.Status
+	// Watermark is what the owner's threshold of CPU suppress has cost BE.
+	Watermark price.Watermark
 	Isolation node.IsolationStatus
 	Done      []Outcome
 	// Sense, Decide and Act are the wall time of each part. The last write

@@ -1,4 +1,5 @@
-package control
+// Package trials prints what trials of isolation mechanisms found on this node.
+package trials
 
 import (
 	"cmp"
@@ -10,12 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// trialsName is the name under which tenon explain finds the isolation with its
-// trials. A workload or cgroup of the same name has precedence.
-const trialsName = "isolation"
-
-// describeEffect prints in one line what a mechanism does to a service.
-func describeEffect(b *strings.Builder, e trial.Effect, at time.Time) {
+// Effect says in one line what a mechanism does to a service. ago prints a
+// duration.
+func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string {
 	change, verb := e.Without-e.With, "saves"
 	if change < 0 {
 		change, verb = -change, "costs"
@@ -24,19 +22,20 @@ func describeEffect(b *strings.Builder, e trial.Effect, at time.Time) {
 	if !e.Kept {
 		use, verb = "is not used", map[string]string{"saves": "would save", "costs": "would cost"}[verb]
 	}
-	fmt.Fprintf(b, "%s %s it %v of waiting for a CPU an hour: %v instead of %v (trial of %d pairs, %s ago: %s; it %s).\n", e.Mechanism, verb,
-		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, Ago(at.Sub(e.Ended)), e.Found, use)
+	return fmt.Sprintf("%s %s it %v of waiting for a CPU an hour: %v instead of %v (trial of %d pairs, %s ago: %s; it %s).\n", e.Mechanism, verb,
+		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
 }
 
-// describeTrials prints what the trials found.
-func describeTrials(b *strings.Builder, v trial.Status, at time.Time) {
-	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+// Page says what the trials found, as a table. ago prints a duration.
+func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
+	var b strings.Builder
+	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	kept := "the floor: the least weight and long slices"
 	if v.Kept != "" {
 		kept = string(v.Kept) + ", kept by a trial"
 	}
 	if !v.Since.IsZero() {
-		kept += fmt.Sprintf(", since %s (%s)", v.Since.Format(time.DateTime), Ago(at.Sub(v.Since)))
+		kept += fmt.Sprintf(", since %s (%s)", v.Since.Format(time.DateTime), ago(at.Sub(v.Since)))
 	}
 	fmt.Fprintf(head, "beyond trials\t%s\ntrials\t%s\n", kept, cmp.Or(v.Why, "none yet"))
 	if !v.Next.IsZero() {
@@ -44,10 +43,10 @@ func describeTrials(b *strings.Builder, v trial.Status, at time.Time) {
 	}
 	_ = head.Flush() // to memory
 	if len(v.Results) == 0 {
-		return
+		return b.String()
 	}
 	b.WriteByte('\n')
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TRIED\tAGAINST\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO\tENDED\tWHY")
 	for _, r := range v.Results {
 		ratio := "-"
@@ -65,6 +64,7 @@ func describeTrials(b *strings.Builder, v trial.Status, at time.Time) {
 		}
 	}
 	_ = table.Flush()
+	return b.String()
 }
 
 // wait prints the mean time of a wait.

@@ -1,0 +1,22 @@
+package telemetry
+
+import (
+	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+var (
+	descThreshold = desc("tenon_suppress_threshold_ratio", "The owner's threshold of CPU suppress (cpuSuppressThresholdPercent), as a share of the CPUs.")
+	descWithheld  = desc("tenon_suppress_withheld_cpu_seconds_total", "CPU time that stayed idle while best-effort work used all that the threshold let it: the most that the threshold cost.")
+	descReached   = desc("tenon_suppress_reached_seconds_total", "Time in which best-effort work used all that the threshold let it.")
+)
+
+// watermark emits what the threshold of CPU suppress has cost, if there is one.
+func (e emitter) watermark(w price.Watermark) {
+	if !w.On() {
+		return
+	}
+	e.gauge(descThreshold, float64(w.Percent)/100)
+	e.seconds(descWithheld, node.Some(w.Withheld))
+	e.seconds(descReached, node.Some(w.Reached))
+}

@@ -1,0 +1,150 @@
+// Package price adds up what the owner's watermark of CPU suppress takes from
+// best-effort (BE) work: CPU time that stayed idle while BE used all that the
+// watermark let it.
+package price
+
+import (
+	"fmt"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// reached is the share of its bound, in percent, from which BE counts as held
+// back by it. A quota is used in parts of a period, so BE that wants more uses a
+// little less than the whole.
+const reached = 95
+
+// A Watermark is what cpuSuppressThresholdPercent has cost since Since. The zero
+// Watermark: there is no threshold.
+type Watermark struct {
+	Percent unit.Percent `json:"threshold_percent"`
+	// Since is the beginning of the count: the start of the agent, or the last
+	// change of the threshold.
+	Since time.Time `json:"since"`
+	// Counted is the time since then in which BE ran and its use was known.
+	Counted time.Duration `json:"counted_ns"`
+	// Reached is the part of it in which BE used all that the threshold let it.
+	Reached time.Duration `json:"reached_ns"`
+	// Withheld is the CPU time that stayed idle in Reached. BE could have used
+	// no more than that without the threshold, and less if it did not want all.
+	Withheld time.Duration `json:"withheld_ns"`
+}
+
+// On reports whether there is a threshold.
+func (w Watermark) On() bool { return !w.Since.IsZero() }
+
+// Average is the CPU that was withheld in the mean of the counted time.
+func (w Watermark) Average() unit.MilliCPU {
+	if w.Counted <= 0 {
+		return 0
+	}
+	return unit.MilliCPU(1000 * w.Withheld.Seconds() / w.Counted.Seconds())
+}
+
+// String says what the threshold cost, in one sentence, and which claim does not
+// hold with it.
+func (w Watermark) String() string {
+	text := fmt.Sprintf("cpuSuppressThresholdPercent %v: ", int64(w.Percent))
+	switch {
+	case w.Counted <= 0:
+		text += "BE has not run yet, so it has cost nothing"
+	case w.Withheld <= 0:
+		text += fmt.Sprintf("it has cost BE nothing in %v", w.Counted.Round(time.Second))
+	default:
+		text += fmt.Sprintf("it has withheld up to %v from BE in the mean of %v, %v of CPU time in all: that stayed idle in the %v in which BE used all that it was allowed",
+			w.Average(), w.Counted.Round(time.Second), w.Withheld.Round(time.Second), w.Reached.Round(time.Second))
+	}
+	return text + ". With a threshold, Tenon does not claim that services wait no longer than without Tenon: BE starts anew in each period of its quota"
+}
+
+// A Tick is what one tick of the loop knows.
+type Tick struct {
+	Percent unit.Percent // the owner's threshold
+	// BackedOff: a missed objective narrows BE further, so that what is idle now
+	// is not withheld by the threshold.
+	BackedOff bool
+	CPUs      unit.CPUSet // the CPUs that make up the capacity
+	Layout    facts.Layout
+	Use       facts.Use
+}
+
+// Follow returns the watermark after a tick. s is the snapshot of the tick, whose
+// knobs bounded BE since the last one.
+func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
+	if w.Percent != t.Percent || w.Since.IsZero() || w.Since.After(s.At) {
+		w = Watermark{Percent: t.Percent, Since: s.At}
+	}
+	elapsed := t.Use.Elapsed
+	if elapsed <= 0 || elapsed > facts.LongestGap {
+		return w
+	}
+	idle, known := t.idle()
+	used, held := t.roots(s)
+	if !known || used == 0 {
+		return w
+	}
+	w.Counted += elapsed
+	if held && !t.BackedOff {
+		w.Reached += elapsed
+		w.Withheld += time.Duration(idle) * elapsed / 1000
+	}
+	return w
+}
+
+// idle is the idle part of the capacity.
+func (t Tick) idle() (unit.MilliCPU, bool) {
+	free := unit.CPUs(t.CPUs.Len())
+	for cpu := range t.CPUs.All() {
+		busy, known := t.Use.CPU[cpu]
+		if !known {
+			return 0, false
+		}
+		free -= min(busy, unit.CPUs(1))
+	}
+	return free, !t.CPUs.Empty()
+}
+
+// roots returns the use of BE, and whether BE reached its bound at any contention
+// root.
+func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
+	used := make(map[node.CgroupPath]unit.MilliCPU, len(t.Layout.Roots))
+	own := map[node.CgroupPath]unit.MilliCPU{}
+	for i, w := range s.Workloads {
+		m := t.Layout.RootOf[i]
+		if m == "" {
+			continue
+		}
+		used[m] += t.Use.Workload[w.ID]
+		all += t.Use.Workload[w.ID]
+		if limit, has := w.CPULimit.Value(); has && w.Cgroup == m {
+			own[m] = limit
+		}
+	}
+	for _, m := range t.Layout.Roots {
+		may, bounded := boundOf(s, m, t.CPUs)
+		if limit, has := own[m]; has && limit <= may {
+			continue // its own limit bounds it
+		}
+		if bounded && used[m]*100 >= may*reached {
+			held = true
+		}
+	}
+	return all, held
+}
+
+// boundOf returns the bound of a contention root by quota and by set of CPUs.
+func boundOf(s node.Snapshot, m node.CgroupPath, cpus unit.CPUSet) (may unit.MilliCPU, bounded bool) {
+	may = unit.CPUs(cpus.Len())
+	if set, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs); known && !set.Set.Empty() {
+		if here := unit.CPUs(set.Set.Intersect(cpus).Len()); here < may {
+			may, bounded = here, true
+		}
+	}
+	if quota, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax); known && facts.IsQuota(quota) && facts.MilliOf(quota) <= may {
+		may, bounded = facts.MilliOf(quota), true
+	}
+	return may, bounded
+}
