@@ -218,9 +218,9 @@ func (m *Map) openOf(s *Seats) []int32 {
 
 // rooms is room for several measures, in one pass over the cores.
 func (m *Map) rooms(s *Seats, measures []measure) [][]int32 {
-	rooms := make([][]int32, len(measures))
+	rooms, all := make([][]int32, len(measures)), make([]int32, len(measures)*len(m.pools))
 	for i := range rooms {
-		rooms[i] = make([]int32, len(m.pools))
+		rooms[i], all = all[:len(m.pools):len(m.pools)], all[len(m.pools):]
 	}
 	for i := m.from[L3]; i < m.from[L3+1]; i++ {
 		p := &m.pools[i]

@@ -62,17 +62,17 @@ func (m *Map) Sum(s Seats) Summary {
 	u.open = s.open.count(0, int32(len(m.cpus)))
 	measures := m.measures()
 	rooms := m.rooms(&s, measures)
-	u.most = make([][levels]int32, len(measures))
+	u.most, u.few = make([][levels]int32, len(measures)), make([][]int32, len(measures))
 	for i := range measures {
 		room := rooms[i]
 		for l := range levels {
 			u.most[i][l] = slices.Max(room[m.from[l]:m.from[l+1]])
-			if i == 0 {
-				u.sorted[l] = slices.Clone(room[m.from[l]:m.from[l+1]])
-				slices.Sort(u.sorted[l])
-			}
 		}
-		u.few = append(u.few, m.bestNodes(room))
+		u.few[i] = m.bestNodes(room)
+	}
+	for l := range levels { // the rooms are not needed in their order any more
+		u.sorted[l] = rooms[0][m.from[l]:m.from[l+1]:m.from[l+1]]
+		slices.Sort(u.sorted[l])
 	}
 	u.seats = make([]seatRoom, len(m.pools))
 	for i := range m.pools {

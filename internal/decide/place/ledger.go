@@ -26,7 +26,8 @@ type place struct {
 	facts    map[UID]*pick.Hold
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
-	view     *View
+	loose    int            // number of promised pods for which the node chooses
+	view     *View          // nil: to be made by look
 }
 
 // An entry is a pod of the ledger on its node.
@@ -36,6 +37,10 @@ type entry struct {
 	contract Contract
 	state    state
 	hold     held
+	loose    bool // the contract is not for the demand, so the node chooses
+	// before is the view of the node without the reservation, and after the one
+	// with it. As long as nothing else changes, a release goes back.
+	before, after *View
 }
 
 type state uint8
@@ -109,7 +114,7 @@ func (l *Ledger) Forget(node string) {
 // contract has the zero Contract: its node chooses for it as the ledger would.
 func (l *Ledger) Bound(p Pod, node string, c Contract) {
 	if e := l.pods[p.UID]; e != nil && e.node == node && e.pod.Demand.same(p.Demand) && e.contract.same(c) {
-		e.state = bound // as reserved: the view stays
+		e.state, e.before, e.after = bound, nil, nil // as reserved: the view stays
 		return
 	}
 	l.remove(p.UID)
@@ -131,7 +136,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 	}
 	e := &entry{pod: p, node: node, contract: c, state: reserved}
 	l.add(e)
-	l.nodes[node].view = v.with(e.hold)
+	e.before, e.after = v, l.nodes[node].view
 	return c, pick.Fits
 }
 
@@ -177,19 +182,45 @@ func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 	return e.contract, e.node, true
 }
 
+// add puts a pod on its node. The next view is made from the present one if the
+// result is the same as that of look.
 func (l *Ledger) add(e *entry) {
 	p := l.at(e.node)
-	e.hold = heldBy(e.pod, e.contract)
-	l.pods[e.pod.UID], p.promised[e.pod.UID], p.view = e, e, nil
+	e.hold, e.loose = heldBy(e.pod, e.contract), !e.contract.Matches(e.pod.Demand)
+	l.pods[e.pod.UID], p.promised[e.pod.UID] = e, e
+	if e.loose {
+		p.loose++
+	}
+	_, reported := p.facts[e.pod.UID]
 	delete(p.gone, e.pod.UID)
+	if p.view == nil || p.loose > 0 || reported || p.m == nil {
+		p.view = nil
+		return
+	}
+	p.view = p.view.with(e.hold)
 }
 
+// remove takes a pod off its node.
 func (l *Ledger) remove(uid UID) {
-	if e := l.pods[uid]; e != nil {
-		p := l.nodes[e.node]
-		delete(p.promised, uid)
+	e := l.pods[uid]
+	if e == nil {
+		return
+	}
+	p := l.nodes[e.node]
+	delete(p.promised, uid)
+	delete(l.pods, uid)
+	_, reported := p.facts[uid]
+	switch {
+	case p.view == nil, p.loose > 0:
 		p.view = nil
-		delete(l.pods, uid)
+	case reported && !p.gone[uid]: // what the report says stays
+	case e.after != nil && p.view == e.after:
+		p.view = e.before
+	default:
+		p.view = p.view.Without(uid)
+	}
+	if e.loose {
+		p.loose--
 	}
 }
 
@@ -221,7 +252,7 @@ func (p *place) look() *View {
 	for uid, e := range p.promised {
 		switch _, known := p.facts[uid]; {
 		case known:
-		case !e.contract.Matches(e.pod.Demand):
+		case e.loose:
 			open = append(open, e)
 		default:
 			holds = append(holds, e.hold)

@@ -3,6 +3,7 @@ package place
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"syscall"
 	"testing"
 
@@ -149,6 +150,7 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 					alive[uid] = p
 				}
 			}
+			likeNew(t, l, "n")
 		}
 		again := New()
 		for uid, p := range alive {
@@ -162,6 +164,62 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 	}
 }
 
+// likeNew checks that the view, which was made from the one before, is the same
+// as one from all pods.
+func likeNew(t *testing.T, l *Ledger, node string) {
+	t.Helper()
+	made, anew := l.View(node), l.nodes[node].look()
+	if !reflect.DeepEqual(made, anew) {
+		t.Fatalf("the view is %+v\nmade anew: %+v", made, anew)
+	}
+}
+
+// TestAViewIsTheSameHoweverItWasMade drives a ledger through all that it can
+// learn, in random order: reports with and without pods, contracts that are not
+// for their demand, doubts, and the ends of pods that a report still has.
+func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(61, 62))
+	for range 150 {
+		topo := machine(1+rnd.IntN(2), 1+rnd.IntN(3), 2+rnd.IntN(3), 1+rnd.IntN(2))
+		l := New()
+		l.Learn("n", Report{Topology: topo, Keep: 1})
+		for range 60 {
+			uid := UID(fmt.Sprint(rnd.IntN(8)))
+			d := own(1 + rnd.IntN(3))
+			if d.Grade = pick.Grade(1 + rnd.IntN(3)); d.Grade != pick.Own {
+				d.Request = unit.MilliCPU(rnd.IntN(1500))
+			}
+			d.Apart = pick.Apart(rnd.IntN(3))
+			p := Pod{uid, d}
+			switch rnd.IntN(8) {
+			case 0, 1:
+				l.Reserve(p, "n")
+			case 2:
+				l.Release(uid)
+			case 3:
+				l.Doubt(uid)
+			case 4:
+				l.Gone(uid)
+			case 5:
+				if e := l.pods[uid]; e != nil {
+					l.Bound(e.pod, "n", e.contract)
+				}
+			case 6:
+				l.Bound(p, "n", Contract{})
+			case 7:
+				r := Report{Topology: topo, Keep: 1}
+				for _, h := range l.View("n").Holds() {
+					if rnd.IntN(2) == 0 {
+						r.Held = append(r.Held, h)
+					}
+				}
+				l.Learn("n", r)
+			}
+			likeNew(t, l, "n")
+		}
+	}
+}
+
 // BenchmarkReserve reserves on a node of 256 CPUs of which about half are taken.
 func BenchmarkReserve(b *testing.B) {
 	l := New()
@@ -170,10 +228,14 @@ func BenchmarkReserve(b *testing.B) {
 		l.Reserve(Pod{UID(fmt.Sprint("p", i)), own(1 + i%8)}, "n")
 	}
 	p := Pod{"x", own(4)}
-	before := l.View("n")
+	bind := func() {
+		c, _, _ := l.Contract("x")
+		l.Bound(p, "n", c)
+		l.Gone("x")
+	}
 	for name, after := range map[string]func(){
-		"reserve":             func() { l.nodes["n"].view = before },
-		"reserve and release": func() { l.View("n") },
+		"and release":    func() { l.Release("x") },
+		"bound and gone": bind,
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -182,8 +244,8 @@ func BenchmarkReserve(b *testing.B) {
 				if _, why := l.Reserve(p, "n"); why != pick.Fits {
 					b.Fatal(why)
 				}
-				l.Release("x")
 				after()
+				l.View("n")
 			}
 		})
 	}
