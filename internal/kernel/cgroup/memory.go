@@ -41,7 +41,7 @@ func (t *Tree) ReadMemory(path string) (Memory, error) {
 	}
 	var v Memory
 	for _, f := range []memoryFile{memoryMin, memoryLow, memoryHigh, memoryMax} {
-		b, err := read(t, memory, path, f.name, parseBytes)
+		b, err := readOften(t, memory, path, f.name, parseBytes)
 		if err != nil {
 			return Memory{}, err
 		}

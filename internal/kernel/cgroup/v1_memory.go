@@ -12,7 +12,7 @@ const v1Limit = "memory.limit_in_bytes"
 
 func (t *Tree) v1ReadMemory(path string) (Memory, error) {
 	v := noMemoryLimit
-	limit, err := read(t, memory, path, v1Limit, parseBytes)
+	limit, err := readOften(t, memory, path, v1Limit, parseBytes)
 	// The kernel returns "no limit" as the largest number of whole pages.
 	if limit < unit.MaxBytes-unit.Bytes(os.Getpagesize()) {
 		v.Max = limit
