@@ -27,7 +27,6 @@ func newColocationCommand(g *global) *cobra.Command {
 several modes, under the same load, and show what that did to nginx's latency.
 
 ` + report.ModeHelp(lab.AllModes) + `
-Mode tenon takes the strongest means of isolation that the node has.
 Modes that pin one, if they are named and the node has it: tenon-weight,
 tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
 lab kernel-qos).

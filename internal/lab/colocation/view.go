@@ -22,7 +22,7 @@ func (c colocated) study() report.Study {
 		Claims: func(ev report.Evidence) []report.Claim {
 			return append(claims(ev), mechanismClaims(ev)...)
 		},
-		Transcodes: true, Method: method,
+		Transcodes: true, Method: method, Ending: ending,
 	}
 	if c.experiment.Kubernetes != nil {
 		s.Rows = append(slices.Clone(report.LatencyRows), report.Row{Label: "node's CPUs", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.FormatNumber(r.Modes[m].NodeMetricsCPU, 2) }})

@@ -82,7 +82,7 @@ var modeTable = []ModeSpec{
 	{Mode: Burstable, Batch: true, Burstable: true, Head: "BE with requests",
 		Help: "the batch work with CPU requests, as batch usually runs"},
 	{Mode: Tenon, Batch: true, Tenon: true, Cluster: true,
-		Help: "Tenon's isolation, by the strongest mechanism that the node has"},
+		Help: "Tenon's isolation as it begins on every node: the least weight and long slices, or the marks of a vendor's kernel"},
 	{Mode: TenonWeight, Batch: true, Tenon: true, Mechanism: node.MechanismWeight, Head: "least weight", Line: "dash",
 		Help: "the least CPU weight"},
 	{Mode: TenonIdle, Batch: true, Tenon: true, Mechanism: node.MechanismIdle, Head: "cpu.idle",

@@ -19,6 +19,9 @@ type Study struct {
 	Plots    func(Evidence, Result, CommonPlots) []Plot
 	Gallery  *Gallery // one picture for each mode; nil: none
 	LeftOut  []string // the modes that the experiment could not run, with reasons
+	// Ending says at the end of the table what the experiment shows, in a few
+	// sentences for a reader of nothing else; nil: it says nothing.
+	Ending func(Evidence, Result) []string
 	// Transcodes is true if the batch work is ffmpeg. Only for ffmpeg the work
 	// rate is known in frames.
 	Transcodes bool

@@ -115,8 +115,20 @@ func (a Analysis) WriteTable(w io.Writer) error {
 	layout.List(&b, "Rungs left out", study.LeftOut)
 	layout.List(&b, "Warnings", r.Warnings)
 	layout.List(&b, "Caveats", r.Experiment.Caveats)
+	if study.Ending != nil {
+		layout.List(&b, inShort(r.Experiment), study.Ending(a.evidence, r))
+	}
 	_, err := b.WriteTo(w)
 	return err
+}
+
+// inShort is the title of the last sentences.
+func inShort(e Experiment) string {
+	text := "In short, compared with Tenon (95 % intervals in brackets)"
+	if e.Ended == EndHand {
+		text += "; stopped by hand, so nothing is final"
+	}
+	return text
 }
 
 // LatencyLegend says from which time latency counts.

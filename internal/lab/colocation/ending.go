@@ -1,0 +1,195 @@
+package colocation
+
+import (
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// mostSentences is the number of sentences at the end of a report, each on one
+// line of the terminal.
+const mostSentences = 5
+
+// A sentence is what the experiment says about one question.
+type sentence struct {
+	decided bool
+	text    string
+}
+
+// ending says in at most mostSentences sentences what the experiment shows:
+// first what it decided, then what it cannot tell. The words need no knowledge
+// of the lab.
+func ending(ev report.Evidence, r report.Result) []string {
+	all := slices.Concat(requestsSentence(ev), useSentence(ev), besideBestEffort(ev, r), besideAlone(ev), tailSentence(ev))
+	slices.SortStableFunc(all, func(a, b sentence) int {
+		switch {
+		case a.decided == b.decided:
+			return 0
+		case a.decided:
+			return -1
+		}
+		return 1
+	})
+	var texts []string
+	for _, s := range all[:min(len(all), mostSentences)] {
+		texts = append(texts, s.text)
+	}
+	return texts
+}
+
+// requestsSentence compares batch work with CPU requests with batch work under
+// Tenon.
+func requestsSentence(ev report.Evidence) []sentence {
+	e := ev.Ratio(report.Burstable, report.Tenon, report.Waiting)
+	return compare(e, e.Enough && (e.ClaimLower > 1 || e.ClaimUpper < 1), waits, "Batch work with requests")
+}
+
+// useSentence says how much of the CPU is used under Tenon.
+func useSentence(ev report.Evidence) []sentence {
+	e := stat.Mean(ev.Sample(report.Tenon, report.CPUPercent), ev.Rule)
+	if e.Blocks == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("Tenon: the tested %s %.0f %% busy", isOrAre(ev), e.Value)
+	if alone := stat.Mean(ev.Sample(report.Exclusive, report.CPUPercent), ev.Rule); alone.Blocks > 0 {
+		text += fmt.Sprintf(", without batch work %.0f %%", alone.Value)
+	}
+	if stat.AtLeast(e, fullCPUPercent) == stat.Met {
+		return []sentence{{true, text + "."}}
+	}
+	return []sentence{{false, fmt.Sprintf("%s (mean of %s).", text, blocks(e))}}
+}
+
+func isOrAre(ev report.Evidence) string {
+	if ev.TestedCPUs.Len() > 1 {
+		return "CPUs are"
+	}
+	return "CPU is"
+}
+
+func blocks(e stat.Estimate) string { return layout.Plural(e.Blocks, "block", "blocks") }
+
+// A comparison has the words around an amount, such as "longer", and the question
+// to which the amount is the answer.
+type comparison struct{ before, after, question string }
+
+var (
+	waits   = comparison{"the service waits ", " for its CPU", "does the service wait longer?"}
+	answers = comparison{"90 of 100 answers take ", "", "do 90 of 100 answers take longer?"}
+)
+
+// besideBestEffort compares BestEffort pods of Kubernetes with batch work under
+// Tenon, by the verdicts of the claims.
+func besideBestEffort(ev report.Evidence, r report.Result) []sentence {
+	const where = "BestEffort pods"
+	var all []sentence
+	for _, m := range []struct {
+		measure report.Measure
+		words   comparison
+	}{{report.WaitingTime, waits}, {report.P90, answers}} {
+		e := ev.Ratio(report.Default, report.Tenon, m.measure.Of)
+		switch verdictOf(r, fmt.Sprintf("%s-or-%s-%s", report.Default, report.Tenon, m.measure.Key)) {
+		case stat.Tie:
+			all = append(all, sentence{true, fmt.Sprintf("%s: %sas long%s, within %s.", where, m.words.before, m.words.after,
+				report.Limit(m.measure.MarginOf(ev.Experiment)))})
+		case stat.Differs:
+			all = append(all, compare(e, true, m.words, where)...)
+		default:
+			all = append(all, compare(e, false, m.words, where)...)
+		}
+	}
+	return all
+}
+
+func verdictOf(r report.Result, name string) stat.Verdict {
+	for _, c := range r.Claims {
+		if c.Name == name {
+			return c.Verdict
+		}
+	}
+	return stat.Undecided
+}
+
+// compare says how a measure of the service beside other batch work compares with
+// that under Tenon.
+func compare(e stat.Estimate, decided bool, words comparison, where string) []sentence {
+	i := report.IntervalOf(e)
+	amount := func(text string) []sentence {
+		return []sentence{{true, fmt.Sprintf("%s: %s%s%s%s.", where, words.before, text, words.after, span(i))}}
+	}
+	switch {
+	case e.Blocks == 0:
+		return nil
+	case !decided:
+		return []sentence{{false, fmt.Sprintf("%s: %s %s.", where, words.question, cannotTell(e))}}
+	case e.Value >= 2:
+		return amount(factor(i.Estimate) + " times as long")
+	case e.Value > 1:
+		return amount(report.Scaled(i.Estimate-1, 100, 0) + " % longer")
+	}
+	return amount(report.Scaled(1-i.Estimate, 100, 0) + " % less long")
+}
+
+// cannotTell says that some blocks decide nothing. The interval of too few blocks
+// for a verdict would mislead, so it is left out.
+func cannotTell(e stat.Estimate) string {
+	if !e.Enough {
+		return blocks(e) + " cannot tell"
+	}
+	return blocks(e) + " cannot tell" + span(report.IntervalOf(e))
+}
+
+// span prints an interval in brackets; empty: there is none, or it says nothing.
+func span(i report.Interval) string {
+	switch {
+	case i.Blocks < 2 || i.Vague():
+		return ""
+	case i.Low >= 2:
+		return fmt.Sprintf(" (%s to %s)", factor(i.Low), factor(i.High))
+	}
+	return fmt.Sprintf(" (%s)", report.Span(i))
+}
+
+// factor prints a ratio with two digits.
+func factor(n report.Number) string {
+	if n < 10 {
+		return report.FormatNumber(n, 1)
+	}
+	return report.FormatNumber(n, 0)
+}
+
+// besideAlone compares the service under Tenon with the service that has the CPU
+// to itself, kept awake if there is such a mode. A difference counts if it is
+// larger than those of two equal modes.
+func besideAlone(ev report.Evidence) []sentence {
+	alone, where := report.ExclusiveWarm, "alone on an awake CPU"
+	if !ev.Asked(alone) {
+		alone, where = report.Exclusive, "alone"
+	}
+	e, control := ev.Ratio(report.Tenon, alone, report.P90.Of), ev.Resolution(report.P90)
+	i := report.IntervalOf(e)
+	switch {
+	case e.Blocks == 0:
+		return nil
+	case e.Enough && control.Fine && e.ClaimUpper < ev.Margin:
+		return []sentence{{true, fmt.Sprintf("Tenon: %sat most %s longer than %s%s.", answers.before, report.Limit(ev.Margin), where, span(i))}}
+	case e.Enough && control.Control.Blocks > 1 && e.ClaimLower > max(control.Control.High, 1):
+		return []sentence{{true, fmt.Sprintf("Tenon: %s%s %% longer than %s%s.", answers.before, report.Scaled(i.Estimate-1, 100, 0), where, span(i))}}
+	}
+	return []sentence{{false, fmt.Sprintf("Tenon: do 90 of 100 answers take longer than %s? %s.", where, cannotTell(e))}}
+}
+
+// tailSentence says how well this machine can tell the slowest answers apart.
+func tailSentence(ev report.Evidence) []sentence {
+	r := ev.Resolution(report.P99)
+	switch {
+	case r.Control.Blocks < 2 || r.Fine:
+		return nil
+	case report.IntervalOf(r.Control).Vague():
+		return []sentence{{false, "The slowest answer of 100 (P99): are two equal modes alike? " + cannotTell(r.Control) + "."}}
+	}
+	return []sentence{{false, fmt.Sprintf("The slowest answer of 100 (P99): two equal modes are alike within ± %.0f %% only.", 100*max(r.HalfWidth, r.Bias))}}
+}

@@ -1,0 +1,110 @@
+package colocation
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// demoModes are the modes of make demo.
+var demoModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.Tenon}
+
+// endingOf returns the last sentences of the table of an experiment.
+func endingOf(t *testing.T, e Experiment, noise float64) (title string, sentences []string) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Analyse(e, inventedRuns(e, noise)).WriteTable(&b); err != nil {
+		t.Fatal(err)
+	}
+	_, end, found := strings.Cut(b.String(), "\nIn short")
+	if !found {
+		t.Fatalf("the table has no last sentences:\n%s", &b)
+	}
+	lines := strings.Split(strings.TrimSpace(end), "\n")
+	for _, l := range lines[1:] {
+		text, is := strings.CutPrefix(l, "  - ")
+		if !is {
+			t.Errorf("a sentence needs more than one line: %q", l)
+		}
+		sentences = append(sentences, text)
+	}
+	return lines[0], sentences
+}
+
+func decidedIn(s string) bool {
+	return !strings.Contains(s, "cannot tell") && !strings.Contains(s, "(mean of") && !strings.Contains(s, "two equal modes")
+}
+
+// TestTheLastLinesSayFirstWhatIsDecided checks the end of a demo on machines of
+// different noise: at most five lines, and what is undecided comes last.
+func TestTheLastLinesSayFirstWhatIsDecided(t *testing.T) {
+	for _, c := range []struct {
+		blocks int
+		noise  float64
+		first  string // a part of the first sentence; empty: nothing is decided
+	}{
+		{14, 0.02, "Batch work with requests: the service waits"},
+		{14, 0.3, "Batch work with requests: the service waits"},
+		{3, 0.02, ""},
+		{1, 0.02, ""},
+	} {
+		e := invented(c.blocks, demoModes...)
+		e.Looks, e.Ended = report.LooksOf(c.blocks), report.EndPlanned
+		_, sentences := endingOf(t, e, c.noise)
+		if len(sentences) == 0 || len(sentences) > mostSentences {
+			t.Errorf("%d blocks, noise %v: %d sentences", c.blocks, c.noise, len(sentences))
+		}
+		open := false
+		for i, s := range sentences {
+			if layout.Runes(s) > layout.Width-4 {
+				t.Errorf("too long for one line: %q", s)
+			}
+			if decidedIn(s) && open {
+				t.Errorf("%d blocks, noise %v: %q comes after what is undecided", c.blocks, c.noise, s)
+			}
+			open = open || !decidedIn(s)
+			if i == 0 && (c.first == "") == decidedIn(s) || i == 0 && !strings.HasPrefix(s, c.first) {
+				t.Errorf("%d blocks, noise %v: the first sentence is %q, want %q", c.blocks, c.noise, s, c.first)
+			}
+		}
+	}
+}
+
+func TestALastLineSaysThatAHandStoppedIt(t *testing.T) {
+	e := invented(12, demoModes...)
+	e.Ended = report.EndHand
+	if title, _ := endingOf(t, e, 0.02); !strings.Contains(title, "stopped by hand") {
+		t.Errorf("the title is %q", title)
+	}
+}
+
+// TestADifferenceIsSaidInItsDirection checks each form of a decided sentence.
+func TestADifferenceIsSaidInItsDirection(t *testing.T) {
+	for factor, want := range map[float64]string{
+		0.5: "BestEffort pods: 90 of 100 answers take 50 % less long (", 1.4: "BestEffort pods: 90 of 100 answers take 40 % longer (",
+		8: "BestEffort pods: 90 of 100 answers take 8.0 times as long (", 1: "BestEffort pods: 90 of 100 answers take as long, within 3 %.",
+	} {
+		e := invented(32, report.Exclusive, report.ExclusiveAA, report.Default, report.Tenon)
+		e.Looks, e.Ended = report.LooksOf(32), report.EndPlanned
+		runs := inventedRuns(e, 0.001)
+		tenon := map[int]float64{}
+		for _, r := range runs {
+			if r.Mode == report.Tenon {
+				tenon[r.Block] = r.Latency.P90
+			}
+		}
+		for i := range runs {
+			if r := &runs[i]; r.Mode == report.Default && tenon[r.Block] > 0 {
+				r.Latency.P90 = tenon[r.Block] * factor * (1 + 0.001*float64(r.Block%3))
+			}
+		}
+		a := Analyse(e, runs)
+		text := strings.Join(ending(a.Evidence(), a.Base), "\n")
+		if !strings.Contains(text, want) {
+			t.Errorf("a ratio of %v: want %q in\n%s", factor, want, text)
+		}
+	}
+}
