@@ -100,12 +100,14 @@ cluster: cluster-build cluster-tools ## a real Kubernetes on this machine, left 
 	$(if $(TENON),$(SUDO) bin/cluster tenon $(VERSION))
 
 # What its commands need: helm, kubectl tenon and, with TENON=1, Tenon's images.
+# The list is a variable because a comma ends an argument of $(if).
+TENON_IMAGES = tenond,tenon-manager
 .PHONY: cluster-tools
 cluster-tools: deps-cluster
 	$(GO) build -o bin/cluster ./test/cluster/cmd
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/kubectl-tenon
 	cd test/chart && $(GO) build -o ../../bin/helm helm.sh/helm/v4/cmd/helm
-	$(if $(TENON),$(GO) run ./deploy/image -version $(VERSION) -arch $(shell $(GO) env GOARCH) -only tenond,tenon-manager -out bin/images)
+	$(if $(TENON),$(GO) run ./deploy/image -version $(VERSION) -arch $(shell $(GO) env GOARCH) -only $(TENON_IMAGES) -out bin/images)
 
 .PHONY: cluster-down
 cluster-down: ## end that cluster and remove every trace

@@ -177,7 +177,7 @@ func install(ctx context.Context, c *cluster.Cluster, version string) error {
 	if err := c.Install(ctx, release, say); err != nil {
 		return err
 	}
-	fmt.Printf(tenonHints, os.Args[0], c.Name)
+	fmt.Printf(tenonHints, typed(), c.Name)
 	return nil
 }
 
@@ -198,8 +198,17 @@ func up(ctx context.Context, name string, args []string) error {
 			return errors.Join(err, c.Down())
 		}
 	}
-	fmt.Printf(hints, os.Args[0], c.Name)
+	fmt.Printf(hints, typed(), c.Name)
 	return nil
+}
+
+// typed returns the words by which a user starts this program, with sudo if make
+// started it so.
+func typed() string {
+	if os.Getenv("SUDO_USER") != "" {
+		return "sudo " + os.Args[0]
+	}
+	return os.Args[0]
 }
 
 // keepOff returns the kubelet configuration of a node whose pods must not use

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# walk-cluster: types the commands of docs/ten-minutes-on-a-cluster.md like a
+# reader who has no cluster, in the order of the page, and prints how long each
+# took. It leaves out what the page has only for a cluster of one's own (steps 1
+# and 2). It fails if a command fails, if no node has batch resources, or if a pod
+# does not run, except a batch pod for which the node has no idle CPU. It needs
+# what make cluster needs; the cluster is gone afterwards.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+page=docs/ten-minutes-on-a-cluster.md
+work=$(mktemp -d)
+sudo=
+[ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
+trap 'make --no-print-directory cluster-down; rm -rf "$work"' EXIT
+
+# typed FROM TO: the commands of the page's shell blocks between two headings.
+typed() {
+	awk -v from="$1" -v to="$2" '
+		index($0, from) == 1 { on = 1 }
+		to != "" && index($0, to) == 1 { on = 0 }
+		/^```/ { sh = !open && $0 == "```sh"; open = !open; next }
+		on && sh { sub(/ +#.*/, ""); if ($0 != "") print }' "$page"
+}
+
+begun=$(date +%s.%N)
+first=$(typed '## A cluster to play with' '## 1.' | head -n 1)
+[ "$first" = "make cluster TENON=1" ] || { echo "walk-cluster: the page begins with: $first" >&2; exit 1; }
+$first
+printf '== %6.1f s  %s\n' "$(echo "$(date +%s.%N) $begun" | awk '{print $1 - $2}')" "$first"
+
+# The manifest of step 4 is the first block of YAML of the page.
+awk '/^```yaml/ { on = 1; next } /^```/ && on { exit } on' "$page" >"$work/pods.yaml"
+{
+	echo 'set -euo pipefail'
+	echo 'shown() { local begun=$EPOCHREALTIME; echo "\$ $*"; eval "$*"; awk -v a="$begun" -v b="$EPOCHREALTIME" -v c="$*" '\''BEGIN { printf "== %6.1f s  %s\n", b - a, c }'\''; }'
+	echo "cd $work"
+	typed '## 3.' '## 5.' | sed 's/NODE-NAME/node-0/; s/.*/shown '"'"'&'"'"'/' | while read -r line; do
+		case $line in
+		*custom-columns*) # whose own quotes must stay
+			echo "shown $(printf %q "$(eval "printf %s \"\$(typed '## 3.' '## 5.' | grep custom-columns)\"")")"
+			echo 'kubectl get nodes -o jsonpath="{.items[*].status.allocatable.kubernetes\.io/batch-memory}" | grep -q "[1-9]"'
+			;;
+		*"kubectl get pods"*)
+			echo 'kubectl wait --for=condition=Ready --timeout=1m pod/web'
+			# On a machine that others keep busy, no batch-cpu is left for encode.
+			echo 'kubectl wait --for=condition=Ready --timeout=30s pod/encode || { kubectl describe pod encode | grep "Insufficient kubernetes.io/batch-cpu" && kubectl tenon explain node node-0 && echo "NOTE no idle CPU for encode"; }'
+			echo "$line"
+			;;
+		*) echo "$line" ;;
+		esac
+	done
+	typed '## 5.' 'More:' | sed 's/.*/shown '"'"'&'"'"'/'
+} >"$work/script"
+$sudo bin/cluster -name dev run bash "$work/script"
