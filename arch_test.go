@@ -183,6 +183,7 @@ var arch = []struct {
 	{"test/digest", affects, ""},
 	{"test/e2e", affects, "model/unit model/node decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease cluster/apiserver/apitest agent/loop agent/record agent/control"},
 	{"test/scheduler", affects, ""},
+	{"test/typed", affects, ""},
 	{"test/vm", affects, "kernel/schedtrace test/cluster/image test/cluster"},
 	{"test/vm/isolation", affects, "model/unit kernel/schedtrace kernel/scx kernel/task"},
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +30,12 @@ func TestMain(m *testing.M) {
 // and waitfor.
 func TestCommandLine(t *testing.T) {
 	deadline, _ := t.Deadline()
+	docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
 	testscript.RunT(oneByOne{t}, testscript.Params{
 		Deadline: deadline,
 		Dir:      "testdata",
@@ -38,6 +46,8 @@ func TestCommandLine(t *testing.T) {
 			env.Setenv("ID", id)
 			env.Setenv("STATE", env.WorkDir+"/state")
 			env.Setenv("XDG_RUNTIME_DIR", env.WorkDir)
+			env.Setenv("DOCS", docs)
+			env.Setenv("SERVER", server.URL+"/")
 			if tree, err := cgroup.Detect("/proc"); err == nil {
 				env.Defer(func() { // removes the groups of a failed script
 					_ = tree.RemoveAll(launch.BestEffortGroup + "/" + id)

@@ -125,6 +125,7 @@ func TestTheAgentIsSeenFromTheCommandLine(t *testing.T) {
 		{"status -o json", `"id": "system.slice/web.service"`},
 		{"explain web.service", "a workload of class LS, by rule web"},
 		{"explain batch.slice", "batch.slice: a cgroup"},
+		{"explain isolation", "beyond trials  the floor"},
 		{"explain batch.slice cpu.weight", "because CPU QoS is off"},
 		{"explain batch.slice cpu.weight -o json", `"intent": "release"`},
 	} {
