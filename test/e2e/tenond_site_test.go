@@ -103,6 +103,10 @@ func TestMain(m *testing.M) {
 		hogs()
 		return
 	}
+	if os.Getenv("TENON_TEST_ROLE") == "lockstep" {
+		lockstep()
+		return
+	}
 	status := m.Run()
 	if built != "" {
 		_ = os.RemoveAll(built)

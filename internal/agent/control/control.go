@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/model/node"
@@ -113,6 +114,8 @@ type Workload struct {
 	// Run is Frozen or Ended; otherwise it is absent. It is known only while
 	// eviction is enabled.
 	Run node.Run `json:"run,omitempty"`
+	// Misfit says why its CPU limit does not fit it; absent: it fits.
+	Misfit *misfit.Misfit `json:"misfit,omitempty"`
 }
 
 // A Wait is the time, per second, for which a workload waited while a runner

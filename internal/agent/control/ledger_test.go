@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -98,6 +99,31 @@ func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 	}
 	if len(s.Bounds) != 1 || s.Bounds[0].Knob != quota || s.Bounds[0].Want != "80000 100000" {
 		t.Errorf("%+v", s.Bounds)
+	}
+}
+
+func TestALimitThatDoesNotFitIsExplained(t *testing.T) {
+	l := NewLedger("v1")
+	turn := seen(time.Minute, 800)
+	id := turn.Snapshot.Workloads[0].ID
+	turn.Misfits = map[node.WorkloadID]*misfit.Misfit{id: {
+		Kind: misfit.Threads, Class: node.BE, Since: turn.Snapshot.At.Add(-40 * time.Second), Throttled: 93, Limit: 1000, CPUs: 2,
+		Text: "16 threads share", Write: "set no limit",
+	}}
+	l.Observe(turn, nil)
+	e, err := l.ExplainWorkload(string(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"misfit     16 threads share, since ", " (40s)\n", "  write      set no limit\n",
+	} {
+		if !strings.Contains(e.String(), want) {
+			t.Errorf("the explanation lacks %q:\n%s", want, e)
+		}
+	}
+	if text := l.Status().String(); !strings.Contains(text, "misfit ") {
+		t.Errorf("the status lacks the misfit:\n%s", text)
 	}
 }
 

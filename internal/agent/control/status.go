@@ -129,6 +129,7 @@ func (l *Ledger) workloads() []Workload {
 		c.DelayP99 = waited.Quantile(0.99)
 		c.Waits = l.waitsOf(w.ID)
 		c.Run = stoppedBy(l.last.Snapshot.Knobs, w)
+		c.Misfit = l.last.Misfits[w.ID]
 		all = append(all, c)
 	}
 	return all

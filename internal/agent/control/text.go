@@ -96,6 +96,9 @@ func (s Status) describe(b *strings.Builder) {
 	if s.Watermark != nil {
 		fmt.Fprintf(head, "watermark\t%s\n", s.Watermark)
 	}
+	for _, w := range s.misfits() {
+		fmt.Fprintf(head, "misfit\t%s: %s\n", w.Named(), w.Misfit.Text)
+	}
 	if s.Batch.On() {
 		fmt.Fprintf(head, "batch\t%s\n", promised(s.Batch))
 	}
@@ -122,6 +125,20 @@ func (s Status) describe(b *strings.Builder) {
 			fmt.Fprintln(b, Line(w))
 		}
 	}
+}
+
+// mostMisfits is the maximum number of misfits in the text of a status.
+const mostMisfits = 5
+
+// misfits lists the first workloads that their CPU limit does not fit.
+func (s Status) misfits() []Workload {
+	var all []Workload
+	for _, w := range s.Workloads {
+		if w.Misfit != nil && len(all) < mostMisfits {
+			all = append(all, w)
+		}
+	}
+	return all
 }
 
 // Line prints a write in one line.
@@ -160,7 +177,7 @@ func (e Explanation) String() string {
 		return Printable(b.String())
 	}
 	if w := e.Workload; w != nil {
-		w.describe(&b)
+		w.describe(&b, e.At)
 		for _, effect := range e.Effects {
 			b.WriteString(trials.Effect(effect, e.At, Ago))
 		}
@@ -203,7 +220,7 @@ func ruled(w Workload) string {
 	return "rule " + w.Rule
 }
 
-func (w Workload) describe(b *strings.Builder) {
+func (w Workload) describe(b *strings.Builder, at time.Time) {
 	fmt.Fprintf(b, "%s: a workload of class %s, by %s\n", w.Named(), w.Class, ruled(w))
 	fmt.Fprintf(b, "  uses       CPU %s, memory %s", Shown(w.CPU, unit.MilliCPU.String), Shown(w.Memory, Size))
 	if held, known := w.Throttled.Value(); known && held > 0 {
@@ -232,6 +249,10 @@ func (w Workload) describe(b *strings.Builder) {
 	}
 	if len(asked) > 0 {
 		fmt.Fprintf(b, "  asked for  %s\n", strings.Join(asked, ", "))
+	}
+	if m := w.Misfit; m != nil {
+		fmt.Fprintf(b, "  misfit     %s, since %s (%s)\n", m.Text, m.Since.Format(time.DateTime), Ago(at.Sub(m.Since)))
+		fmt.Fprintf(b, "  write      %s\n", m.Write)
 	}
 	fmt.Fprintf(b, "  cgroup     %s", w.Cgroup)
 	if w.ContentionRoot != w.Cgroup {

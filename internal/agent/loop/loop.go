@@ -84,7 +84,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
 	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Missed()
-	t.Held = a.state.Held()
+	t.Held, t.Misfits = a.state.Held(), a.state.Misfits.Found()
 	t.Trials = a.state.Selector.Trials.Shown()
 	a.watermark = a.charge(s)
 	t.Watermark = a.watermark

@@ -22,6 +22,7 @@ func sameButUse(a, b *node.Workload) bool {
 // reflection would be a tenth of what recording costs.
 func sameUse(a, b node.Usage) bool {
 	return a.CPU == b.CPU && a.Throttled == b.Throttled && a.Periods == b.Periods && a.ThrottledPeriods == b.ThrottledPeriods &&
+		a.Threads == b.Threads && a.Runnable == b.Runnable &&
 		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Timeslices == b.Delay.Timeslices &&
 		a.Memory == b.Memory && a.WorkingSet == b.WorkingSet && a.Refaults == b.Refaults &&
 		a.Read == b.Read && a.Written == b.Written && a.Pressure == b.Pressure &&

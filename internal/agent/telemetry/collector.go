@@ -103,6 +103,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		e.delay(w.Usage.Delay, labels...)
 		e.slo(t, w, labels...)
 	}
+	e.misfits(t.Misfits)
 	e.waits(s, shown)
 	e.gauge(descOmitted, float64(omitted))
 }

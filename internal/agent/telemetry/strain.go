@@ -3,12 +3,16 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 var (
 	descMissed = desc("tenon_objective_missed", "1: the workload misses its objective now, so that best-effort work gives way.", "workload", "class")
+
+	descMisfit  = desc("tenon_cpu_misfit", "1: the CPU limit does not fit the workload, because of its threads or its limit (kind).", "workload", "class", "kind")
+	descMisfits = desc("tenon_cpu_misfits", "Workloads that their CPU limit does not fit, by kind.", "kind")
 
 	descNodePressure   = desc("tenon_node_pressure_seconds_total", "Time in which some tasks of the node, or all of them, waited for a resource (PSI).", "resource", "tasks")
 	descNodeWorkingSet = desc("tenon_node_working_set_bytes", "Memory of the node in use, without page cache that was not used lately.")
@@ -46,6 +50,9 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 		}
 		e.gauge(descMissed, missed, labels...)
 	}
+	if m, is := t.Misfits[w.ID]; is {
+		e.gauge(descMisfit, 1, append(labels[:len(labels):len(labels)], string(m.Kind))...)
+	}
 	with := func(label string) []string { return append(labels[:len(labels):len(labels)], label) }
 	u := w.Usage
 	for resource, s := range stalls(u.Pressure) {
@@ -59,6 +66,20 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 		throttled := u.ThrottledPeriods.Or(0)
 		count(e, descPeriods, node.Some(throttled), with("throttled")...)
 		count(e, descPeriods, node.Some(max(all-throttled, 0)), with("free")...)
+	}
+}
+
+// misfits emits the number of misfits of each kind, also of those without metrics
+// of their own.
+func (e emitter) misfits(found map[node.WorkloadID]*misfit.Misfit) {
+	for _, kind := range misfit.Kinds {
+		n := 0
+		for _, m := range found {
+			if m.Kind == kind {
+				n++
+			}
+		}
+		e.gauge(descMisfits, float64(n), string(kind))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/health"
+	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -60,6 +61,7 @@ func tickAt(second int) tick.Tick {
 	web.Usage.Delay = node.RunQueueDelay{Sum: used, Counts: make([]uint64, 29)}
 	web.Usage.Delay.Counts[10], web.Usage.Delay.Counts[12], web.Usage.Delay.Counts[13], web.Usage.Delay.Counts[28] = 1, 3, 2, 1
 	web.Objective.RunQueueDelay, t.Missed = node.Some(time.Millisecond), map[node.WorkloadID]string{"web": "waits 2ms"}
+	t.Misfits = map[node.WorkloadID]*misfit.Misfit{"web": {Kind: misfit.Threads}}
 	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory
 	t.Snapshot.Usage.WorkingSet, t.Snapshot.Usage.Read, t.Snapshot.Usage.Written = memory, memory, memory
 	web.Usage.Periods, web.Usage.ThrottledPeriods = node.Some[int64](10), node.Some[int64](4)
@@ -133,6 +135,9 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_run_queue_delay_seconds_sum{class="LS",workload="web"} 3`,
 		`tenon_run_queue_wait_seconds_total{runner_class="BE",waiter="web"} 5`,
 		`tenon_objective_missed{class="LS",workload="web"} 1`,
+		`tenon_cpu_misfit{class="LS",kind="threads",workload="web"} 1`,
+		`tenon_cpu_misfits{kind="threads"} 1`,
+		`tenon_cpu_misfits{kind="limit"} 0`,
 		`tenon_node_pressure_seconds_total{resource="io",tasks="all"} 3`,
 		`tenon_node_refaults_total 9`,
 		`tenon_workload_pressure_seconds_total{class="LS",resource="memory",workload="web"} 3`,

@@ -16,6 +16,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -38,7 +39,7 @@ func status(cpus int) control.Status {
 			{Class: node.BE, Workloads: 2, CPU: unit.MilliCPU(cpus * 500), Memory: 512 << 20},
 		},
 		Workloads: []control.Workload{
-			{ID: "batch.slice/encode-with-a-very-long-name-that-does-not-fit@0001.service", Class: node.BE, Rule: "batch-of-the-night", CPU: mcpu(cpus * 400), Memory: mib(400), Throttled: node.Some[unit.Percent](31)},
+			{ID: "batch.slice/encode-with-a-very-long-name-that-does-not-fit@0001.service", Class: node.BE, Rule: "batch-of-the-night", CPU: mcpu(cpus * 400), Memory: mib(400), Throttled: node.Some[unit.Percent](31), Misfit: &misfit.Misfit{}},
 			{ID: "batch.slice/index.service", Class: node.BE, Rule: "batch", CPU: mcpu(cpus * 100), Memory: mib(112), Throttled: node.Some[unit.Percent](0)},
 			{ID: "system.slice/web.service", Class: node.LS, Rule: "web", CPU: mcpu(cpus * 250), Memory: mib(1024),
 				DelayP99: node.Some(4194304 * time.Nanosecond), Objective: node.Some(2 * time.Millisecond),

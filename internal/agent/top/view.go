@@ -158,7 +158,7 @@ func (m model) table(room int) []string {
 	for i, w := range m.rows[first:min(first+max(room, 1), len(m.rows))] {
 		class := fmt.Sprintf("%-6s", w.Class)
 		rest := fmt.Sprintf("  %7s  %7s  %9s  %-12s  %s", control.Shown(w.CPU, unit.MilliCPU.String), control.Shown(w.Memory, control.Size),
-			control.Shown(w.Throttled, unit.Percent.String), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()), name))
+			throttled(w), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()), name))
 		if first+i == cursor {
 			lines = append(lines, chosen.Styled(class+rest))
 		} else {
@@ -166,6 +166,16 @@ func (m model) table(room int) []string {
 		}
 	}
 	return lines
+}
+
+// throttled prints the throttled share of a workload, with a mark if its CPU
+// limit does not fit it.
+func throttled(w control.Workload) string {
+	text := control.Shown(w.Throttled, unit.Percent.String)
+	if w.Misfit != nil {
+		text = "!" + text
+	}
+	return text
 }
 
 // tail removes the start of a path that is too long, because the end is more
@@ -225,8 +235,9 @@ tell apart on that CPU, . idle. With many CPUs each is one figure, from 0
 (up to 10 % busy) to 9, or a dot where it is less than 1 % busy.
 
 CPU is in thousandths of one CPU: 1500m is one and a half. THROTTLED is the
-share of the time in which the workload's own CPU quota held it back. A
-question mark is a number that the kernel does not give, or not yet.
+share of the time in which the workload's own CPU quota held it back, with !
+if the limit does not fit the workload: enter says what to write in its place.
+A question mark is a number that the kernel does not give, or not yet.
 RUNG: what keeps best-effort work off the CPUs of services. EXPELLED, HELD: CPU
 kept idle beside them, and for a while after. STRAYS: threads found outside of
 it. FALLS: how often it failed in the last hour. tenon qos status says more.

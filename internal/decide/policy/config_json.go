@@ -8,6 +8,7 @@ import (
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/misfit"
 )
 
 // configForm is the JSON form of a Config. The keys of Pool are among those of
@@ -21,6 +22,7 @@ type configForm struct {
 	Burst      Burst          `json:"burst,omitzero"`
 	Overcommit Overcommit     `json:"overcommit,omitzero"`
 	Evict      evict.Config   `json:"evict,omitzero"`
+	Misfit     misfit.Config  `json:"misfit,omitzero"`
 }
 
 type suppressForm struct {
@@ -30,18 +32,18 @@ type suppressForm struct {
 
 // MarshalJSON writes the form that captures contain.
 func (c Config) MarshalJSON() ([]byte, error) {
-	return json.Marshal(configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict})
+	return json.Marshal(configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict, c.Misfit})
 }
 
 // UnmarshalJSON reads the form that MarshalJSON writes.
 func (c *Config) UnmarshalJSON(text []byte) error {
-	f := configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict}
+	f := configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict, c.Misfit}
 	if err := json.Unmarshal(text, &f); err != nil {
 		return err
 	}
 	*c = Config{
 		Pool: f.Suppress.Pool, CPUQOS: f.CPUQOS, Suppress: f.Suppress.Suppress, Memory: f.Memory,
-		Cache: f.Cache, IO: f.IO, Burst: f.Burst, Overcommit: f.Overcommit, Evict: f.Evict,
+		Cache: f.Cache, IO: f.IO, Burst: f.Burst, Overcommit: f.Overcommit, Evict: f.Evict, Misfit: f.Misfit,
 	}
 	return nil
 }

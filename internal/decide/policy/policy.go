@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
@@ -42,6 +43,8 @@ type Config struct {
 	Overcommit Overcommit `json:"overcommit,omitzero"`
 	// Evict evicts BE work when memory or CPU is short.
 	Evict evict.Config `json:"evict,omitzero"`
+	// Misfit says when a CPU limit counts as one that does not fit.
+	Misfit misfit.Config `json:"misfit,omitzero"`
 }
 
 // State is the plain data that the policies keep between ticks.
@@ -71,6 +74,9 @@ type State struct {
 	// Evictions holds the BE workloads that are being evicted, and the state
 	// that leads to further evictions.
 	Evictions evict.State `json:"evictions,omitzero"`
+	// Misfits is the state of the search for workloads that their CPU limit does
+	// not fit. No policy reads it.
+	Misfits misfit.State `json:"misfits,omitempty"`
 }
 
 // Missed returns the workloads whose SLO is violated, with the reason.
@@ -109,6 +115,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 		shares = cache.Decide(c.Cache, next.CacheBackOff, s)
 	}
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
+	next.Misfits = st.Misfits.Observe(c.Misfit, s)
 	// One Concat, because repeated append made a fifth of all allocations of a
 	// tick.
 	wants := slices.Concat(selector, cpuQOS(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,

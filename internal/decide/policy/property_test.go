@@ -202,7 +202,7 @@ func (n *scene) checkWants(t *testing.T) {
 	if diff := cmp.Diff(wants, same, cmp.Comparer(func(a, b plan.Want) bool { return a == b })); diff != "" {
 		t.Fatalf("the same input gave another output:\n%s", diff)
 	}
-	if diff := cmp.Diff(st, again, cmpopts.EquateEmpty(), cmp.Comparer(sameSet), cmp.AllowUnexported(node.Maybe[time.Duration]{}, node.Maybe[int64]{}),
+	if diff := cmp.Diff(st, again, cmpopts.EquateEmpty(), cmp.Comparer(sameSet), cmp.AllowUnexported(node.Maybe[time.Duration]{}, node.Maybe[int64]{}, node.Maybe[int]{}, node.Maybe[unit.MilliCPU]{}),
 		cmp.Comparer(func(a, b pick.Map) bool { return reflect.DeepEqual(a, b) })); diff != "" {
 		t.Fatalf("the same input gave another state:\n%s", diff)
 	}

@@ -46,7 +46,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	can, falls, foreign, cookies, ask, sees, …    see readIsolation
 //	law                                           see readTrial
 //	restart                                       the agent restarts without its state
-//	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10]
+//	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10] [web.threads=16/12]
 //	----
 //	the resulting steps, one on each line
 //
@@ -60,6 +60,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	---- unwatched     the safe bounds
 //	---- batch         the batch resources
 //	---- ladder        the selected isolation mechanism
+//	---- misfits       the workloads that their CPU limit does not fit
 //	---- trials        what the trials of mechanisms found
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -147,6 +148,8 @@ func (n *scene) see(t *testing.T, what string) []string {
 		lines = n.selection()
 	case "trials":
 		lines = n.trials()
+	case "misfits":
+		lines = n.misfits()
 	case "unwatched":
 		for _, w := range SafeBounds(n.config, n.snap) {
 			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
@@ -461,6 +464,8 @@ func readSpell(t *testing.T, line string) spell {
 				p.throttled = map[node.WorkloadID][2]int64{}
 			}
 			p.throttled[node.WorkloadID(strings.TrimSuffix(w.key, ".throttled"))] = ran
+		case strings.HasSuffix(w.key, ".threads"):
+			p.readThreads(t, w)
 		case strings.Contains(w.key, "."):
 			p.waits = append(p.waits, readWaiting(t, w))
 		case w.key == "busy" && w.val == "?":

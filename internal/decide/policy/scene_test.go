@@ -119,7 +119,9 @@ type spell struct {
 	// throttled is the number of quota periods in which a workload was
 	// throttled, and the number in which it ran.
 	throttled map[node.WorkloadID][2]int64
-	blind     bool // the use of the CPUs is unknown
+	// threads are the threads of a workload, and the runnable ones of them.
+	threads map[node.WorkloadID][2]int
+	blind   bool // the use of the CPUs is unknown
 	// unthrottled: throttling is unknown.
 	unthrottled bool
 	violated    bool // a service waited
@@ -176,6 +178,9 @@ func (n *scene) pass(p spell) {
 		}
 		if ran := n.ran[w.ID]; !p.unthrottled {
 			w.Usage.ThrottledPeriods, w.Usage.Periods = node.Some(ran[0]), node.Some(ran[1])
+		}
+		if count, known := p.threads[w.ID]; known {
+			w.Usage.Threads, w.Usage.Runnable = node.Some(count[0]), node.Some(count[1])
 		}
 		n.snap.Workloads[i] = w
 	}

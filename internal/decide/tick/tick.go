@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/model/node"
@@ -26,6 +27,8 @@ type Tick struct {
 	Wants    []plan.Want
 	// Missed holds the workloads that miss their objective, with the reason.
 	Missed map[node.WorkloadID]string
+	// Misfits holds the workloads that their CPU limit does not fit.
+	Misfits map[node.WorkloadID]*misfit.Misfit
 	// Batch is the amount of CPU and memory that BE may request after this
 	// tick.
 	Batch node.Batch

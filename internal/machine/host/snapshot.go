@@ -53,6 +53,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	h.shown.fill(h, &s, managed, h.marks.HideIdle(touches))
 	h.delays.Fill(&s, h.inode)
 	h.counters.FillWaits(&s)
+	h.counters.FillThreads(&s)
 	return s, nil
 }
 

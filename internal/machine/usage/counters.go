@@ -19,6 +19,8 @@ type Counters struct {
 	tree  *cgroup.Tree // nil: this machine has no cgroups that we can use
 	slow  *slowCache   // nil unless resident
 	waits waitSampler
+	// threads counts the threads of workloads that their quota throttles.
+	threads threadCounter
 }
 
 // New returns the counters of a node, whose cgroups are in tree; nil: it has no

@@ -20,11 +20,14 @@ type Usage struct {
 	// ThrottledPeriods the number of these in which it was throttled.
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
+	// Threads is the number of its threads, and Runnable of those that run or wait
+	// for a CPU or a quota. Absent unless its quota throttles most periods.
+	Threads  Maybe[int] `json:"threads,omitzero"`
+	Runnable Maybe[int] `json:"runnable,omitzero"`
 	// Steal is the time for which a hypervisor did not run the node's CPUs.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
 	// Delay is the run-queue delay of its threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
-
 	// Memory is the charged memory, including page cache. For the node it is
 	// the memory that is not available to new work.
 	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`
@@ -34,12 +37,10 @@ type Usage struct {
 	// Refaults is the number of pages that were read back soon after they were
 	// reclaimed. It grows if the working set does not fit into memory.
 	Refaults Maybe[int64] `json:"refaults,omitzero"`
-
 	// Read and Written are the bytes read from and written to block devices.
-	Read    Maybe[unit.Bytes] `json:"read,omitzero"`
-	Written Maybe[unit.Bytes] `json:"written,omitzero"`
-
-	Pressure Pressure `json:"pressure,omitzero"`
+	Read     Maybe[unit.Bytes] `json:"read,omitzero"`
+	Written  Maybe[unit.Bytes] `json:"written,omitzero"`
+	Pressure Pressure          `json:"pressure,omitzero"`
 }
 
 // Pressure is the time for which tasks waited for each resource

@@ -1,0 +1,259 @@
+// Package misfit finds workloads whose CPU limit does not fit them: the quota
+// throttles them in most of its periods. It only watches and wants nothing.
+//
+// A quota is time on all CPUs that a workload may use. Many threads use up the
+// time of a period at once, on many CPUs, and then all of them stand still until
+// the next period. Threads that wait for each other, as at a barrier, then make
+// very little progress. The same time on few CPUs would not stop them.
+package misfit
+
+import (
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/trend"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Config sets when a workload counts as a misfit. The zero Config has the
+// defaults.
+type Config struct {
+	// After is the time for which a workload must be throttled in most periods;
+	// 0: DefaultAfter.
+	After time.Duration `json:"after_ns,omitempty"`
+}
+
+// DefaultAfter is the default of Config.After. With counters that are up to ten
+// seconds old, as those of BE work on cgroup v1, a misfit is so found within a
+// minute.
+const DefaultAfter = 30 * time.Second
+
+const (
+	// most is the share of throttled periods, in thousandths, above which a
+	// workload is throttled in most of them. few is the share below which a
+	// misfit is over: another value, so that a share near a limit does not
+	// change the answer with each tick.
+	most unit.MilliCPU = 500
+	few  unit.MilliCPU = 250
+	// tau is the time constant of the means, in parts of After.
+	tau = 3
+	// silent is the time without a period, in multiples of After, after which a
+	// workload counts as not throttled. It is longer than the age of counters.
+	silent = 2
+	// half is the number of runnable threads, in thousandths, by which their mean
+	// must exceed the CPUs of the limit.
+	half unit.MilliCPU = 500
+)
+
+// Kind is the kind of a misfit.
+type Kind string
+
+// The kinds.
+const (
+	// Threads: more threads want to run than the limit has CPUs, and they may
+	// run on more CPUs than it has.
+	Threads Kind = "threads"
+	// Limit: the limit is below what the workload wants to use, and it has not
+	// more runnable threads than the limit has CPUs, or their number is unknown.
+	Limit Kind = "limit"
+)
+
+// Kinds lists the kinds.
+var Kinds = []Kind{Threads, Limit}
+
+// A Misfit is a workload whose CPU limit does not fit it.
+type Misfit struct {
+	Kind  Kind       `json:"kind"`
+	Class node.Class `json:"class"`
+	// Since is the time since which most periods were throttled.
+	Since time.Time `json:"since"`
+	// Throttled is the share of throttled periods in the recent past.
+	Throttled unit.Percent `json:"throttled_percent"`
+	// Limit is the limit of its quota, and CPUs the number of CPUs on which it
+	// may run.
+	Limit unit.MilliCPU `json:"limit_mcpu"`
+	CPUs  int           `json:"cpus"`
+	// Threads is the number of its threads, and Runnable the mean number, in
+	// thousandths, of those that want to run. Absent: not counted.
+	Threads  node.Maybe[int]           `json:"threads,omitzero"`
+	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
+	// Text says what does not fit, and Write what to write in place of the limit.
+	Text  string `json:"text"`
+	Write string `json:"write"`
+}
+
+// State is the plain data that is kept between ticks: one watch for each
+// workload with a quota that throttles it. The zero State has none.
+type State map[node.WorkloadID]watch
+
+// A watch is the recent past of one workload.
+type watch struct {
+	At        time.Time `json:"at"` // of the last growth of Periods
+	Periods   int64     `json:"periods"`
+	Throttled int64     `json:"throttled"`
+	// Share is the mean share of throttled periods, in thousandths, and Known
+	// whether there is one.
+	Share unit.MilliCPU `json:"share_permille"`
+	Known bool          `json:"known,omitempty"`
+	// Since is the begin of the time in which most periods were throttled; zero:
+	// they are not.
+	Since time.Time `json:"since,omitzero"`
+	// Runnable is the mean number of runnable threads, in thousandths.
+	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
+	Counted  time.Time                 `json:"counted,omitzero"`
+	// Misfit is the finding; the zero Misfit: there is none.
+	Misfit Misfit `json:"misfit,omitzero"`
+}
+
+// Found returns the misfits; nil: there are none.
+func (st State) Found() map[node.WorkloadID]*Misfit {
+	var found map[node.WorkloadID]*Misfit
+	for id, w := range st {
+		if w.Misfit.Kind == "" {
+			continue
+		}
+		if found == nil {
+			found = map[node.WorkloadID]*Misfit{}
+		}
+		found[id] = &w.Misfit
+	}
+	return found
+}
+
+// Observe adds the counters of s.
+func (st State) Observe(c Config, s node.Snapshot) State {
+	if c.After <= 0 {
+		c.After = DefaultAfter
+	}
+	var next State
+	for _, w := range s.Workloads {
+		periods, counted := w.Usage.Periods.Value()
+		had, watched := st[w.ID]
+		if counted && periods == 0 || !counted && !watched {
+			continue // no quota has ever counted here
+		}
+		limit, limited := limitOf(w, s.Knobs)
+		if !limited {
+			continue
+		}
+		now := had
+		if counted {
+			now = had.observe(c, w.Usage, s.At, watched)
+		}
+		if now.over(c, s.At) {
+			now.Since, now.Misfit = time.Time{}, Misfit{}
+		} else if s.At.Sub(now.Since) >= c.After {
+			now.Misfit = now.describe(w, limit, s)
+		}
+		if next == nil {
+			next = State{}
+		}
+		next[w.ID] = now
+	}
+	return next
+}
+
+// observe returns the watch with the counters of a workload.
+func (h watch) observe(c Config, u node.Usage, at time.Time, watched bool) watch {
+	periods, throttled := u.Periods.Or(0), u.ThrottledPeriods.Or(0)
+	if !watched || periods < h.Periods || throttled < h.Throttled || at.Before(h.At) { // or another cgroup of this name
+		return watch{At: at, Periods: periods, Throttled: throttled}
+	}
+	next := h
+	if ran := periods - h.Periods; ran > 0 {
+		share := unit.MilliCPU(min(1000*(throttled-h.Throttled)/ran, 1000))
+		if h.Known {
+			share = trend.Decay(h.Share, share, at.Sub(h.At), c.After/tau)
+		}
+		next.Share, next.Known = share, true
+		if share > most && h.Since.IsZero() {
+			next.Since = h.At
+		}
+		next.At, next.Periods, next.Throttled = at, periods, throttled
+	}
+	if n, known := u.Runnable.Value(); known {
+		sample := unit.CPUs(n)
+		if mean, had := h.Runnable.Value(); had {
+			sample = trend.Decay(mean, sample, at.Sub(h.Counted), c.After/tau)
+		}
+		next.Runnable, next.Counted = node.Some(sample), at
+	}
+	return next
+}
+
+// over reports whether most periods are not throttled, or not any more.
+func (h watch) over(c Config, at time.Time) bool {
+	return h.Since.IsZero() || h.Share < few || at.Sub(h.At) > silent*c.After
+}
+
+// describe returns the misfit of a workload.
+func (h watch) describe(w node.Workload, limit unit.MilliCPU, s node.Snapshot) Misfit {
+	m := Misfit{
+		Kind: Limit, Class: w.Class, Since: h.Since, Throttled: unit.Percent(h.Share / 10),
+		Limit: limit, CPUs: cpusOf(w, s).Len(), Threads: w.Usage.Threads, Runnable: h.Runnable,
+	}
+	if n, known := h.Runnable.Value(); known && n > unit.CPUs(m.seats())+half && m.CPUs > m.seats() {
+		m.Kind = Threads
+	}
+	m.Text, m.Write = m.says(), m.writes()
+	return m
+}
+
+// seats returns the number of CPUs that can use the limit up: the limit, rounded
+// up.
+func (m *Misfit) seats() int { return int((m.Limit + 999) / unit.CPUs(1)) }
+
+// limitOf returns the limit of a workload's quota. It is false if there is none,
+// and if Tenon itself allows less than the owner: such a quota follows the load of
+// the node and says nothing of the limit.
+func limitOf(w node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
+	limit, limited := quotaOf(k, w.Cgroup, w.CPULimit)
+	if limited {
+		return limit, true
+	}
+	if _, own := ownersOf(k, w.Cgroup, w.CPULimit); own {
+		return 0, false
+	}
+	// Without a quota on the whole, its containers may have quotas of their own.
+	var sum unit.MilliCPU
+	for _, c := range w.Containers {
+		part, has := quotaOf(k, c.Cgroup, c.CPULimit)
+		if has {
+			sum += part
+		}
+	}
+	return sum, sum > 0
+}
+
+// quotaOf returns the quota of one cgroup that is not narrower than its owner
+// wants it.
+func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
+	now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUMax}].(node.CPUMax)
+	if !facts.IsQuota(now) {
+		return 0, false
+	}
+	v := facts.MilliOf(now)
+	owner, known := ownersOf(k, p, asked)
+	return v, known && v >= owner
+}
+
+// ownersOf returns the limit that the owner of a cgroup set.
+func ownersOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
+	if m, is := asked.Value(); is {
+		return m, true
+	}
+	before, _ := facts.Original(k, node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
+	return facts.MilliOf(before), facts.IsQuota(before)
+}
+
+// cpusOf returns the CPUs on which a workload may run.
+func cpusOf(w node.Workload, s node.Snapshot) unit.CPUSet {
+	all := s.Topology.All()
+	for p := w.Cgroup; p != ""; p = p.Parent() {
+		if v, _ := s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs); !v.Set.Empty() {
+			return v.Set.Intersect(all)
+		}
+	}
+	return all
+}
