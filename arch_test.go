@@ -146,7 +146,8 @@ var arch = []struct {
 	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
-	{"lab/load", affects, "model/unit"},
+	{"lab/wire", affects, ""},
+	{"lab/load", affects, "model/unit lab/wire"},
 	{"lab/stat", pure, "decide/paired"},
 	{"lab/jobs", affects, "model/unit model/node lab/stat"},
 	{"lab/draw", affects, "lab/stat"},

@@ -2,6 +2,8 @@ package load
 
 import (
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/lab/wire"
 )
 
 type connState uint8
@@ -15,13 +17,13 @@ const (
 
 // A conn is one keep-alive connection. It carries one request at a time.
 type conn struct {
-	fd       int
-	state    connState
-	queued   bool  // its id is in the ring of free connections
-	request  int   // index in the record
-	sentAt   int64 // ns
-	retryAt  int64 // ns
-	response response
+	fd      int
+	state   connState
+	queued  bool  // its id is in the ring of free connections
+	request int   // index in the record
+	sentAt  int64 // ns
+	retryAt int64 // ns
+	answer  wire.Answer
 }
 
 // A ring is the queue of free connections. The connection that has been idle
@@ -66,7 +68,7 @@ func (t *thread) send(id int32, i int, now int64) {
 	k.state, k.request, k.sentAt = waitingFor, i, now
 	t.busy++
 	t.record.latency[i] = pending
-	k.response.reset()
+	k.answer.Reset()
 	// An empty socket buffer takes a request of some hundred bytes at once. If
 	// it does not, the connection is broken, so a short write counts as failed.
 	request := t.target.requests[0]
@@ -104,12 +106,12 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, failedRead)
-	case n == 0 && k.response.eof():
+	case n == 0 && k.answer.EOF():
 		t.complete(id)
 	case n == 0:
 		t.fail(id, failedRead)
 	default:
-		done, err := k.response.feed(t.buffer[:n])
+		done, err := k.answer.Feed(t.buffer[:n])
 		if err != nil {
 			t.fail(id, failedRead)
 		} else if done {
@@ -122,7 +124,7 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 func (t *thread) complete(id int32) {
 	k := &t.conns[id]
 	now := t.now()
-	if k.response.status >= 200 && k.response.status < 300 {
+	if !k.answer.Failed() {
 		const most = int64(longest / latencyUnit)
 		t.record.latency[k.request] = uint32(min((now-t.record.due[k.request]+int64(latencyUnit)/2)/int64(latencyUnit), most))
 	} else {
@@ -130,7 +132,7 @@ func (t *thread) complete(id int32) {
 	}
 	t.busy--
 	k.state = idle
-	if k.response.close {
+	if k.answer.Closes() {
 		t.reconnect(id)
 		return
 	}

@@ -9,16 +9,21 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// warmupTag marks the lines of an .hlog that are not part of the result. By
+// The tags of the lines of an .hlog that are not part of Latency: the warm-up,
+// and the requests of the measured part that a stall of the client spoiled. By
 // default the tools of HdrHistogram ignore tagged lines.
-const warmupTag = "warmup"
+const (
+	warmupTag  = "warmup"
+	stalledTag = "stalled"
+)
 
 // logLength is the length of an interval in an .hlog.
 const logLength = time.Second
 
 // WriteLog writes the latencies of r in microseconds as an HdrHistogram log
 // (.hlog, format 1.3), one line per second. The lines of the warm-up come first
-// and have Tag=warmup. The column of the maximum is in milliseconds.
+// and have Tag=warmup; lines with Tag=stalled have the requests that a stall of
+// the client spoiled. The column of the maximum is in milliseconds.
 func WriteLog(w io.Writer, r *Result) error {
 	log := hdrhistogram.NewHistogramLogWriter(w)
 	if err := errors.Join(
@@ -30,39 +35,57 @@ func WriteLog(w io.Writer, r *Result) error {
 	); err != nil {
 		return fmt.Errorf("write latency log: %w", err)
 	}
-	line := newPacked(latencyUnit)
-	var begin, end time.Duration
-	flush := func() error {
-		if begin == end {
-			return nil
+	lines := []hlogLine{{of: func(i Interval) Packed { return i.Latency }}, {of: func(i Interval) Packed { return i.Stalled }, tag: stalledTag}}
+	for n := range lines {
+		lines[n].packed = newPacked(latencyUnit)
+	}
+	for n, i := range r.Intervals {
+		end := i.At + i.Length
+		for k := range lines {
+			l := &lines[k]
+			if from := l.of(i).PackedHistogram; from != nil {
+				l.packed.Merge(from)
+			}
+			if end-l.begin >= logLength || end == r.Warmup || n == len(r.Intervals)-1 {
+				if err := l.flush(w, end, r.Warmup); err != nil {
+					return fmt.Errorf("write latency log: %w", err)
+				}
+			}
 		}
-		encoded, err := line.Encode()
+	}
+	return nil
+}
+
+// An hlogLine collects the next line of an .hlog with one tag.
+type hlogLine struct {
+	of     func(Interval) Packed
+	tag    string // in the measured part
+	packed Packed
+	begin  time.Duration
+}
+
+// flush writes the line that ends at end. It leaves out an empty line with a
+// tag, and the warm-up of a histogram that is no part of Latency.
+func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
+	tag := l.tag
+	skip := tag != "" && (l.packed.TotalCount() == 0 || end <= warmup)
+	if end <= warmup {
+		tag = warmupTag
+	}
+	if tag != "" {
+		tag = "Tag=" + tag + ","
+	}
+	if !skip {
+		encoded, err := l.packed.Encode()
 		if err == nil {
-			tag := ""
-			if end <= r.Warmup {
-				tag = "Tag=" + warmupTag + ","
-			}
-			_, err = fmt.Fprintf(w, "%s%.3f,%.3f,%.3f,%s\n", tag, begin.Seconds(), (end - begin).Seconds(),
-				float64(line.Max())*float64(latencyUnit)/float64(time.Millisecond), encoded)
+			_, err = fmt.Fprintf(w, "%s%.3f,%.3f,%.3f,%s\n", tag, l.begin.Seconds(), (end - l.begin).Seconds(),
+				float64(l.packed.Max())*float64(latencyUnit)/float64(time.Millisecond), encoded)
 		}
-		line = newPacked(latencyUnit)
-		begin = end
-		return err
-	}
-	for _, i := range r.Intervals {
-		if i.Latency.PackedHistogram != nil {
-			line.Merge(i.Latency.PackedHistogram)
-		}
-		end = i.At + i.Length
-		if end-begin >= logLength || end == r.Warmup {
-			if err := flush(); err != nil {
-				return fmt.Errorf("write latency log: %w", err)
-			}
+		if err != nil {
+			return err
 		}
 	}
-	if err := flush(); err != nil {
-		return fmt.Errorf("write latency log: %w", err)
-	}
+	l.packed, l.begin = newPacked(latencyUnit), end
 	return nil
 }
 

@@ -1,7 +1,8 @@
-// Package load measures the latency of an HTTP/1.1 service under an open load:
-// requests leave on a schedule that is fixed before the run and does not depend
-// on the service. Each latency counts from the time at which the request was
-// due, so a stall of the service shows in every request that it delayed.
+// Package load measures the latency of a service (HTTP/1.1, Redis, memcached)
+// under an open load: requests leave on a schedule that is fixed before the run
+// and does not depend on the service. Each latency counts from the time at
+// which the request was due, so a stall of the service shows in every request
+// that it delayed.
 //
 // A closed-loop client (wrk, ab) waits for a slow answer before it sends the
 // next request. It therefore misses most of the delay that a stall causes
@@ -15,11 +16,7 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"strconv"
 	"time"
 
 	"tenon.sh/tenon/internal/model/unit"
@@ -39,7 +36,9 @@ const (
 // URL, Rate and Duration are required. The zero value of every other field
 // selects its default.
 type Config struct {
-	// URL is fetched with GET over plain HTTP/1.1.
+	// URL names the service and its protocol. http:// is fetched with GET over
+	// plain HTTP/1.1. redis:// and memcached:// are asked for random keys, with
+	// nine gets for each set.
 	URL string
 	// If Pages is above 0, each request is for a random page: the client
 	// appends the page's number, from 0 to Pages-1, to URL. See Seed.
@@ -190,47 +189,4 @@ func (c Config) orDefaults(l loop) (Config, error) {
 		c.Limits.AchievedRatio = DefaultLimits.AchievedRatio
 	}
 	return c, nil
-}
-
-// A target is a URL in prepared form: the address and the requests.
-type target struct {
-	addr     *net.TCPAddr
-	requests [][]byte // one of them is drawn for each send
-}
-
-func parseTarget(ctx context.Context, rawURL string, pages int) (target, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return target{}, fmt.Errorf("load: %w", err)
-	}
-	if u.Scheme != "http" || u.Hostname() == "" {
-		return target{}, fmt.Errorf("load: url %q: want http://HOST[:PORT]/PATH", rawURL)
-	}
-	port := u.Port()
-	if port == "" {
-		port = "80"
-	}
-	ips, err := net.DefaultResolver.LookupIPAddr(ctx, u.Hostname())
-	if err != nil {
-		return target{}, fmt.Errorf("load: url %q: %w", rawURL, err)
-	}
-	if len(ips) == 0 {
-		return target{}, errors.New("load: url " + rawURL + ": host has no address")
-	}
-	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
-	if err != nil {
-		return target{}, fmt.Errorf("load: url %q: %w", rawURL, err)
-	}
-	t := target{addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}}
-	request := func(page string) {
-		text := "GET " + u.RequestURI() + page + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
-		t.requests = append(t.requests, []byte(text))
-	}
-	if pages == 0 {
-		request("")
-	}
-	for page := range pages {
-		request(strconv.Itoa(page))
-	}
-	return t, nil
 }

@@ -38,6 +38,8 @@ type Result struct {
 	// Latency is the time from the intended send (Run) or the actual send
 	// (Saturate) to the last byte of a good answer, without Spoiled ones.
 	Latency Latency `json:"latency"`
+	// WithStalls is Latency with the Spoiled ones.
+	WithStalls Latency `json:"latency_with_stalls"`
 	// FromSend is Latency without Lag: the latency from the actual send. The
 	// difference to Latency is the client's part.
 	FromSend Latency `json:"latency_from_send"`
@@ -73,7 +75,7 @@ type Counts struct {
 	WaitedForConnection int64 `json:"waited_for_connection"`
 	// Spoiled counts the requests that were due while the client itself did not
 	// run, or shortly after (see stalls). They are counted above, but are not
-	// in Latency and FromSend.
+	// in Latency and FromSend; WithStalls has them.
 	Spoiled int64  `json:"spoiled_by_client"`
 	Errors  Errors `json:"errors"`
 }
@@ -106,6 +108,7 @@ type Interval struct {
 	P50  float64 `json:"p50_us"`
 
 	Latency  Packed `json:"latency_histogram_us"`
+	Stalled  Packed `json:"stalled_latency_histogram_us"` // of the Spoiled ones
 	FromSend Packed `json:"latency_from_send_histogram_us"`
 	Lag      Packed `json:"client_lag_histogram_ns"`
 }

@@ -213,8 +213,21 @@ func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 	if r.Latency.P99 < 6990 || r.Latency.Max > 7010 || r.Lag.Max < 2900 {
 		t.Errorf("P99 %v µs, max %v µs, lag up to %v µs", r.Latency.P99, r.Latency.Max, r.Lag.Max)
 	}
+	if r.WithStalls.P99 < 6990 || r.WithStalls.Mean <= r.Latency.Mean {
+		t.Errorf("with stalls: P99 %v µs, mean %v µs; without: mean %v µs", r.WithStalls.P99, r.WithStalls.Mean, r.Latency.Mean)
+	}
 	if len(r.Void) > 0 {
 		t.Errorf("void: %q", r.Void)
+	}
+	var log bytes.Buffer
+	if err := WriteLog(&log, r); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "Tag=stalled,0.000,1.000,"); n != 1 {
+		t.Errorf("%d lines of stalls, want 1:\n%s", n, log.String())
+	}
+	if sum, _, err := ReadLog(&log); err != nil || sum.TotalCount() != 995 {
+		t.Errorf("the log without stalls has %d values, error %v; want 995", sum.TotalCount(), err)
 	}
 }
 

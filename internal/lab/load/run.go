@@ -39,6 +39,11 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(target.fill) > 0 {
+		if err := target.ask(ctx, target.fill, c.Timeout); err != nil {
+			return nil, explainSetup(fmt.Errorf("load: fill %s with keys: %w", c.URL, err))
+		}
+	}
 	cpus := slices.Collect(c.CPUs.All())
 	cpus = cpus[:min(len(cpus), c.Connections)]
 	c.CPUs = unit.CPUSetOf(cpus...)
@@ -135,7 +140,7 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	list := make([]Interval, n)
 	for i := range list {
 		at := time.Duration(i) * IntervalLength
-		list[i] = Interval{At: at, Length: min(IntervalLength, total-at), Latency: newPacked(latencyUnit), FromSend: newPacked(latencyUnit), Lag: newPacked(lagUnit)}
+		list[i] = Interval{At: at, Length: min(IntervalLength, total-at), Latency: newPacked(latencyUnit), Stalled: newPacked(latencyUnit), FromSend: newPacked(latencyUnit), Lag: newPacked(lagUnit)}
 	}
 	at := func(ns int64) *Interval {
 		return &list[min(max(int(ns/int64(IntervalLength)), 0), n-1)]
@@ -189,8 +194,8 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	return list
 }
 
-// note adds one request by its latency in µs or its fate. If the client spoiled
-// the request, note counts it but drops its latency.
+// note adds one request by its latency in µs or its fate. The latencies of
+// requests that the client spoiled are kept apart.
 func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
 	if spoiled {
@@ -212,7 +217,9 @@ func (i *Interval) note(latency uint32, spoiled bool) {
 		i.Errors.Status++
 	default:
 		i.Completed++
-		if !spoiled {
+		if spoiled {
+			i.Stalled.record(int64(latency))
+		} else {
 			i.Latency.record(int64(latency))
 		}
 	}

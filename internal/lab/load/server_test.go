@@ -2,7 +2,9 @@ package load
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -10,7 +12,7 @@ import (
 	"time"
 )
 
-// A server is a tiny HTTP/1.1 server that misbehaves on demand.
+// A server is a tiny server that misbehaves on demand.
 type server struct {
 	behaviour
 	url      string
@@ -23,6 +25,9 @@ type server struct {
 
 // A behaviour defines how a server answers; the zero value is a good server.
 type behaviour struct {
+	// speak reads a request and returns the answer; nil: HTTP/1.1 with answer.
+	speak  func(in *bufio.Reader) (answer string, err error)
+	scheme string // http by default
 	answer string // default: status 200 with a body of two bytes
 	// At the end of each period of stallEvery, the server holds requests for up
 	// to stall.
@@ -49,7 +54,7 @@ func newServerOn(t *testing.T, b behaviour, listener net.Listener) *server {
 	if b.answer == "" {
 		b.answer = plainAnswer
 	}
-	s := &server{behaviour: b, listener: listener, url: fmt.Sprintf("http://%v/", listener.Addr()), begun: time.Now(), conns: map[net.Conn]bool{}}
+	s := &server{behaviour: b, listener: listener, url: fmt.Sprintf("%s://%v/", cmp.Or(b.scheme, "http"), listener.Addr()), begun: time.Now(), conns: map[net.Conn]bool{}}
 	s.running.Go(func() {
 		for {
 			c, err := listener.Accept()
@@ -83,14 +88,9 @@ func (s *server) serve(c net.Conn) {
 		if s.idleClose > 0 {
 			_ = c.SetReadDeadline(time.Now().Add(s.idleClose))
 		}
-		for {
-			line, err := in.ReadString('\n')
-			if err != nil {
-				return
-			}
-			if line == "\r\n" {
-				break
-			}
+		answer, err := s.request(in)
+		if err != nil {
+			return
 		}
 		if s.stallEvery > 0 {
 			if left := s.stallEvery - time.Since(s.begun)%s.stallEvery; left < s.stall {
@@ -104,8 +104,69 @@ func (s *server) serve(c net.Conn) {
 		if s.hangUpAfter > 0 && n > s.hangUpAfter {
 			return
 		}
-		if _, err := c.Write([]byte(s.answer)); err != nil || strings.Contains(s.answer, "Connection: close") {
+		if _, err := c.Write([]byte(answer)); err != nil || strings.Contains(s.answer, "Connection: close") {
 			return
 		}
 	}
+}
+
+// request reads a request and returns the answer.
+func (s *server) request(in *bufio.Reader) (answer string, err error) {
+	if s.speak != nil {
+		return s.speak(in)
+	}
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil || line == "\r\n" {
+			return s.answer, err
+		}
+	}
+}
+
+// speakRedis answers a command of the Redis protocol like a cache that holds
+// two bytes under each key.
+func speakRedis(in *bufio.Reader) (string, error) {
+	var words []string
+	var n, length int
+	if _, err := fmt.Fscanf(in, "*%d\r\n", &n); err != nil {
+		return "", err
+	}
+	for range n {
+		if _, err := fmt.Fscanf(in, "$%d\r\n", &length); err != nil {
+			return "", err
+		}
+		word := make([]byte, length+2)
+		if _, err := io.ReadFull(in, word); err != nil {
+			return "", err
+		}
+		words = append(words, string(word[:length]))
+	}
+	switch words[0] {
+	case "GET":
+		return "$2\r\nok\r\n", nil
+	case "SET":
+		return "+OK\r\n", nil
+	case "PING":
+		return "+PONG\r\n", nil
+	}
+	return "-ERR unknown command\r\n", nil
+}
+
+// speakMemcached answers a line of memcached's text protocol like a cache that
+// holds two bytes under each key.
+func speakMemcached(in *bufio.Reader) (string, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	switch words := strings.Fields(line); {
+	case len(words) == 2 && words[0] == "get":
+		return "VALUE " + words[1] + " 0 2\r\nok\r\nEND\r\n", nil
+	case len(words) == 5 && words[0] == "set":
+		_, err := in.ReadString('\n')
+		return "STORED\r\n", err
+	case line == "version\r\n":
+		return "VERSION 1\r\n", nil
+	}
+	return "ERROR\r\n", nil
 }

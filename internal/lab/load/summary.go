@@ -14,7 +14,7 @@ func (r *Result) Discard(warmup time.Duration) error {
 	if warmup < 0 || skip >= len(r.Intervals) {
 		return fmt.Errorf("load: discard the first %v of %v: want at least %v left", warmup, time.Duration(len(r.Intervals))*IntervalLength, IntervalLength)
 	}
-	latency, fromSend, lag := newHistogram(latencyUnit), newHistogram(latencyUnit), newHistogram(lagUnit)
+	latency, all, fromSend, lag := newHistogram(latencyUnit), newHistogram(latencyUnit), newHistogram(latencyUnit), newHistogram(lagUnit)
 	var counts Counts
 	var length, busy time.Duration
 	var answered int64
@@ -24,6 +24,8 @@ func (r *Result) Discard(warmup time.Duration) error {
 		answered += i.Answered
 		counts.add(i.Counts)
 		i.Latency.mergeInto(latency)
+		i.Latency.mergeInto(all)
+		i.Stalled.mergeInto(all)
 		i.FromSend.mergeInto(fromSend)
 		i.Lag.mergeInto(lag)
 	}
@@ -33,6 +35,7 @@ func (r *Result) Discard(warmup time.Duration) error {
 	r.AchievedRate = float64(answered) / length.Seconds()
 	r.BusyRatio = busy.Seconds() / (length.Seconds() * float64(max(r.CPUs.Len(), 1)))
 	r.LatencyHistogram, r.LagHistogram = latency, lag
+	r.WithStalls = latencyOf(all, latencyUnit)
 	r.Latency, r.FromSend, r.Lag = latencyOf(latency, latencyUnit), latencyOf(fromSend, latencyUnit), latencyOf(lag, lagUnit)
 	r.judge()
 	return nil

@@ -24,6 +24,9 @@ func (r *Result) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "  %-10s %9s %9s %9s %9s %9s %9s %9s\n", "", "mean", "50%", "75%", "90%", "99%", "99.9%", "max")
 	row("latency", r.Latency)
+	if r.Spoiled > 0 {
+		row("all", r.WithStalls)
+	}
 	if r.Loop == openLoop.String() {
 		row("from send", r.FromSend)
 		row("client lag", r.Lag)
@@ -35,7 +38,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "  client     %9.1f %% busy\n", 100*r.BusyRatio)
 	fmt.Fprintf(&b, "  waited for a connection: %d, reconnected: %d\n", r.WaitedForConnection, r.Reconnects)
 	if r.Spoiled > 0 {
-		fmt.Fprintf(&b, "  left out: %d requests that were due while the client's own CPU stood still\n", r.Spoiled)
+		fmt.Fprintf(&b, "  left out: %d requests that were due while the client's own CPU stood still; row all has them\n", r.Spoiled)
 	}
 	for _, kind := range r.Errors.kinds() {
 		if kind.count > 0 {

@@ -130,7 +130,7 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 	}
 	for id := range t.conns {
 		k := &t.conns[id]
-		k.fd = -1
+		k.fd, k.answer = -1, t.target.answer()
 		fd, connected, err := openSocket(t.target.addr)
 		if err != nil {
 			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)

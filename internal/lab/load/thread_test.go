@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/lab/wire"
 )
 
 // TestSendingAndReceivingDoNotAllocate checks that a run allocates nothing,
@@ -21,7 +23,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	const requests = 1000
 	s := &thread{
 		target: target{requests: [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}}, timeout: time.Second, start: time.Now().Add(-time.Second), poller: p,
-		buffer: make([]byte, 4096), conns: []conn{{fd: ends[0], state: idle}}, free: ring{ids: make([]int32, 1)},
+		buffer: make([]byte, 4096), conns: []conn{{fd: ends[0], state: idle, answer: &wire.HTTP{}}}, free: ring{ids: make([]int32, 1)},
 		record: record{due: make([]int64, requests), latency: filled(requests, unsent), lag: filled(requests, noLag)},
 	}
 	defer s.close()

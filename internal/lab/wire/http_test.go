@@ -1,4 +1,4 @@
-package load
+package wire
 
 import (
 	"strings"
@@ -27,16 +27,16 @@ func TestResponseIsCompleteExactlyAtItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for piece := 1; piece <= len(c.stream); piece++ {
-				var r response
+				var r HTTP
 				for at := 0; at < len(c.stream); at += piece {
 					end := min(at+piece, len(c.stream))
-					done, err := r.feed([]byte(c.stream[at:end]))
+					done, err := r.Feed([]byte(c.stream[at:end]))
 					if err != nil || done != (end == len(c.stream)) {
 						t.Fatalf("pieces of %d, byte %d of %d: done %v, error %v", piece, end, len(c.stream), done, err)
 					}
 				}
-				if r.status != c.status || r.close != c.close {
-					t.Fatalf("pieces of %d: status %d, close %v; want %d, %v", piece, r.status, r.close, c.status, c.close)
+				if r.status != c.status || r.closes != c.close {
+					t.Fatalf("pieces of %d: status %d, close %v; want %d, %v", piece, r.status, r.closes, c.status, c.close)
 				}
 			}
 		})
@@ -44,12 +44,12 @@ func TestResponseIsCompleteExactlyAtItsEnd(t *testing.T) {
 }
 
 func TestResponseWithoutLengthEndsWithTheConnection(t *testing.T) {
-	var r response
-	if done, err := r.feed([]byte("HTTP/1.1 200 OK\r\n\r\nany")); done || err != nil || !r.eof() || !r.close {
-		t.Errorf("done %v, error %v, eof %v, close %v", done, err, r.eof(), r.close)
+	var r HTTP
+	if done, err := r.Feed([]byte("HTTP/1.1 200 OK\r\n\r\nany")); done || err != nil || !r.EOF() || !r.closes {
+		t.Errorf("done %v, error %v, eof %v, close %v", done, err, r.EOF(), r.closes)
 	}
-	r.reset()
-	if r.eof() {
+	r.Reset()
+	if r.EOF() {
 		t.Error("reset does not clear the end at the end of the connection")
 	}
 }
@@ -70,8 +70,8 @@ func TestResponseRefusesWhatIsNotHTTP(t *testing.T) {
 		"endless trailer":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + strings.Repeat("x", maxHead), "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r response
-			if _, err := r.feed([]byte(c.stream)); err == nil || !strings.Contains(err.Error(), c.want) {
+			var r HTTP
+			if _, err := r.Feed([]byte(c.stream)); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
 		})
@@ -88,17 +88,17 @@ func FuzzResponse(f *testing.F) {
 		if piece < 1 || piece > len(stream) {
 			return
 		}
-		var whole, cut response
-		wholeDone, wholeErr := whole.feed(stream)
+		var whole, cut HTTP
+		wholeDone, wholeErr := whole.Feed(stream)
 		done, err := false, error(nil)
 		for at := 0; at < len(stream) && err == nil && !done; at += piece {
 			end := min(at+piece, len(stream))
-			done, err = cut.feed(stream[at:end])
+			done, err = cut.Feed(stream[at:end])
 			if done && end < len(stream) {
 				err = errExtra
 			}
 		}
-		if (err == nil) != (wholeErr == nil) || err == nil && (done != wholeDone || cut.status != whole.status || cut.close != whole.close) {
+		if (err == nil) != (wholeErr == nil) || err == nil && (done != wholeDone || cut.status != whole.status || cut.closes != whole.closes) {
 			t.Errorf("whole: done %v, error %v, status %d; in pieces of %d: done %v, error %v, status %d",
 				wholeDone, wholeErr, whole.status, piece, done, err, cut.status)
 		}

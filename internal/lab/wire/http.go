@@ -1,4 +1,4 @@
-package load
+package wire
 
 import (
 	"bytes"
@@ -21,13 +21,13 @@ const (
 	inTrailer
 )
 
-// A response parses one HTTP/1.1 response (RFC 9112) from a stream that arrives
+// An HTTP parses one HTTP/1.1 response (RFC 9112) from a stream that arrives
 // in pieces. It discards the body. The zero value is ready for use.
-type response struct {
+type HTTP struct {
 	status int
-	// close is true if the server will close the connection after this
+	// closes is true if the server will close the connection after this
 	// response: it announced that, or it speaks HTTP/1.0.
-	close bool
+	closes bool
 
 	part      part
 	remaining int64  // bytes of the body or the chunk
@@ -52,12 +52,18 @@ var (
 	chunkedToken     = []byte("chunked")
 )
 
-// reset makes r ready for the next response and keeps its memory.
-func (r *response) reset() { *r = response{head: r.head[:0]} }
+// Reset makes r ready for the next response and keeps its memory.
+func (r *HTTP) Reset() { *r = HTTP{head: r.head[:0]} }
 
-// feed takes the next piece of the stream and reports whether it completed the
+// Failed reports whether the complete response has a status other than 2xx.
+func (r *HTTP) Failed() bool { return r.status < 200 || r.status > 299 }
+
+// Closes reports whether the server closes the connection after the response.
+func (r *HTTP) Closes() bool { return r.closes }
+
+// Feed takes the next piece of the stream and reports whether it completed the
 // response. It allocates only if a header arrives in pieces.
-func (r *response) feed(p []byte) (done bool, err error) {
+func (r *HTTP) Feed(p []byte) (done bool, err error) {
 	for r.part == inHead {
 		if len(r.head) > 0 {
 			r.head = append(r.head, p...)
@@ -79,7 +85,7 @@ func (r *response) feed(p []byte) (done bool, err error) {
 		p = p[end+len(headEnd):]
 		if r.status < 200 { // an interim response; the final response follows
 			p = append([]byte(nil), p...)
-			r.reset()
+			r.Reset()
 			if len(p) == 0 {
 				return false, nil
 			}
@@ -98,11 +104,11 @@ func (r *response) feed(p []byte) (done bool, err error) {
 	return r.feedChunks(p)
 }
 
-// eof reports whether the end of the stream completes the response.
-func (r *response) eof() bool { return r.part == inBodyUntilClose }
+// EOF reports whether the end of the stream completes the response.
+func (r *HTTP) EOF() bool { return r.part == inBodyUntilClose }
 
 // parseHead parses the status line and the header lines, each with its CRLF.
-func (r *response) parseHead(head []byte) error {
+func (r *HTTP) parseHead(head []byte) error {
 	// "HTTP/1.1 200 OK"
 	if len(head) < len("HTTP/1.1 200") || !bytes.HasPrefix(head, []byte("HTTP/1.")) || head[8] != ' ' {
 		return errNotHTTP
@@ -112,7 +118,7 @@ func (r *response) parseHead(head []byte) error {
 		return errNotHTTP
 	}
 	r.status = int(status)
-	r.close = head[7] == '0'
+	r.closes = head[7] == '0'
 	length, chunked := int64(-1), false
 
 	_, rest, _ := bytes.Cut(head, lineEnd)
@@ -138,9 +144,9 @@ func (r *response) parseHead(head []byte) error {
 			chunked = true
 		case bytes.EqualFold(name, connectionHeader):
 			if bytes.EqualFold(value, closeToken) {
-				r.close = true
+				r.closes = true
 			} else if bytes.EqualFold(value, keepAliveToken) {
-				r.close = false
+				r.closes = false
 			}
 		}
 	}
@@ -153,13 +159,13 @@ func (r *response) parseHead(head []byte) error {
 	case length >= 0:
 		r.part, r.remaining = inBody, length
 	default:
-		r.part, r.close = inBodyUntilClose, true
+		r.part, r.closes = inBodyUntilClose, true
 	}
 	return nil
 }
 
 // feedChunks parses a chunked body (RFC 9112, section 7.1).
-func (r *response) feedChunks(p []byte) (done bool, err error) {
+func (r *HTTP) feedChunks(p []byte) (done bool, err error) {
 	for i := 0; i < len(p); i++ {
 		b := p[i]
 		switch r.part {

@@ -1,0 +1,190 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/wire"
+)
+
+// The caches hold this many keys with values of cacheValue bytes. One request in
+// cacheSet is a set, the others are gets.
+const (
+	cacheKeys  = 1000
+	cacheValue = 512
+	cacheSet   = 10
+)
+
+// A target is a URL in prepared form: the address and the requests.
+type target struct {
+	addr     *net.TCPAddr
+	requests [][]byte // one of them is drawn for each send
+	fill     [][]byte // requests before the run, so that all keys exist
+	answer   func() wire.Answer
+}
+
+// A protocol is a way to ask a service that Config.URL can name.
+type protocol struct {
+	scheme, form, port string
+	ping               string // of which a good answer says that the service is ready; empty: the first request
+	answer             func() wire.Answer
+	get, set           func(key string) []byte // of a cache; nil: no cache
+}
+
+var protocols = []protocol{
+	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() wire.Answer { return &wire.HTTP{} }},
+	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() wire.Answer { return &wire.Redis{} },
+		get: func(key string) []byte { return redisCommand("GET", key) },
+		set: func(key string) []byte { return redisCommand("SET", key, strings.Repeat("x", cacheValue)) }},
+	{scheme: "memcached", form: "memcached://HOST[:PORT]", port: "11211", ping: "version\r\n", answer: func() wire.Answer { return &wire.Memcached{} },
+		get: func(key string) []byte { return []byte("get " + key + "\r\n") },
+		set: func(key string) []byte {
+			return fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", key, cacheValue, strings.Repeat("x", cacheValue))
+		}},
+}
+
+// redisCommand encodes a command as an array of bulk strings.
+func redisCommand(words ...string) []byte {
+	b := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, w := range words {
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	return b
+}
+
+// Check returns an error unless rawURL is one that Config.URL can have.
+func Check(rawURL string) error {
+	_, _, err := parseURL(rawURL)
+	return err
+}
+
+// parseURL finds the protocol of a URL.
+func parseURL(rawURL string) (*url.URL, protocol, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, protocol{}, fmt.Errorf("load: %w", err)
+	}
+	var forms []string
+	for _, p := range protocols {
+		if u.Scheme == p.scheme && u.Hostname() != "" && (p.get == nil || u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "") {
+			return u, p, nil
+		}
+		forms = append(forms, p.form)
+	}
+	return nil, protocol{}, fmt.Errorf("load: url %q: want %s", rawURL, strings.Join(forms, ", "))
+}
+
+func parseTarget(ctx context.Context, rawURL string, pages int) (target, error) {
+	u, p, err := parseURL(rawURL)
+	if err != nil {
+		return target{}, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = p.port
+	}
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, u.Hostname())
+	if err != nil {
+		return target{}, fmt.Errorf("load: url %q: %w", rawURL, err)
+	}
+	if len(ips) == 0 {
+		return target{}, errors.New("load: url " + rawURL + ": host has no address")
+	}
+	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return target{}, fmt.Errorf("load: url %q: %w", rawURL, err)
+	}
+	t := target{addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}, answer: p.answer}
+	if p.get != nil {
+		if pages > 0 {
+			return target{}, fmt.Errorf("load: %d pages: a cache has none", pages)
+		}
+		t.addCache(p)
+		return t, nil
+	}
+	request := func(page string) {
+		text := "GET " + u.RequestURI() + page + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
+		t.requests = append(t.requests, []byte(text))
+	}
+	if pages == 0 {
+		request("")
+	}
+	for page := range pages {
+		request(strconv.Itoa(page))
+	}
+	return t, nil
+}
+
+// addCache adds the requests to a cache: for each key, one set and nine gets.
+func (t *target) addCache(p protocol) {
+	for i := range cacheKeys {
+		key := "tenon-lab-" + strconv.Itoa(i)
+		get, set := p.get(key), p.set(key)
+		t.fill = append(t.fill, set)
+		t.requests = append(t.requests, set)
+		for range cacheSet - 1 {
+			t.requests = append(t.requests, get)
+		}
+	}
+}
+
+// ask sends requests one after the other on a connection of its own and reads
+// their answers.
+func (t *target) ask(ctx context.Context, requests [][]byte, patience time.Duration) error {
+	d := net.Dialer{Timeout: patience}
+	c, err := d.DialContext(ctx, "tcp", t.addr.String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	in, answer := bufio.NewReader(c), t.answer()
+	for _, r := range requests {
+		answer.Reset()
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if _, err := c.Write(r); err != nil {
+			return err
+		}
+		for done := false; !done; {
+			if _, err := in.Peek(1); err != nil {
+				return fmt.Errorf("read the answer: %w", err)
+			}
+			piece, err := in.Peek(in.Buffered())
+			if err != nil {
+				return err
+			}
+			if done, err = answer.Feed(piece); err != nil {
+				return err
+			}
+			if done && answer.Failed() {
+				return fmt.Errorf("it answers %.100q", piece)
+			}
+			if _, err := in.Discard(len(piece)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Ready returns nil if the service at a URL answers, and answers well: HTTP with
+// a status of 2xx, Redis to PING, memcached to version.
+func Ready(ctx context.Context, rawURL string) error {
+	t, err := parseTarget(ctx, rawURL, 0)
+	if err != nil {
+		return err
+	}
+	ping := t.requests[0]
+	if _, p, _ := parseURL(rawURL); p.ping != "" {
+		ping = []byte(p.ping)
+	}
+	return t.ask(ctx, [][]byte{ping}, time.Second)
+}
