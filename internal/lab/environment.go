@@ -114,7 +114,7 @@ func (b *environment) experiment(solo solo, calibration []string, caveats []stri
 	return colocation.Experiment{Experiment: report.Experiment{
 		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: b.Client,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: b.Client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
 		SoloFramesPerSecond: solo.frames, SoloCPU: solo.cpus,

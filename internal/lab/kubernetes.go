@@ -236,7 +236,7 @@ func (b *clusterEnvironment) experiment(s solo, calibration, caveats []string) c
 	return colocation.Experiment{Experiment: report.Experiment{
 		Schema: report.Schema, Kind: colocation.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: b.Client,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: b.Client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: b.cluster.Input,
 		SoloFramesPerSecond: s.frames, SoloCPU: s.cpus,

@@ -74,7 +74,7 @@ func (b *clusterEnvironment) tests(lines []string) error {
 	if err != nil || cpus.Empty() {
 		return fmt.Errorf("learn from pod %s which CPUs it may use: it says %q", nginxPod, lines)
 	}
-	if both := cpus.Intersect(b.Place.Client); b.node.here && !both.Empty() {
+	if both := cpus.Intersect(b.Place.Client.Union(b.Place.Lab)); b.node.here && !both.Empty() {
 		return fmt.Errorf("the lab runs on node %s itself, whose pods may use CPUs %v: give the lab CPUs of its own with --client-cpus, "+
 			"and keep the pods off them (reservedSystemCPUs and strict-cpu-reservation of the kubelet)", b.node.name, cpus)
 	}

@@ -161,7 +161,7 @@ func (b *memoryEnvironment) experiment(caveats []string) memory.Experiment {
 	return memory.Experiment{Experiment: report.Experiment{
 		Schema: report.Schema, Kind: memory.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: memoryMargin,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, Client: ClientTenon, OfferedRate: b.Rate,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: ClientTenon, OfferedRate: b.Rate,
 		Machine: machine, Caveats: caveats, Versions: map[string]string{"nginx": b.version},
 		Tenond: b.agentRecord(),
 	}, Memory: b.sizes}

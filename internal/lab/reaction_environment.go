@@ -71,7 +71,7 @@ func (b *reactionEnvironment) record(caveats []string) reaction.Experiment {
 		Started: time.Now(), Command: b.Command, Version: b.Version, Modes: b.Modes, Blocks: b.Blocks,
 		Steps: map[report.Mode]int{}, Lengths: map[report.Mode]time.Duration{}, Tenond: map[report.Mode]string{},
 		LeastPause: b.LeastPause, MostPause: b.MostPause, Seed: b.Seed,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Lab, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
 		Threshold: b.threshold(), Objective: b.Objective,
 		Machine: site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version()), Caveats: caveats,
 	}

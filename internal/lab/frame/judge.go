@@ -55,6 +55,8 @@ func Fill(r *report.Run, m Measurement, psi bool, tested int) {
 func fillOpen(r *report.Run, c *load.Result) {
 	r.Length = c.Length
 	r.Latency, r.ClientLag = report.Latency(c.Latency), report.Latency(c.Lag)
+	all := report.Latency(c.WithStalls)
+	r.WithStalls = &all
 	r.Requests, r.ClientCPU = c.Completed, c.BusyRatio
 	r.Errors = errorCounts(map[string]int64{
 		"connect": c.Errors.Connect, "write": c.Errors.Write, "read": c.Errors.Read,

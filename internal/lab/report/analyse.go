@@ -259,6 +259,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 			m.Void++
 		}
 	}
+	m.WithStalls = ev.withStalls(mode)
 	if h := ev.pooled(mode); h != nil && h.TotalCount() > 0 {
 		all := LatencyOf(h)
 		m.Pooled = &all
@@ -282,6 +283,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 			out = append(out, fmt.Sprintf("%s: requests failed: %s", mode, countList(m.Errors)))
 		}
 	}
+	out = append(out, stallWarnings(r)...)
 	for _, c := range r.Claims {
 		for _, what := range slices.Sorted(maps.Keys(c.Numbers)) {
 			if n := c.Numbers[what].Dropped; n > 0 {

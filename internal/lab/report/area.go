@@ -3,8 +3,10 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"html"
 	"html/template"
 	"slices"
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/draw"
@@ -40,4 +42,29 @@ func drawCPU(r Run, tested int) template.HTML {
 		}
 	}
 	return picture.HTML()
+}
+
+// drawCDF shows the latency distribution of each mode.
+func drawCDF(ev Evidence, modes []Mode) template.HTML {
+	c := draw.CDF{Title: "Cumulative distribution of latency by mode", Label: "latency, from the intended send time to the last byte (log scale)", Format: Microseconds}
+	for _, m := range modes {
+		if h := ev.pooled(m); h != nil && h.TotalCount() > 0 {
+			c.Curves = append(c.Curves, draw.Distribution{
+				Class: "curve" + dashed(m), Style: Colour(m), Count: h.TotalCount(),
+				At: func(p float64) float64 { return float64(h.ValueAtPercentile(p)) },
+			})
+		}
+	}
+	return c.HTML()
+}
+
+// Colour sets the variable --c to the colour of a mode. A mode without a colour
+// in the style sheet gets the colour of text.
+func Colour(m Mode) string {
+	return fmt.Sprintf("--c:var(--m-%s,currentColor)", html.EscapeString(string(m)))
+}
+
+// dashed distinguishes modes of the same family without colour.
+func dashed(m Mode) string {
+	return strings.TrimRight(" "+m.Spec().Line, " ")
 }

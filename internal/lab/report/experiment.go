@@ -35,7 +35,8 @@ type Experiment struct {
 	Margin      float64       `json:"margin"` // 1.03
 	TestedCPUs  unit.CPUSet   `json:"tested_cpus"`
 	ClientCPUs  unit.CPUSet   `json:"client_cpus"`
-	Client      string        `json:"client"` // "tenon" or "wrk"
+	LabCPUs     unit.CPUSet   `json:"lab_cpus,omitzero"` // of the lab itself and of tenond
+	Client      string        `json:"client"`            // "tenon" or "wrk"
 	OfferedRate float64       `json:"offered_requests_per_second"`
 	LoadPercent float64       `json:"load_percent"`
 	BEProcesses int           `json:"be_processes"`
@@ -119,7 +120,10 @@ type Run struct {
 	// Warnings do not void the run.
 	Warnings []string `json:"warnings,omitempty"`
 
-	Latency    Latency        `json:"latency"`
+	Latency Latency `json:"latency"`
+	// WithStalls is Latency with the requests that were left out because the
+	// client did not run; nil: an older version did not keep them.
+	WithStalls *Latency       `json:"latency_with_stalls,omitempty"`
 	Requests   int64          `json:"requests"`
 	Errors     map[string]int `json:"errors,omitempty"`
 	ClientLag  Latency        `json:"client_lag"`
@@ -190,4 +194,16 @@ type Sample struct {
 	BE    float64       `json:"be"`
 	Other float64       `json:"other"`
 	Limit float64       `json:"be_limit,omitempty"` // the BE quota in CPUs; 0: none
+}
+
+// LatencyOf summarises a histogram of values in microseconds.
+func LatencyOf(h *hdrhistogram.Histogram) Latency {
+	if h == nil || h.TotalCount() == 0 {
+		return Latency{}
+	}
+	at := func(p float64) float64 { return float64(h.ValueAtPercentile(p)) }
+	return Latency{
+		P50: at(50), P75: at(75), P90: at(90), P99: at(99), P999: at(99.9),
+		Max: float64(h.Max()), Mean: h.Mean(),
+	}
 }

@@ -123,7 +123,7 @@ func (a Analysis) page() page {
 	}
 	for _, t := range study.Tables {
 		if modes := present(r, t.Modes); len(modes) > 1 {
-			p.Tables = append(p.Tables, tableOf(r, t.Title, modes, study.Rows, study.head))
+			p.Tables = append(p.Tables, tableOf(r, t.Title, modes, slices.Concat(study.Rows, stallRows(r)), study.head))
 		}
 	}
 	if r.Control != nil {
@@ -320,6 +320,7 @@ func (a Analysis) figures() pageTable {
 		figure("client lag P99", "µs", func(m ModeResult) string { return FormatNumber(m.ClientLag, 0) }),
 		figure("client CPU", "%", func(m ModeResult) string { return Scaled(m.ClientCPU, 100, 0) }),
 	}
+	list = append(list, stallRows(r)...)
 	if a.study.Figures != nil {
 		list = a.study.Figures(list)
 	}

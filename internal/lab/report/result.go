@@ -71,6 +71,9 @@ type ModeResult struct {
 	// the client gave no histograms.
 	Pooled *Latency `json:"pooled"`
 
+	// WithStalls is nil if no run kept the requests that were left out.
+	WithStalls *WithStalls `json:"with_client_stalls,omitempty"`
+
 	CPUPercent Number `json:"cpu_percent"` // of the tested CPUs
 	LSCPU      Number `json:"ls_cpus_used"`
 	BECPU      Number `json:"be_cpus_used"`
@@ -91,6 +94,17 @@ type ModeResult struct {
 	Steal       Number `json:"steal_ratio"`
 	ClientLag   Number `json:"client_lag_p99_us"`
 	ClientCPU   Number `json:"client_cpu_ratio"`
+}
+
+// WithStalls has the latencies of all requests, with those that were left out
+// because a stall of the client delayed them: medians over the blocks.
+type WithStalls struct {
+	LeftOut Number `json:"left_out_ratio"` // share of the requests
+	P50     Number `json:"p50_us"`
+	P90     Number `json:"p90_us"`
+	P99     Number `json:"p99_us"`
+	P999    Number `json:"p999_us"`
+	Mean    Number `json:"mean_us"`
 }
 
 // Ratios are the ratios of a mode's percentiles to a baseline; the keys are

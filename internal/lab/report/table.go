@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/stat"
 )
 
 const (
@@ -95,7 +97,7 @@ func (a Analysis) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, "\n%s\n", t.Title)
 		Line(&b, "", modes, study.head)
 		b.WriteString(strings.Repeat("-", LabelWidth+CellWidth*len(modes)) + "\n")
-		for _, row := range study.Rows {
+		for _, row := range slices.Concat(study.Rows, stallRows(r)) {
 			Line(&b, row.Label, modes, func(m Mode) string { return row.Cell(r, m) })
 		}
 	}
@@ -191,4 +193,72 @@ func (s Study) head(m Mode) string {
 		return cmp.Or(m.Spec().Head, string(m))
 	}
 	return string(m)
+}
+
+// The report warns if one of two shares of left-out requests is at least
+// leastShare, and unequalShares times the other.
+const leastShare, unequalShares = 0.01, 1.25
+
+// withStalls summarises the latencies of all requests of a mode. It returns nil
+// if no run kept those that were left out.
+func (ev Evidence) withStalls(mode Mode) *WithStalls {
+	all := func(of func(Latency) float64) Number {
+		return Number(stat.Median(ev.Sample(mode, func(r Run) float64 {
+			if r.WithStalls == nil {
+				return math.NaN()
+			}
+			return Positive(of(*r.WithStalls))
+		})))
+	}
+	w := &WithStalls{
+		LeftOut: Number(stat.Median(ev.Sample(mode, func(r Run) float64 { return Known(r.Spoiled, r.WithStalls != nil) }))),
+		P50:     all(func(l Latency) float64 { return l.P50 }), P90: all(func(l Latency) float64 { return l.P90 }),
+		P99: all(func(l Latency) float64 { return l.P99 }), P999: all(func(l Latency) float64 { return l.P999 }),
+		Mean: all(func(l Latency) float64 { return l.Mean }),
+	}
+	if !w.P50.Known() {
+		return nil
+	}
+	return w
+}
+
+// stallRows are the rows of a table with the requests that were left out. There
+// are none if no run kept them.
+func stallRows(r Result) []Row {
+	if !slices.ContainsFunc(r.Order, func(m Mode) bool { return r.Modes[m].WithStalls != nil }) {
+		return nil
+	}
+	row := func(label, unit string, of func(WithStalls) string) Row {
+		return Row{label, unit, func(r Result, m Mode) string {
+			if w := r.Modes[m].WithStalls; w != nil {
+				return of(*w)
+			}
+			return Unknown
+		}}
+	}
+	return []Row{
+		row("P90 with stalls", "ms", func(w WithStalls) string { return Scaled(w.P90, 1e-3, 3) }),
+		row("P99 with stalls", "ms", func(w WithStalls) string { return Scaled(w.P99, 1e-3, 3) }),
+		row("left out", "%", func(w WithStalls) string { return Scaled(w.LeftOut, 100, 1) }),
+	}
+}
+
+// stallWarnings names the modes in which the client's stalls took another share
+// of the requests than in exclusive.
+func stallWarnings(r Result) []string {
+	base := r.Modes[Exclusive].WithStalls
+	if base == nil {
+		return nil
+	}
+	var out []string
+	for _, m := range r.Order {
+		w := r.Modes[m].WithStalls
+		if w == nil || m == Exclusive {
+			continue
+		}
+		if high := max(w.LeftOut, base.LeftOut); high >= leastShare && high > unequalShares*min(w.LeftOut, base.LeftOut) {
+			out = append(out, fmt.Sprintf("%s: stalls of the client left out %.1f %% of the requests, in %s %.1f %%: compare the rows with stalls, too", m, 100*float64(w.LeftOut), Exclusive, 100*float64(base.LeftOut)))
+		}
+	}
+	return out
 }

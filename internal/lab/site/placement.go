@@ -9,10 +9,24 @@ import (
 )
 
 // A Placement divides the CPUs of the machine. Service and batch work share
-// Tested, on which utilisation is measured. The load generator and the lab
-// itself use Client.
+// Tested, on which utilisation is measured. The load generator uses Client, the
+// lab itself and tenond use Lab.
 type Placement struct {
-	Tested, Client unit.CPUSet
+	Tested, Client, Lab unit.CPUSet
+}
+
+// apart gives Lab one of the client's CPUs, so that the work of the lab does not
+// delay the client. A client with one CPU shares it.
+func (p Placement) apart() Placement {
+	p.Lab = p.Client
+	for first := range p.Client.All() {
+		if p.Client.Len() > 1 {
+			p.Lab = unit.CPUSetOf(first)
+			p.Client = p.Client.Minus(p.Lab)
+		}
+		break
+	}
+	return p
 }
 
 // NoClient tells Place that the experiment sends no load, so that all CPUs are
@@ -86,7 +100,7 @@ func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUS
 // SharesCore reports whether a core has both tested and client CPUs. In that
 // case the client disturbs the measured work.
 func (p Placement) SharesCore(t node.Topology) bool {
-	for c := range p.Client.All() {
+	for c := range p.Client.Union(p.Lab).All() {
 		if !t.Siblings(c).Intersect(p.Tested).Empty() {
 			return true
 		}

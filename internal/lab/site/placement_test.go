@@ -107,3 +107,15 @@ func TestWithoutAClientAllIsTested(t *testing.T) {
 		t.Error("client CPUs are accepted in an experiment without a client")
 	}
 }
+
+func TestTheLabLeavesTheClientItsCPUs(t *testing.T) {
+	for client, want := range map[string][2]string{
+		"3":     {"3", "3"}, // one CPU is shared
+		"2-3":   {"3", "2"},
+		"5,7-9": {"7-9", "5"},
+	} {
+		if p := (Placement{Client: set1(t, client)}).apart(); p.Client.String() != want[0] || p.Lab.String() != want[1] {
+			t.Errorf("client CPUs %s: client %v, lab %v, want %v", client, p.Client, p.Lab, want)
+		}
+	}
+}

@@ -40,7 +40,7 @@ func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	for _, part := range []struct {
 		name string
 		cpus unit.CPUSet
-	}{{"tested", s.Place.Tested}, {"client's", s.Place.Client}} {
+	}{{"tested", s.Place.Tested}, {"client's", s.Place.Client.Union(s.Place.Lab)}} {
 		idle := time.Duration(0)
 		for cpu := range part.cpus.All() {
 			x, y := before.PerCPU[cpu], after.PerCPU[cpu]

@@ -78,6 +78,7 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 		return nil, err
 	}
 	s.Place, err = Place(s.Topology, allowed, c.CPUs, c.ClientCPUs, c.NoClient)
+	s.Place = s.Place.apart()
 	return s, err
 }
 
@@ -154,8 +155,8 @@ func sweep(dir string) {
 	}
 }
 
-// StepAside moves the lab's own threads to the client's CPUs. New threads
-// inherit the affinity.
+// StepAside moves the lab's own threads to the lab's CPUs. New threads inherit
+// the affinity.
 func (s *Site) StepAside() error {
 	if s.Given.NoClient {
 		return nil // there are no client CPUs
@@ -165,7 +166,7 @@ func (s *Site) StepAside() error {
 		return err
 	}
 	s.Undo = append(s.Undo, func() error { return s.moveSelf(before) })
-	return s.moveSelf(s.Place.Client)
+	return s.moveSelf(s.Place.Lab)
 }
 
 func (s *Site) moveSelf(cpus unit.CPUSet) error {
@@ -220,5 +221,6 @@ func Away(c Setting) (_ *Site, err error) {
 	if s.Place.Client = c.ClientCPUs; c.ClientCPUs.Empty() {
 		s.Place.Client = allowed
 	}
+	s.Place = s.Place.apart()
 	return s, s.StepAside()
 }

@@ -102,8 +102,8 @@ func (c TenondConfig) Text() ([]byte, error) {
 }
 
 // Tenond starts a tenond, in place of the lab's own loop. Its rules find the
-// workloads, as for services that Tenon did not start. It runs on the client's
-// CPUs, like the lab's own loop.
+// workloads, as for services that Tenon did not start. It runs on the lab's CPUs,
+// like the lab's own loop.
 func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
 	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err 
 	}
 	ready := make(chan struct{})
 	process, err = Start(s.Host, Child{
-		Name: "tenond", CPUs: s.Place.Client,
+		Name: "tenond", CPUs: s.Place.Lab,
 		Argv:   tenondCommand(s.Given.Agent, config, dir),
 		stderr: &logLines{each: func(l logLine) { g.observeLog(l, ready) }},
 	})
