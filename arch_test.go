@@ -167,9 +167,10 @@ var arch = []struct {
 	// cmd
 	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/survey"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
+	{"cmd/tenon/labcmd", affects, "lab/report lab/site lab/frame lab cmd/tenon/labflag"},
 	{"cmd/tenon/metacmd", affects, "lab/report lab/colocation"},
 	{"cmd/tenon/jobcmd", affects, "lab/jobs lab/layout lab/report lab/concurrency"},
-	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/metacmd cmd/tenon/jobcmd"},
+	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/archive lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/metacmd cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// scheduler, a module of its own
@@ -205,7 +206,7 @@ var outside = map[string]string{
 	"github.com/klauspost/compress/":   "lab/archive",
 	"github.com/opencontainers/":       "deploy/image",
 	"github.com/prometheus/":           "cluster/manager cluster/missed agent/telemetry",
-	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon/jobcmd cmd/tenon/metacmd cmd/tenon-manager cmd/tenond",
+	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon/jobcmd cmd/tenon/labcmd cmd/tenon/metacmd cmd/tenon-manager cmd/tenond",
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/paired decide/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/cmd/tenon/jobcmd"
+	"tenon.sh/tenon/cmd/tenon/labcmd"
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/cmd/tenon/metacmd"
 	"tenon.sh/tenon/internal/lab"
@@ -23,6 +24,7 @@ import (
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
 )
 
 // exitInterrupted is the exit status after Ctrl-C, as in shells: 128 + SIGINT.
@@ -45,7 +47,7 @@ func newLabCommand(g *global) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newColocationCommand(g), newKernelQOSCommand(g), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metacmd.Frame{Usage: jobFrame(g).Usage, Print: jobFrame(g).Print}), newPackCommand(), newChildCommand())
+	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metacmd.Frame{Usage: jobFrame(g).Usage, Print: jobFrame(g).Print}), newPackCommand(), newChildCommand())
 	return cmd
 }
 
@@ -67,6 +69,17 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 		return g.output.print(cmd.OutOrStdout(), f.Result(), "")
 	}
 	return f.WriteTable(cmd.OutOrStdout())
+}
+
+// labFrame returns what the commands with a service need of this program.
+func labFrame(g *global) labcmd.Frame {
+	return labcmd.Frame{
+		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete, SettingFlags: settingFlags,
+		Prepare: func(s *site.Setting, agent bool) error { return prepare(g, s, agent) },
+		Run: func(cmd *cobra.Command, run func(context.Context) (frame.Outcome, error)) error {
+			return experiment(cmd, g, run)
+		},
+	}
 }
 
 // jobFrame returns what the commands about jobs need of this program.

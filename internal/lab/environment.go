@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
@@ -48,6 +49,11 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 	}()
 	if b.Modes, b.skipped, err = modesHere(c.Modes, b.Supports); err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(b.Modes, isSession) {
+		if err := b.Outside(); err != nil {
+			return nil, fmt.Errorf("modes %s: %w", frame.JoinModes(report.SessionModes), err)
+		}
 	}
 	if err := b.find(ctx); err != nil {
 		return nil, err
@@ -143,5 +149,10 @@ func (b *environment) caveats() []string {
 	if b.Client == ClientWrk {
 		list = append(list, "wrk is a closed-loop client: a stall hides the requests that it delays, so its percentiles are too low")
 	}
+	if slices.ContainsFunc(b.Modes, isSession) {
+		list = append(list, fmt.Sprintf("modes %s: service and batch processes run in the root cgroups, each in a session of its own, bound to the tested CPUs; %s", frame.JoinModes(report.SessionModes), b.Autogroup()))
+	}
 	return list
 }
+
+func isSession(m report.Mode) bool { return m.Spec().Sessions }

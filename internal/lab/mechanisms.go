@@ -20,8 +20,9 @@ var AllModes = []report.Mode{
 }
 
 // ColocationModes lists every mode of the colocation experiment: the default
-// modes and the modes that pin an isolation mechanism.
-var ColocationModes = slices.Concat(AllModes, report.MechanismModes)
+// modes, the modes without cgroups, and the modes that pin an isolation
+// mechanism.
+var ColocationModes = slices.Concat(AllModes, report.SessionModes, report.MechanismModes)
 
 // controls lists the default modes of the kernel-qos experiment that use no
 // isolation mechanism.

@@ -10,6 +10,7 @@ import (
 	"tenon.sh/tenon/internal/lab/memory"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -102,7 +103,7 @@ func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration)
 // There the limit of the batch work is what the service leaves.
 func sizesOf(set unit.Bytes, version int) memory.Setup {
 	s := memory.Setup{
-		Set: set, Pages: int(set / pageBytes), PageBytes: pageBytes,
+		Set: set, Pages: int(set / work.PageBytes), PageBytes: work.PageBytes,
 		Parent: 2 * set, Request: set / 4 * 5,
 		HogFile: 4 * set, HogHeld: set / 4, HogLimit: 4 * set,
 		MinPercent: 50, LowPercent: 100,

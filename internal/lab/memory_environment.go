@@ -112,10 +112,10 @@ func (b *memoryEnvironment) bounded() error {
 // writeData writes the files of the service and of the batch work. It fails if
 // their pages cannot be reclaimed, as on tmpfs.
 func (b *memoryEnvironment) writeData() error {
-	if err := openToAll(b.Data); err != nil {
+	if err := work.OpenToAll(b.Data); err != nil {
 		return fmt.Errorf("--data %s: %w", b.Data, err)
 	}
-	if err := roomFor(b.Data, b.sizes.Set+b.sizes.HogFile+64<<20); err != nil {
+	if err := work.RoomFor(b.Data, b.sizes.Set+b.sizes.HogFile+64<<20); err != nil {
 		return err
 	}
 	b.Status.Now("writing %s of files to %s", site.Mebibytes(b.sizes.Set+b.sizes.HogFile), b.Data)
@@ -126,15 +126,15 @@ func (b *memoryEnvironment) writeData() error {
 	b.data = dir
 	err = errors.Join(
 		os.Chmod(dir, 0o755), // nginx's workers run as user nobody
-		writePages(b.pages(), b.sizes.Pages, b.Seed),
-		writeFile(b.hogFile(), b.sizes.HogFile, b.Seed+1))
+		work.WritePages(b.pages(), b.sizes.Pages, b.Seed),
+		work.WriteFile(b.hogFile(), b.sizes.HogFile, b.Seed+1))
 	if err == nil {
-		err = evict(dir)
+		err = work.Evict(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("--data %s: %w", b.Data, err)
 	}
-	held, all, err := cachedPages(b.hogFile())
+	held, all, err := work.CachedPages(b.hogFile())
 	if err != nil {
 		return fmt.Errorf("--data %s: %w", b.Data, err)
 	}
@@ -213,7 +213,7 @@ type memorySetUp struct {
 	pods        site.Pods
 	nginx       *site.Process
 	hog         *site.Process
-	meter       *meter
+	meter       *work.Meter
 	agentRunner *site.AgentRunner
 	sampler     *frame.Sampler
 }
@@ -221,7 +221,7 @@ type memorySetUp struct {
 // setUp starts the programs of a mode. It returns when the service's pages are
 // in memory and the batch work has read its file once.
 func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *memorySetUp, err error) {
-	st = &memorySetUp{b: b, pods: b.podsOf(), meter: &meter{}}
+	st = &memorySetUp{b: b, pods: b.podsOf(), meter: &work.Meter{}}
 	defer func() {
 		if err != nil {
 			st, err = nil, st.close(err)
@@ -229,7 +229,7 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 	}()
 	// The page cache of an earlier run is charged to a cgroup that no longer
 	// exists.
-	if err := evict(b.data); err != nil {
+	if err := work.Evict(b.data); err != nil {
 		return st, err
 	}
 	if err := st.pods.Build(b.Host, b.Tree); err != nil {
@@ -294,14 +294,14 @@ func (st *memorySetUp) startHog(ctx context.Context) error {
 		return err
 	}
 	go func() {
-		_ = st.meter.follow(r, time.Now)
+		_ = st.meter.Follow(r, time.Now)
 		_, _ = io.Copy(io.Discard, r) // an error must not block the writer
 	}()
 	go func() {
 		<-st.hog.Done()
 		out.Close()
 	}()
-	for deadline := time.Now().Add(hogPatience); st.meter.last() < float64(st.b.sizes.HogFile) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(hogPatience); st.meter.Last() < float64(st.b.sizes.HogFile) && time.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -346,8 +346,8 @@ func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, bl
 		if st.hog.Ended() {
 			r.Void = append(r.Void, errors.Join(st.hog.Err(), st.hog.EndedEarly()).Error())
 		}
-		time.Sleep(hogReport) // wait for one more line, so that the end can be interpolated
-		r.Memory.BEBytes = int64(st.meter.between(m.From, m.To))
+		time.Sleep(work.HogReport) // wait for one more line, so that the end can be interpolated
+		r.Memory.BEBytes = int64(st.meter.Between(m.From, m.To))
 	}
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()

@@ -1,9 +1,6 @@
 package lab
 
 import (
-	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,26 +33,6 @@ func TestTheTwoWantMoreMemoryThanThereIs(t *testing.T) {
 	}
 }
 
-func TestMeterInterpolates(t *testing.T) {
-	at := time.Unix(100, 0)
-	m := &meter{}
-	if err := m.follow(strings.NewReader("100\n300\n400\n"), func() time.Time { at = at.Add(time.Second); return at }); err != nil {
-		t.Fatal(err)
-	}
-	second := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
-	for _, c := range []struct{ from, to, want float64 }{{1, 3, 300}, {1.5, 2, 100}, {2.5, 9, 50}, {0, 0.5, 0}, {9, 10, 0}} {
-		if got := m.between(second(c.from), second(c.to)); math.Abs(got-c.want) >= 1e-9 {
-			t.Errorf("from %v to %v s: %v, want %v", c.from, c.to, got, c.want)
-		}
-	}
-	if m.last() != 400 {
-		t.Errorf("last %v", m.last())
-	}
-	if err := m.follow(strings.NewReader("many\n"), time.Now); err == nil {
-		t.Error("a line that is not a number is accepted")
-	}
-}
-
 func TestFaultsOfTheMemoryExperimentAreToldAtOnce(t *testing.T) {
 	_, err := MemoryConfig{Blocks: -1, Set: 1, Rate: -5, Duration: time.Millisecond}.orDefaults()
 	for _, want := range []string{"--blocks -1", "--set 1:", "--rate -5", "--duration 1ms"} {
@@ -68,36 +45,5 @@ func TestFaultsOfTheMemoryExperimentAreToldAtOnce(t *testing.T) {
 	}
 	if _, err := frame.ParseModes("default,tenon", MemoryModes); err == nil || !strings.Contains(err.Error(), "tenond") {
 		t.Errorf("an unknown mode: %v", err)
-	}
-}
-
-func TestEvictedFilesLeaveMemory(t *testing.T) {
-	dir, err := os.MkdirTemp("/var/tmp", "tenon-test-")
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "file")
-	if err := writeFile(path, 3<<20+1, 1); err != nil {
-		t.Fatal(err)
-	}
-	if held, all, err := cachedPages(path); err != nil || held != all || all != (3<<20)/os.Getpagesize()+1 {
-		t.Fatalf("%d of %d pages in memory after they were written, %v", held, all, err)
-	}
-	if err := evict(dir); err != nil {
-		t.Fatal(err)
-	}
-	held, all, err := cachedPages(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if held == all {
-		t.Skipf("the file system of /var/tmp keeps files in memory: all of %d pages", all)
-	}
-	if held > all/2 {
-		t.Errorf("%d of %d pages are still in memory", held, all)
-	}
-	if err := roomFor(dir, 1<<60); err == nil || !strings.Contains(err.Error(), "--data") {
-		t.Errorf("room for an exbibyte: %v", err)
 	}
 }

@@ -50,9 +50,9 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		if err != nil {
 			return err
 		}
-		return Hog(ctx, args[1], held, out)
+		return work.Hog(ctx, args[1], held, out)
 	case len(args) == 2 && args[0] == "warm":
-		return Warm(args[1])
+		return work.Warm(args[1])
 	}
 	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES or warm DIR", args)
 }

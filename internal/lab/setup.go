@@ -52,15 +52,12 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 		st.sampler.Spinner = st.pods.Spinner()
 	}
 	if !t.Alone {
-		if st.nginx, err = b.nginx.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
-			return st, err
-		}
-		if st.sampler.LSProcesses, err = b.Tree.Procs(string(st.pods.NGINX())); err != nil {
+		if err := st.startService(ctx, t); err != nil {
 			return st, err
 		}
 	}
 	if t.Batch {
-		if st.work, err = work.StartBatch(b.Site, b.transcode(rate), st.pods.JobGroup()); err != nil {
+		if st.work, err = work.StartBatch(b.Site, b.transcode(t, rate), st.pods.JobGroup()); err != nil {
 			return st, err
 		}
 	}
@@ -74,7 +71,28 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 			return st, err
 		}
 	}
+	if t.Sessions {
+		st.sampler.BatchProcesses = st.work.PIDs
+	}
 	return st, nil
+}
+
+// startService starts the service and finds its processes.
+func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err error) {
+	b, service := st.b, st.b.nginx
+	service.Session = t.Sessions
+	if st.nginx, err = service.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
+		return err
+	}
+	if !t.Sessions {
+		st.sampler.LSProcesses, err = b.Tree.Procs(string(st.pods.NGINX()))
+		return err
+	}
+	if err := st.nginx.Adopt(b.FS); err != nil {
+		return err
+	}
+	st.sampler.LSProcesses, err = site.Descendants(b.FS, st.nginx.PID)
+	return err
 }
 
 // close ends all processes of the run set-up and removes its cgroups.
@@ -120,16 +138,16 @@ func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Mea
 	return m, nil
 }
 
-// transcode returns the batch work. rate is the seconds of media that each
+// transcode returns the batch work of a mode. rate is the seconds of media that each
 // process reads per second; 0 means no limit. Each ffmpeg reads its film in a
 // loop.
-func (b *environment) transcode(rate float64) work.Job {
-	t := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
+func (b *environment) transcode(t report.ModeSpec, rate float64) work.Job {
+	one := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
 	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {
-		t.Period = frame.SamplePeriod
+		one.Period = frame.SamplePeriod
 	}
 	return work.Job{
-		Name: "ffmpeg", Slots: b.processes,
-		Argv: func(int) []string { return append([]string{b.ffmpegPath}, t.Args()...) },
+		Name: "ffmpeg", Slots: b.processes, Session: t.Sessions, Nice: t.Nice, SchedIdle: t.SchedIdle,
+		Argv: func(int) []string { return append([]string{b.ffmpegPath}, one.Args()...) },
 	}
 }

@@ -50,7 +50,25 @@ func claims(ev report.Evidence) []report.Claim {
 			pairs = append(pairs, claim.Pair{Plain: plain, Tenon: report.Tenon, Measures: compared})
 		}
 	}
-	return claim.ExplainTies(ev, append(out, claim.Comparisons(ev, pairs)...))
+	known := len(pairs) * len(compared) // comparisons whose ties have a known reason
+	pairs = append(pairs, sessionPairs(ev)...)
+	comparisons := claim.Comparisons(ev, pairs)
+	return append(claim.ExplainTies(ev, append(out, comparisons[:known]...)), comparisons[known:]...)
+}
+
+// sessionPairs returns the comparisons of the modes without cgroups: what nice
+// and SCHED_IDLE change, and how they compare with Tenon.
+func sessionPairs(ev report.Evidence) []claim.Pair {
+	var pairs []claim.Pair
+	for _, m := range report.SessionModes {
+		if m != report.Plain && ev.Asked(m) && ev.Asked(report.Plain) {
+			pairs = append(pairs, claim.Pair{Plain: report.Plain, Tenon: m, Measures: compared})
+		}
+		if ev.Asked(m) && ev.Asked(report.Tenon) {
+			pairs = append(pairs, claim.Pair{Plain: m, Tenon: report.Tenon, Measures: compared})
+		}
+	}
+	return pairs
 }
 
 func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Claim {

@@ -18,7 +18,7 @@ var method string
 func (c colocated) study() report.Study {
 	s := report.Study{
 		Title: "What colocation cost and won", Headline: headline, Legend: c.legend,
-		Tables: withMechanisms(c.experiment.Experiment), Rows: report.LatencyRows, LeftOut: c.skippedTexts(), Figures: c.figures,
+		Tables: tablesOf(c.experiment.Experiment), Rows: report.LatencyRows, LeftOut: c.skippedTexts(), Figures: c.figures,
 		Claims: func(ev report.Evidence) []report.Claim {
 			return append(claims(ev), mechanismClaims(ev)...)
 		},
@@ -37,14 +37,20 @@ var tables = []report.Section{
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable, report.Tenon}},
 }
 
-// withMechanisms returns the tables and, if such modes were run, one for the
-// modes that pin a mechanism.
-func withMechanisms(e report.Experiment) []report.Section {
-	mechanisms := slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
-	if len(mechanisms) == 0 {
-		return tables
+// tablesOf returns the tables, and one for each family of modes that were run
+// although they are no default.
+func tablesOf(e report.Experiment) []report.Section {
+	of := slices.Clone(tables)
+	run := func(modes []report.Mode) []report.Mode {
+		return slices.DeleteFunc(slices.Clone(modes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	}
-	return append(slices.Clone(tables), report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
+	if sessions := run(report.SessionModes); len(sessions) > 0 {
+		of = append(of, report.Section{Title: "Without cgroups", Modes: append(append([]report.Mode{report.Exclusive}, sessions...), report.Tenon)})
+	}
+	if mechanisms := run(report.MechanismModes); len(mechanisms) > 0 {
+		of = append(of, report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
+	}
+	return of
 }
 
 // legend explains the table.

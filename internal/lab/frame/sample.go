@@ -9,6 +9,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -87,7 +88,10 @@ type Sampler struct {
 	// the batch work, and of the spinner. Empty: it does not exist.
 	Service, Batch, Root, Spinner node.CgroupPath
 	LSProcesses                   []int // processes of the service
-	Memory                        bool  // also read the memory counters
+	// BatchProcesses returns the processes whose trees are the batch work, if
+	// service and batch work run outside of all cgroups; nil: in their cgroups.
+	BatchProcesses func() []int
+	Memory         bool // also read the memory counters
 }
 
 // Run drops earlier readings, reads repeatedly until ctx ends, and then once
@@ -110,6 +114,7 @@ func (s *Sampler) read() {
 // Reading reads the counters once.
 func (s *Sampler) Reading() (Reading, error) {
 	var r Reading
+	var used time.Duration
 	for _, pid := range s.LSProcesses {
 		threads, err := s.FS.Threads(pid)
 		if err != nil {
@@ -120,6 +125,7 @@ func (s *Sampler) Reading() (Reading, error) {
 			if err != nil {
 				return r, err
 			}
+			used += st.Run
 			r.Count[RunDelay] += st.Delay.Seconds()
 			r.Count[Timeslices] += float64(st.Slices)
 		}
@@ -136,28 +142,8 @@ func (s *Sampler) Reading() (Reading, error) {
 		r.Count[Idle] += (t.Idle + t.IOWait).Seconds()
 		r.Count[Steal] += t.Steal.Seconds()
 	}
-	ls, err := s.Tree.CPUStat(string(s.Service))
-	if err != nil {
+	if err := s.readUse(&r, used); err != nil {
 		return r, err
-	}
-	r.Count[LSUsage], r.Count[LSThrottled] = ls.Usage.Seconds(), ls.Throttled.Seconds()
-	r.At = time.Now()
-	if s.Batch != "" {
-		be, err := s.Tree.CPUStat(string(s.Batch))
-		if err != nil {
-			return r, err
-		}
-		r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
-		if !s.Root.Contains(s.Service) {
-			// The quota is set at the contention root, so throttling is counted
-			// there, too.
-			if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
-				r.Count[BEThrottled] = at.Throttled.Seconds()
-			}
-		}
-		if limit, err := s.Tree.ReadCPUMax(string(s.Root)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
-			r.limit = float64(limit.Quota) / float64(limit.Period)
-		}
 	}
 	if s.Spinner != "" {
 		spin, err := s.Tree.CPUStat(string(s.Spinner))
@@ -177,6 +163,48 @@ func (s *Sampler) Reading() (Reading, error) {
 		return r, s.readMemory(&r)
 	}
 	return r, nil
+}
+
+// readUse reads the CPU time of service and batch work. used is that of the
+// threads of the service.
+func (s *Sampler) readUse(r *Reading, used time.Duration) error {
+	if s.BatchProcesses != nil {
+		r.Count[LSUsage] = used.Seconds()
+		r.At = time.Now()
+		for _, pid := range s.BatchProcesses() {
+			be, err := site.TreeTime(s.FS, pid)
+			if err != nil {
+				return err
+			}
+			r.Count[BEUsage] += be.Seconds()
+		}
+		return nil
+	}
+	ls, err := s.Tree.CPUStat(string(s.Service))
+	if err != nil {
+		return err
+	}
+	r.Count[LSUsage], r.Count[LSThrottled] = ls.Usage.Seconds(), ls.Throttled.Seconds()
+	r.At = time.Now()
+	if s.Batch == "" {
+		return nil
+	}
+	be, err := s.Tree.CPUStat(string(s.Batch))
+	if err != nil {
+		return err
+	}
+	r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
+	if !s.Root.Contains(s.Service) {
+		// The quota is set at the contention root, so throttling is counted
+		// there, too.
+		if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
+			r.Count[BEThrottled] = at.Throttled.Seconds()
+		}
+	}
+	if limit, err := s.Tree.ReadCPUMax(string(s.Root)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
+		r.limit = float64(limit.Quota) / float64(limit.Period)
+	}
+	return nil
 }
 
 // Capacity returns the number of tested CPUs.

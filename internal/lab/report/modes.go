@@ -26,6 +26,10 @@ const (
 	Tenon65       Mode = "tenon-65"
 	Solo          Mode = "solo"
 
+	Plain     Mode = "plain"
+	Nice      Mode = "nice"
+	SchedIdle Mode = "sched-idle"
+
 	TenonWeight    Mode = "tenon-weight"
 	TenonIdle      Mode = "tenon-idle"
 	TenonSiblings  Mode = "tenon-siblings"
@@ -57,6 +61,13 @@ type ModeSpec struct {
 	Mechanism node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one
 	Cluster   bool           // the mode can run on a node of a cluster
 
+	// Sessions is true if service and batch work run outside of all cgroups,
+	// each in a POSIX session of its own. Nice and SchedIdle are what the batch
+	// work is started with.
+	Sessions  bool
+	Nice      int
+	SchedIdle bool
+
 	// The presentation of the mode.
 	Head string // heading of its column in the kernel-qos experiment; empty: its name
 	Line string // CSS class of its curve, for modes with similar colours
@@ -81,6 +92,12 @@ var modeTable = []ModeSpec{
 		Help: "both as Kubernetes runs them (Burstable, BestEffort)"},
 	{Mode: Burstable, Batch: true, Burstable: true, Head: "BE with requests",
 		Help: "the batch work with CPU requests, as batch usually runs"},
+	{Mode: Plain, Batch: true, Sessions: true,
+		Help: "both without cgroups, each in a session of its own, as two logins start them"},
+	{Mode: Nice, Batch: true, Sessions: true, Nice: 19,
+		Help: "as plain, the batch work with nice 19"},
+	{Mode: SchedIdle, Batch: true, Sessions: true, SchedIdle: true,
+		Help: "as plain, the batch work in SCHED_IDLE"},
 	{Mode: Tenon, Batch: true, Tenon: true, Cluster: true,
 		Help: "Tenon's isolation as it begins on every node: the least weight and long slices, or the marks of a vendor's kernel"},
 	{Mode: TenonWeight, Batch: true, Tenon: true, Mechanism: node.MechanismWeight, Head: "least weight", Line: "dash",
@@ -109,6 +126,9 @@ var modeTable = []ModeSpec{
 // MechanismModes lists the modes that pin an isolation mechanism, from the
 // weakest to the strongest.
 var MechanismModes = modesWhere(func(s ModeSpec) bool { return s.Mechanism != "" })
+
+// SessionModes lists the modes without cgroups.
+var SessionModes = modesWhere(func(s ModeSpec) bool { return s.Sessions })
 
 func modesWhere(is func(ModeSpec) bool) []Mode {
 	var list []Mode

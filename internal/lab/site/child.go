@@ -30,14 +30,20 @@ type Groups interface {
 
 // A Child describes a process to start.
 type Child struct {
-	Name   string // for error messages
-	Argv   []string
-	Group  node.CgroupPath // empty: the lab's own cgroup
-	CPUs   unit.CPUSet
-	Nice   int
-	Stdin  io.Reader
-	Stdout io.Writer // nil: discarded
-	stderr io.Writer // also gets the standard error; nil: only the end is kept, for error messages
+	Name  string // for error messages
+	Argv  []string
+	Group node.CgroupPath // empty: the lab's own cgroup
+	CPUs  unit.CPUSet
+	Nice  int
+	// Session starts the program as a login does: in a POSIX session of its
+	// own (setsid(2)), and in the root cgroups instead of Group. There no
+	// weight of a cgroup applies, and the kernel's autogroups divide the CPU by
+	// session (sched(7)).
+	Session   bool
+	SchedIdle bool // the policy SCHED_IDLE
+	Stdin     io.Reader
+	Stdout    io.Writer // nil: discarded
+	stderr    io.Writer // also gets the standard error; nil: only the end is kept, for error messages
 }
 
 // gate starts the program only after the lab has moved it into its cgroup. It
@@ -54,6 +60,8 @@ type Process struct {
 
 	cmd     *exec.Cmd
 	in      Groups
+	session bool
+	adopted []int // descendants in the journal
 	Stderr  *tail
 	done    chan struct{} // closed after the process has been waited for
 	waitErr error
@@ -77,7 +85,8 @@ func Start(in Groups, c Child) (*Process, error) {
 	}
 	// Wait must end even if a grandchild keeps the pipes open.
 	p.cmd.WaitDelay = time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.session = c.Session
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Session, Setsid: c.Session, Pdeathsig: syscall.SIGKILL}
 	started, entered := make(chan error), make(chan struct{})
 	go p.keep(started, entered)
 	err = <-started
@@ -120,8 +129,12 @@ func (p *Process) enter(c Child) error {
 	if err := p.in.Spawned(p.PID); err != nil {
 		return err
 	}
-	if c.Group != "" {
-		if err := p.in.Attach(c.Group, p.PID); err != nil {
+	if c.Session || c.Group != "" {
+		group := c.Group
+		if c.Session {
+			group = "" // the root
+		}
+		if err := p.in.Attach(group, p.PID); err != nil {
 			return err
 		}
 	}
@@ -136,6 +149,9 @@ func (p *Process) enter(c Child) error {
 		if err := unix.Setpriority(unix.PRIO_PROCESS, p.PID, c.Nice); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("set nice %d: %w", c.Nice, err)
 		}
+	}
+	if c.SchedIdle {
+		return task.SetIdle(p.PID)
 	}
 	return nil
 }
@@ -185,8 +201,13 @@ func (p *Process) Kill() {
 	if !p.Ended() {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 	}
+	if p.session {
+		p.killSession()
+	}
 	<-p.done
-	_ = p.in.Reaped(p.PID)
+	for _, pid := range append(p.adopted, p.PID) {
+		_ = p.in.Reaped(pid)
+	}
 }
 
 // tail keeps the last part of the data that is written to it.

@@ -21,6 +21,10 @@ type Job struct {
 	// Restart starts a process again whenever it ends with status 0. Without
 	// Restart, the slot ends with its process.
 	Restart bool
+	// Session, Nice and SchedIdle are those of the processes, see site.Child.
+	Session   bool
+	Nice      int
+	SchedIdle bool
 }
 
 // A Batch is a running job.
@@ -44,6 +48,7 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 		r, out := io.Pipe()
 		p, err := site.Start(s.Groups(), site.Child{
 			Name: fmt.Sprintf("%s %d", j.Name, slot), Argv: j.Argv(slot), Group: group, CPUs: s.Place.Tested, Stdout: out,
+			Session: j.Session, Nice: j.Nice, SchedIdle: j.SchedIdle,
 		})
 		if err != nil {
 			out.Close()
@@ -98,6 +103,15 @@ func (w *Batch) now() []*site.Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.processes)
+}
+
+// PIDs lists the current processes of the slots.
+func (w *Batch) PIDs() []int {
+	var pids []int
+	for _, p := range w.now() {
+		pids = append(pids, p.PID)
+	}
+	return pids
 }
 
 // Encoding waits until every process has encoded a frame.

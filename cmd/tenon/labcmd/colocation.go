@@ -1,4 +1,4 @@
-package main
+package labcmd
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-func newColocationCommand(g *global) *cobra.Command {
+// NewColocation returns the command tenon lab colocation.
+func NewColocation(f Frame) *cobra.Command {
 	var c lab.Config
 	var modes string
 	var load labflag.Percent
@@ -29,8 +30,9 @@ several modes, under the same load, and show what that did to nginx's latency.
 ` + report.ModeHelp(lab.AllModes) + `
 Modes that pin one, if they are named and the node has it: tenon-weight,
 tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
-lab kernel-qos).
+lab kernel-qos). Modes without cgroups, if they are named:
 
+` + report.ModeHelp(report.SessionModes) + `
 Every mode runs once in each block, in random order, with nginx restarted. Runs
 that something else disturbed are void and repeated. The results are a table
 here, and raw data, result.json and report.html in the directory of --out.
@@ -49,7 +51,7 @@ killed run left by the next.`,
   sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
   sudo tenon lab colocation --client wrk --input film.mp4 --out results
   tenon lab colocation --kubernetes --node worker-1 --blocks 10`,
-		Args: noArgs,
+		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			known := lab.ColocationModes
@@ -57,16 +59,16 @@ killed run left by the next.`,
 				known = lab.KubernetesModes
 			}
 			if c.Modes, err = frame.ParseModes(modes, known); err != nil {
-				return usageError{fmt.Errorf("--modes: %w", err)}
+				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
-			if err := onlyOn(cmd, onCluster, outside); err != nil {
+			if err := f.onlyOn(cmd, onCluster, outside); err != nil {
 				return err
 			}
-			if err := prepare(g, &c.Setting, outside); err != nil {
+			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
 			}
 			c.LoadPercent = float64(load)
-			return experiment(cmd, g, func(ctx context.Context) (frame.Outcome, error) {
+			return f.Run(cmd, func(ctx context.Context) (frame.Outcome, error) {
 				if onCluster {
 					return lab.ColocateKubernetes(ctx, c, k)
 				}
@@ -79,19 +81,19 @@ killed run left by the next.`,
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 5; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
-	colocationFlags(cmd, &c, &load)
-	settingFlags(cmd, &c.Setting, &outside)
+	f.colocationFlags(cmd, &c, &load)
+	f.SettingFlags(cmd, &c.Setting, &outside)
 	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
-	clusterFlags(cmd, &k)
-	complete(cmd, "modes", "all", "seed", "exclusive,default,tenon", "exclusive,default-65,tenon-65")
+	f.clusterFlags(cmd, &k)
+	f.Complete(cmd, "modes", "all", "seed", "exclusive,default,tenon", "exclusive,default-65,tenon-65")
 	return cmd
 }
 
 // clusterFlags adds the flags of --kubernetes.
-func clusterFlags(cmd *cobra.Command, k *lab.Kubernetes) {
-	for _, f := range ofCluster(k) {
-		cmd.Flags().StringVar(f.to, f.name, "", "with --kubernetes: "+f.usage)
-		complete(cmd, f.name)
+func (f Frame) clusterFlags(cmd *cobra.Command, k *lab.Kubernetes) {
+	for _, flag := range ofCluster(k) {
+		cmd.Flags().StringVar(flag.to, flag.name, "", "with --kubernetes: "+flag.usage)
+		f.Complete(cmd, flag.name)
 	}
 }
 
@@ -112,20 +114,20 @@ func ofCluster(k *lab.Kubernetes) []clusterFlag {
 }
 
 // onlyOn refuses flags that have no effect in this combination.
-func onlyOn(cmd *cobra.Command, cluster, outside bool) error {
+func (f Frame) onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 	if cluster && outside {
-		return usageError{errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes")}
+		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))
 	}
-	for _, f := range ofCluster(&lab.Kubernetes{}) {
-		if !cluster && cmd.Flags().Changed(f.name) {
-			return usageError{fmt.Errorf("--%s is for --kubernetes", f.name)}
+	for _, flag := range ofCluster(&lab.Kubernetes{}) {
+		if !cluster && cmd.Flags().Changed(flag.name) {
+			return f.Usage(fmt.Errorf("--%s is for --kubernetes", flag.name))
 		}
 	}
 	return nil
 }
 
 // colocationFlags adds the flags of an experiment that runs nginx and ffmpeg.
-func colocationFlags(cmd *cobra.Command, c *lab.Config, load *labflag.Percent) {
+func (f Frame) colocationFlags(cmd *cobra.Command, c *lab.Config, load *labflag.Percent) {
 	*load = 30
 	flags := cmd.Flags()
 	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")
@@ -138,8 +140,8 @@ func colocationFlags(cmd *cobra.Command, c *lab.Config, load *labflag.Percent) {
 	flags.IntVar(&c.BEThreads, "be-threads", 0, "threads of each ffmpeg (default 2)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
-	complete(cmd, "client", lab.ClientTenon, lab.ClientWrk)
+	f.Complete(cmd, "client", lab.ClientTenon, lab.ClientWrk)
 	for _, name := range []string{"blocks", "duration", "max-time", "margin", "load", "max-steal", "connections", "be-processes", "be-threads", "port"} {
-		complete(cmd, name)
+		f.Complete(cmd, name)
 	}
 }

@@ -1,4 +1,4 @@
-package lab
+package work
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ import (
 const (
 	hogChunk  = 256 << 10
 	hogWrites = 16                     // one of this many chunks is written back
-	hogReport = 100 * time.Millisecond // time between two lines of progress
+	HogReport = 100 * time.Millisecond // time between two lines of progress
 )
 
 // Hog is batch work with a large demand for memory. It reads a file from end to
@@ -65,7 +65,7 @@ func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error
 				return fmt.Errorf("hog: %w", err)
 			}
 		}
-		if time.Since(said) >= hogReport {
+		if time.Since(said) >= HogReport {
 			said = time.Now()
 			if _, err := fmt.Fprintln(out, (i+1)*hogChunk); err != nil {
 				return nil // the reader has ended
@@ -105,8 +105,8 @@ func Warm(dir string) error {
 	return nil
 }
 
-// A meter follows a counter that a process prints.
-type meter struct {
+// A Meter follows a counter that a process prints.
+type Meter struct {
 	mu    sync.Mutex
 	marks []mark
 }
@@ -116,8 +116,8 @@ type mark struct {
 	count float64
 }
 
-// follow reads counts until r ends. now returns the time that each count gets.
-func (m *meter) follow(r io.Reader, now func() time.Time) error {
+// Follow reads counts until r ends. now returns the time that each count gets.
+func (m *Meter) Follow(r io.Reader, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		n, err := strconv.ParseInt(strings.TrimSpace(lines.Text()), 10, 64)
@@ -131,8 +131,8 @@ func (m *meter) follow(r io.Reader, now func() time.Time) error {
 	return lines.Err()
 }
 
-// last returns the latest count.
-func (m *meter) last() float64 {
+// Last returns the latest count.
+func (m *Meter) Last() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.marks) == 0 {
@@ -141,9 +141,9 @@ func (m *meter) last() float64 {
 	return m.marks[len(m.marks)-1].count
 }
 
-// between returns the rise of the count between two times, interpolated between
+// Between returns the rise of the count between two times, interpolated between
 // the lines.
-func (m *meter) between(from, to time.Time) float64 {
+func (m *Meter) Between(from, to time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := func(t time.Time) float64 {

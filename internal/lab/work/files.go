@@ -1,4 +1,4 @@
-package lab
+package work
 
 import (
 	"errors"
@@ -15,18 +15,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// pageBytes is the size of one page that the service sends in the memory
+// PageBytes is the size of one page that the service sends in the memory
 // experiment: about the size of a picture on a web page.
-const pageBytes = 64 << 10
+const PageBytes = 64 << 10
 
-// writePages writes the given number of files of pageBytes, named by their
+// WritePages writes the given number of files of PageBytes, named by their
 // number. Their content is random, so that a file system cannot compress it.
-func writePages(dir string, pages int, seed uint64) error {
+func WritePages(dir string, pages int, seed uint64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	random := rand.NewChaCha8([32]byte{byte(seed)})
-	page := make([]byte, pageBytes)
+	page := make([]byte, PageBytes)
 	for i := range pages {
 		_, _ = random.Read(page) // never fails
 		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), page, 0o644); err != nil {
@@ -36,8 +36,8 @@ func writePages(dir string, pages int, seed uint64) error {
 	return nil
 }
 
-// writeFile writes a file of random bytes.
-func writeFile(path string, size unit.Bytes, seed uint64) error {
+// WriteFile writes a file of random bytes.
+func WriteFile(path string, size unit.Bytes, seed uint64) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -53,10 +53,10 @@ func writeFile(path string, size unit.Bytes, seed uint64) error {
 	return f.Close()
 }
 
-// evict writes the files below dir to their device and asks the kernel to drop
+// Evict writes the files below dir to their device and asks the kernel to drop
 // them from the page cache. It affects no other files (posix_fadvise(2),
 // POSIX_FADV_DONTNEED).
-func evict(dir string) error {
+func Evict(dir string) error {
 	root, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -79,9 +79,9 @@ func evict(dir string) error {
 	})
 }
 
-// cachedPages returns how many pages of a file are in memory (mincore(2)), and
+// CachedPages returns how many pages of a file are in memory (mincore(2)), and
 // how many pages the file has.
-func cachedPages(path string) (held, all int, err error) {
+func CachedPages(path string) (held, all int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, 0, err
@@ -107,8 +107,8 @@ func cachedPages(path string) (held, all int, err error) {
 	return held, len(state), nil
 }
 
-// roomFor fails if the file system of dir has less than want free.
-func roomFor(dir string, want unit.Bytes) error {
+// RoomFor fails if the file system of dir has less than want free.
+func RoomFor(dir string, want unit.Bytes) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("--data %s: %w", dir, err)
@@ -119,8 +119,8 @@ func roomFor(dir string, want unit.Bytes) error {
 	return nil
 }
 
-// openToAll fails if a service of another user cannot enter dir.
-func openToAll(dir string) error {
+// OpenToAll fails if a service of another user cannot enter dir.
+func OpenToAll(dir string) error {
 	dir, err := filepath.Abs(dir)
 	for err == nil {
 		var info os.FileInfo

@@ -1,0 +1,27 @@
+// Package labcmd has the commands of tenon that run a service beside batch work:
+// tenon lab colocation and tenon lab kernel-qos.
+package labcmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// A Frame is what the commands need of the program that they are part of.
+type Frame struct {
+	// Usage marks an error as one of the command line.
+	Usage  func(error) error
+	NoArgs cobra.PositionalArgs
+	// Complete sets the values that a shell offers for a flag.
+	Complete func(cmd *cobra.Command, flag string, values ...string)
+	// SettingFlags adds the flags that all experiments have.
+	SettingFlags func(cmd *cobra.Command, s *site.Setting, agent *bool)
+	// Prepare fills in the settings that have no flag.
+	Prepare func(s *site.Setting, agent bool) error
+	// Run runs an experiment and prints its result.
+	Run func(cmd *cobra.Command, run func(context.Context) (frame.Outcome, error)) error
+}
