@@ -143,7 +143,7 @@ var arch = []struct {
 	{"agent/trials", affects, "model/trial"},
 	{"agent/control", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/price decide/tick decide/trend decide/switchback agent/health agent/record agent/trials"},
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/price decide/tick agent/health"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/telemetry"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/wire", affects, ""},
@@ -181,7 +181,7 @@ var arch = []struct {
 	// test
 	{"test/chart", affects, ""},
 	{"test/cluster/image", affects, ""},
-	{"test/cluster", affects, "model/unit kernel/task api/v1alpha1 test/cluster/image"},
+	{"test/cluster", affects, "model/unit decide/pick decide/place kernel/task api/v1alpha1 cluster/kube cluster/cpureport test/cluster/image"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/digest", affects, ""},
 	{"test/e2e", affects, "model/unit model/node decide/misfit decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease cluster/apiserver/apitest agent/loop agent/record agent/control"},

@@ -88,7 +88,8 @@ type cluster struct {
 	saved    []byte // kept, in the form last written to the file
 	cfg      clusterConfig
 	paths    []string
-	unsent   []string // remarks on running pods that are missing in the list of the kubelet or the API server
+	unsent   []string        // remarks on running pods that are missing in the list of the kubelet or the API server
+	deleted  map[string]bool // UIDs of the pods in last.Pods that do not exist any more
 	view     podView
 	resized  map[node.CgroupPath]resize // recent resizes
 	reporter *clusterReporter
@@ -211,10 +212,12 @@ func (c *cluster) take(known kubelet.Known) {
 	}
 	l := c.layout()
 	var untold []corev1.Pod
-	c.unsent = nil
+	before := c.deleted
+	c.unsent, c.deleted = nil, map[string]bool{}
 	for i := range c.last.Pods {
 		if p := &c.last.Pods[i]; !told[kube.UID(p)] && !kube.Ended(p) && c.lives(l.Pod(p)) {
 			untold = append(untold, *p)
+			c.deleted[kube.UID(p)] = before[kube.UID(p)] || isDeleted(p, known)
 			c.unsent = append(c.unsent, fmt.Sprintf("pod %s/%s is not among those of the %s and still has processes: tenond manages it until they end", p.Namespace, p.Name, known.From))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -72,16 +73,8 @@ func (c *cluster) workloads() []node.Workload {
 	c.cfg.spaces.Apply(v.workloads)
 	remarks = append(remarks, unbind(v.workloads, c.last.Facts)...)
 	remarks = append(remarks, c.unsent...)
-	of := map[node.CgroupPath]*corev1.Pod{}
-	living := 0
-	for i := range c.last.Pods {
-		p := &c.last.Pods[i]
-		if kube.Ended(p) {
-			continue
-		}
-		living++
-		of[l.Pod(p)] = p
-	}
+	of := c.podsByCgroup(l)
+	remarks = append(remarks, c.giveUp(v.workloads, of)...)
 	for i := range v.workloads {
 		w := &v.workloads[i]
 		p := of[w.Cgroup]
@@ -96,7 +89,7 @@ func (c *cluster) workloads() []node.Workload {
 		v.pods[w.Cgroup] = endable{apiserver.PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, grace}
 		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
-	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: living - len(v.workloads), Remarks: remarks}
+	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}
 	c.resized = resized(c.resized, before, v.native, time.Now())
 	v.change = rebase(before, v.native, c.resized, c.last.Facts.NoQuotas)
 	c.view = v
@@ -114,12 +107,61 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 		return nil
 	}
 	for i := range workloads {
-		if w := &workloads[i]; w.Class == node.LSE || w.Class == node.LSR {
+		w := &workloads[i]
+		switch {
+		case w.Class == node.LSE || w.Class == node.LSR:
 			remarks = append(remarks, fmt.Sprintf("pod %s is %s and is treated as LS: the kubelet binds CPUs here (cpuManagerPolicy: static)", w.ID, w.Class))
-			w.Class = node.LS
+		case hold.Demands(*w):
+			remarks = append(remarks, fmt.Sprintf("pod %s demands CPUs and gets none: the kubelet binds CPUs here (cpuManagerPolicy: static)", w.ID))
 		}
+		withoutCPUs(w)
 	}
 	return remarks
+}
+
+// isDeleted reports whether a pod that a list lacks was deleted. The list of the
+// API server has all others. A kubelet that has just started lists few or none
+// of its pods. It takes them from the API server in the order of their creation
+// (pkg/kubelet: HandlePodAdditions), so that it knows all older pods when it
+// lists one.
+func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
+	return known.From == "API server" || slices.ContainsFunc(known.Pods, func(o corev1.Pod) bool {
+		return o.Annotations["kubernetes.io/config.source"] == "api" && p.CreationTimestamp.Time.Before(o.CreationTimestamp.Time)
+	})
+}
+
+// podsByCgroup returns the known pods that have not ended.
+func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
+	of := make(map[node.CgroupPath]*corev1.Pod, len(c.last.Pods))
+	for i := range c.last.Pods {
+		if p := &c.last.Pods[i]; !kube.Ended(p) {
+			of[l.Pod(p)] = p
+		}
+	}
+	return of
+}
+
+// giveUp takes the CPUs from pods that were deleted by force and whose processes
+// still end. A scheduler may have given them to other pods already.
+func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*corev1.Pod) (remarks []string) {
+	for i := range workloads {
+		w := &workloads[i]
+		p := of[w.Cgroup]
+		if p == nil || !c.deleted[kube.UID(p)] || !hold.Demands(*w) {
+			continue
+		}
+		remarks = append(remarks, fmt.Sprintf("pod %s was deleted and gave up its CPUs: its processes share those that no pod owns until they end", w.ID))
+		withoutCPUs(w)
+	}
+	return remarks
+}
+
+// withoutCPUs makes a workload one that demands no CPUs.
+func withoutCPUs(w *node.Workload) {
+	w.Overrides.CPUs = node.CPUOverride{}
+	if w.Class == node.LSE || w.Class == node.LSR {
+		w.Class = node.LS
+	}
 }
 
 // graceMargin is the time after a pod's grace period until Tenon ends its

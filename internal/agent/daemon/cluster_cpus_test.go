@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/starting"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// TestAPodDeletedByForceGivesItsCPUsUp deletes a pod whose processes still end.
+// The next pod has a contract for the same CPUs, and gets them in the tick that
+// sees it. A list of a kubelet that has just started deletes no pod.
+func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
+	born := time.Unix(1_700_000_000, 0)
+	pod := func(name string, age time.Duration, source string) corev1.Pod {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(born.Add(-age)), Labels: map[string]string{kube.LabelQOSClass: "LSE"},
+				Annotations: map[string]string{"kubernetes.io/config.source": source, kube.AnnotationResourceStatus: `{"cpuset":"2-3"}`},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}}},
+		}
+	}
+	db, next, older := pod("db", time.Hour, "api"), pod("next", 0, "api"), pod("older", 2*time.Hour, "api")
+	static, same := pod("static", 0, "file"), pod("same", time.Hour, "api")
+	for _, p := range []*corev1.Pod{&older, &static, &same} {
+		p.Labels, p.Annotations[kube.AnnotationResourceStatus] = nil, "{}"
+	}
+	for name, x := range map[string]struct {
+		told []corev1.Pod
+		from string
+		want string // who has CPUs 2-3 in the next tick
+	}{
+		"the kubelet lists the next pod":             {[]corev1.Pod{next}, "kubelet", "shop/next"},
+		"the API server lists all pods":              {[]corev1.Pod{older}, "API server", ""},
+		"a kubelet that has just started lists none": {nil, "kubelet", "shop/db"},
+		"it lists a static pod":                      {[]corev1.Pod{static}, "kubelet", "shop/db"},
+		"it lists an older pod":                      {[]corev1.Pod{older}, "kubelet", "shop/db"},
+		"it lists a pod of the same second":          {[]corev1.Pod{same}, "kubelet", "shop/db"},
+	} {
+		c := &cluster{starting: starting.New(func() {}), lives: func(node.CgroupPath) bool { return true }}
+		var state policy.State
+		var wants []plan.Want
+		tick := func(from string, pods []corev1.Pod) {
+			c.take(kubelet.Known{At: time.Now(), From: from, Pods: pods})
+			all, _ := kube.Workloads(c.last.Pods, kube.Layout{}, func(node.CgroupPath) bool { return true })
+			c.giveUp(all, c.podsByCgroup(kube.Layout{}))
+			s := node.Snapshot{At: time.Unix(1, 0), Workloads: all, Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2}, Now: map[node.Knob]node.Value{}}}
+			for i := range 8 {
+				s.Topology.CPUs = append(s.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i)})
+			}
+			for _, w := range all {
+				s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+			}
+			state, wants = policy.Decide(policy.Config{}, state, s)
+		}
+		tick("kubelet", []corev1.Pod{db})
+		tick(x.from, x.told)
+		got := ""
+		for id, set := range state.Pins {
+			if set == unit.CPUSetOf(2, 3) {
+				got += string(id)
+			}
+		}
+		if got != x.want {
+			t.Errorf("%s: %q has the CPUs of the deleted pod, want %q; all: %v", name, got, x.want, state.Pins)
+		}
+		for _, w := range wants {
+			if v, is := w.Value.(node.CPUs); is && x.want == "shop/next" && w.Knob.Cgroup == (kube.Layout{}).Pod(&db) && !v.Set.Intersect(unit.CPUSetOf(2, 3)).Empty() {
+				t.Errorf("the processes of the deleted pod may run on CPUs %v", v.Set)
+			}
+		}
+		if len(wants) == 0 {
+			t.Errorf("%s: nothing is wanted", name)
+		}
+	}
+}

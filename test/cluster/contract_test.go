@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/internal/cluster/cpureport"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// pinnedPod is a pod that owns one CPU. Its first command prints the CPUs and
+// the NUMA nodes that it may use. It ignores the signal to end.
+const pinnedPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, annotations: {cpuset-scheduler: "true"}}, spec: {schedulerName: none, terminationGracePeriodSeconds: 20,
+containers: [{name: pi, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; trap '' TERM; while :; do sleep 1; done"],
+resources: {requests: {cpu: 1, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}}}]}}`
+
+// TestAPodStartsOnTheCPUsOfItsContract binds pods as tenon-scheduler does, with
+// the choice of their CPUs in the binding. The first command of each must run on
+// these CPUs, although the node itself would choose others, and a pod without a
+// contract must start on the CPUs that the node chose. A pod that is deleted by
+// force gives its CPU up to the next one while its processes still end.
+func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
+	beside(t)
+	if runtime.NumCPU() < 2 {
+		t.Skip("the last CPU stays shared")
+	}
+	c, n := up(t, "contract")
+	a := newAgent(t, c, n)
+	a.start()
+	var r place.Report
+	eventually(t, time.Minute, "the node reports its CPUs", func() (err error) {
+		cpus := a.report().Status.CPUs
+		if cpus == nil {
+			return fmt.Errorf("it does not")
+		}
+		r, err = cpureport.Read(cpus)
+		return err
+	})
+	m := pick.Compile(r.Topology)
+	own, why := m.Fit(m.Seats(unit.CPUSet{}, r.Keep, nil), pick.Claim{Grade: pick.Own, CPUs: 1})
+	if why != pick.Fits {
+		t.Fatal(why)
+	}
+	var other unit.CPUSet // that the node would not choose
+	for cpu := range m.All().Minus(own.CPUs).All() {
+		other = unit.CPUSetOf(cpu)
+		break
+	}
+
+	bindByContract(t, c, n, "pi", m, other)
+	startsOn(t, c, "pi", other)
+	heldBy(t, a, uid(t, c, "pi"), other, "scheduler")
+
+	begun := time.Now()
+	kubectl(t, c, "delete", "pod", "pi", "--force", "--grace-period=0")
+	bindByContract(t, c, n, "next", m, other)
+	startsOn(t, c, "next", other)
+	heldBy(t, a, uid(t, c, "next"), other, "scheduler")
+	t.Logf("the next pod runs on the CPU of the deleted one %v after its deletion", time.Since(begun).Round(10*time.Millisecond))
+	kubectl(t, c, "delete", "pod", "next", "--force", "--grace-period=0")
+
+	a.apply(strings.NewReplacer("NAME", "alone", "schedulerName: none", "nodeName: "+n.Name).Replace(pinnedPod))
+	startsOn(t, c, "alone", own.CPUs)
+	heldBy(t, a, uid(t, c, "alone"), own.CPUs, "node")
+}
+
+// bindByContract creates a pod and binds it with a contract for one CPU.
+func bindByContract(t *testing.T, c *Cluster, n *Node, name string, m *pick.Map, cpus unit.CPUSet) {
+	t.Helper()
+	_, err := c.KubectlApply(t.Context(), strings.ReplaceAll(pinnedPod, "NAME", name), "apply", "-f", "-")
+	must(t, err)
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationCPUSetScheduler: "true"}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "pi"}}
+	notes, err := kube.ContractAnnotations(&pod, m, place.Contract{
+		Topology: m.Hash(), Grade: pick.Own, CPUs: cpus, Containers: map[string]unit.CPUSet{"pi": cpus},
+	})
+	must(t, err)
+	binding, err := json.Marshal(corev1.Binding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: notes}, Target: corev1.ObjectReference{Kind: "Node", Name: n.Name},
+	})
+	must(t, err)
+	_, err = c.KubectlApply(t.Context(), string(binding), "create", "--raw", "/api/v1/namespaces/default/pods/"+name+"/binding", "-f", "-")
+	must(t, err)
+}
+
+// startsOn waits until a pod runs, and checks on which CPUs its first command
+// ran.
+func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
+	t.Helper()
+	eventually(t, time.Minute, name+" runs", func() error { return phase(t, c, name, "Running") })
+	said := ""
+	eventually(t, 20*time.Second, name+" has printed its CPUs", func() error {
+		said = kubectl(t, c, "logs", name)
+		if !strings.Contains(said, "Mems_allowed_list") {
+			return fmt.Errorf("it says %q", said)
+		}
+		return nil
+	})
+	if !strings.Contains(said, "Cpus_allowed_list:\t"+want.String()+"\n") {
+		t.Errorf("the first command of %s did not run on CPUs %v: it says %q", name, want, said)
+	}
+}
+
+// heldBy waits until the node reports that a pod holds CPUs, and by whose
+// choice.
+func heldBy(t *testing.T, a *agent, uid string, want unit.CPUSet, by string) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the node reports what the pod holds", func() error {
+		cpus := a.report().Status.CPUs
+		for _, h := range cpus.Held {
+			if h.UID == uid && h.CPUs == want.String() && h.By == by {
+				return nil
+			}
+		}
+		return fmt.Errorf("it reports %+v, refused %+v", cpus.Held, cpus.Refused)
+	})
+}
