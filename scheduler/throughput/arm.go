@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/scheduler/plugin"
+)
+
+// The schedulers.
+const (
+	stock      = "stock"
+	stockAgain = "stock again"
+	withPlugin = "plugin"
+)
+
+var names = []string{stock, stockAgain, withPlugin}
+
+// configuration is what docs/scheduler.md says for a scheduler in place of the
+// cluster's own.
+const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins:
+      multiPoint: {enabled: [{name: TenonCPUs, weight: 5}]}
+      bind: {enabled: [{name: TenonCPUs}]}
+`
+
+// An arm is one scheduler with an API server of its own.
+type arm struct {
+	name string
+	api  *api
+
+	mu            sync.Mutex
+	bound, gone   int           // pods seen bound, and seen deleted, by the scheduler's informer
+	changed       chan struct{} // one of them changed
+	without, word atomic.Int64  // bound participants without, and with, a choice of CPUs
+	made          int
+}
+
+// newArm starts a scheduler and waits until it has seen the cluster.
+func newArm(ctx context.Context, name string, c contents) (*arm, error) {
+	a := &arm{name: name, api: newAPI(c.nodes, c.pods), changed: make(chan struct{}, 1)}
+	var options []scheduler.Option
+	if name == withPlugin {
+		reports, err := serve(ctx, c.reports)
+		if err != nil {
+			return nil, err
+		}
+		o, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, scheduler.WithKubeConfig(reports), scheduler.WithProfiles(o.(*config.KubeSchedulerConfiguration).Profiles...),
+			scheduler.WithComponentConfigVersion("kubescheduler.config.k8s.io/v1"),
+			scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{plugin.Name: plugin.New}))
+	}
+	factory := scheduler.NewInformerFactory(a.api, 0, nil)
+	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
+	s, err := scheduler.New(ctx, a.api, factory, nil, recorder, options...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) { a.saw(before.(*corev1.Pod), after.(*corev1.Pod)) },
+		DeleteFunc: func(any) { a.count(&a.gone) },
+	}); err != nil {
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		return nil, err
+	}
+	go s.Run(ctx)
+	return a, nil
+}
+
+func (a *arm) saw(before, after *corev1.Pod) {
+	if before.Spec.NodeName != "" || after.Spec.NodeName == "" {
+		return
+	}
+	if after.Annotations[kube.AnnotationCPUSetScheduler] != "" {
+		if after.Annotations[kube.AnnotationCPUs] != "" {
+			a.word.Add(1)
+		} else {
+			a.without.Add(1)
+		}
+	}
+	a.count(&a.bound)
+}
+
+func (a *arm) count(n *int) {
+	a.mu.Lock()
+	*n++
+	a.mu.Unlock()
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until a counter is at n.
+func (a *arm) await(ctx context.Context, what string, counter *int, n int) error {
+	late := time.After(5 * time.Minute)
+	for {
+		a.mu.Lock()
+		is := *counter
+		a.mu.Unlock()
+		if is >= n {
+			return nil
+		}
+		select {
+		case <-a.changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late:
+			return fmt.Errorf("%d of %d pods were %s after 5 minutes", is, n, what)
+		}
+	}
+}
+
+// A block is one measurement.
+type block struct {
+	nodes, share, round int
+	arm                 string
+	cpu, wall           time.Duration // of a pod
+	bytes               float64       // allocated for a pod
+}
+
+// block schedules pods and then deletes them, which is not measured.
+func (a *arm) block(ctx context.Context, o options, share, round int) (block, error) {
+	pods := make([]*corev1.Pod, o.pods)
+	asking := 0
+	for i := range pods {
+		asks := (i+1)*share/100 > i*share/100
+		if asks {
+			asking++
+		}
+		a.made++
+		pods[i] = podOf(fmt.Sprintf("load-%d", a.made), asks)
+	}
+	a.bound, a.gone = 0, 0
+	a.word.Store(0)
+	a.without.Store(0)
+	runtime.GC()
+	if !o.collect {
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	begun, used := time.Now(), spent()
+	a.api.create(pods)
+	if err := a.await(ctx, "bound", &a.bound, len(pods)); err != nil {
+		return block{}, err
+	}
+	wall, cpu := time.Since(begun), spent()-used
+	runtime.ReadMemStats(&after)
+	if a.name == withPlugin && int(a.word.Load()) != asking {
+		return block{}, fmt.Errorf("%d of %d pods have their CPUs", a.word.Load(), asking)
+	}
+	a.api.remove(pods)
+	if err := a.await(ctx, "deleted", &a.gone, len(pods)); err != nil {
+		return block{}, err
+	}
+	n := time.Duration(len(pods))
+	return block{share: share, round: round, arm: a.name, cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
+}
+
+// spent is the CPU time of the process.
+func spent() time.Duration {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0 // it has no error for RUSAGE_SELF
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}

@@ -1,0 +1,175 @@
+// Command throughput compares the cost of scheduling a pod with and without the
+// plugin, in one process, with the framework and the queue of kube-scheduler
+// and an API server in memory.
+//
+//	go run ./throughput -nodes 1000,5000 -rounds 12 -out DIR
+//
+// Each round measures, for each share of pods that ask for CPUs, each scheduler
+// once, in random order: kube-scheduler, the same again, and kube-scheduler
+// with the plugin. The same pods are scheduled on the same nodes. The figure of
+// a block is the CPU time of the process for each pod. The ratio of the two equal
+// schedulers says how exact the comparison is.
+//
+//	go run ./throughput -memory -nodes 5000 -bound 50000
+//
+// measures the memory of the schedulers, each in a process of its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// options are the flags.
+type options struct {
+	nodes, shares []int
+	rounds, pods  int
+	seed          uint64
+	out           string
+	collect       bool
+	memory        bool
+	bound         int
+	only          string
+	profile       string
+}
+
+func parse(args []string) (options, error) {
+	f := flag.NewFlagSet("throughput", flag.ContinueOnError)
+	nodes := f.String("nodes", "1000,5000", "the numbers of nodes, each a cluster of its own")
+	shares := f.String("shares", "0,30,100", "the shares of pods that ask for CPUs, in percent")
+	o := options{}
+	f.IntVar(&o.rounds, "rounds", 12, "the number of rounds")
+	f.IntVar(&o.pods, "pods", 1000, "the number of pods of a block")
+	f.Uint64Var(&o.seed, "seed", 17, "decides the order of the blocks")
+	f.StringVar(&o.out, "out", "", "the folder for blocks.csv")
+	f.BoolVar(&o.collect, "gc", false, "collect garbage during the blocks, too: the figure of a block then depends on whether a collection falls into it")
+	f.BoolVar(&o.memory, "memory", false, "measure memory instead")
+	f.IntVar(&o.bound, "bound", 50000, "the number of bound pods for -memory")
+	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the run to this file; its samples have the label arm")
+	f.StringVar(&o.only, "only", "", "used by -memory for its processes")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	var err error
+	if o.nodes, err = numbers("-nodes", *nodes, 1, 20000); err != nil {
+		return o, err
+	}
+	if o.shares, err = numbers("-shares", *shares, 0, 100); err != nil {
+		return o, err
+	}
+	if o.rounds < 1 || o.pods < 1 || o.bound < 0 {
+		return o, errors.New("-rounds and -pods: want at least 1; -bound: want at least 0")
+	}
+	return o, nil
+}
+
+func numbers(flag, text string, least, most int) ([]int, error) {
+	var all []int
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < least || n > most {
+			return nil, fmt.Errorf("%s: %q: want numbers from %d to %d, such as %d,%d", flag, text, least, most, least, most)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func main() {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		switch {
+		case o.only != "":
+			err = memoryOf(ctx, o)
+		case o.memory:
+			err = memory(ctx, o)
+		default:
+			err = run(ctx, o)
+		}
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "throughput:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures on each number of nodes.
+func run(ctx context.Context, o options) error {
+	rnd := rand.New(rand.NewPCG(o.seed, 1))
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	var all []block
+	for _, nodes := range o.nodes {
+		found, err := compare(ctx, o, nodes, rnd)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	fmt.Print(summary(o, all))
+	if o.out == "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(o.out, "blocks.csv"), []byte(table(all)), 0o644)
+}
+
+// compare measures on one number of nodes. The first round warms up and is left
+// out.
+func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var arms []*arm
+	for _, name := range names {
+		var a *arm
+		var err error
+		pprof.Do(ctx, pprof.Labels("arm", name), func(ctx context.Context) { a, err = newArm(ctx, name, cluster(nodes, 2*nodes)) })
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		arms = append(arms, a)
+	}
+	var all []block
+	begun := time.Now()
+	for round := range o.rounds + 1 {
+		rnd.Shuffle(len(o.shares), func(a, b int) { o.shares[a], o.shares[b] = o.shares[b], o.shares[a] })
+		for _, share := range o.shares {
+			rnd.Shuffle(len(arms), func(a, b int) { arms[a], arms[b] = arms[b], arms[a] })
+			for _, a := range arms {
+				b, err := a.block(ctx, o, share, round)
+				if err != nil {
+					return nil, fmt.Errorf("%s, %d nodes, %d %%: %w", a.name, nodes, share, err)
+				}
+				if b.nodes, b.round = nodes, round; round > 0 {
+					all = append(all, b)
+				}
+			}
+		}
+		fmt.Fprintf(os.Stderr, "%d nodes: round %d of %d after %v\n", nodes, round, o.rounds, time.Since(begun).Round(time.Second))
+	}
+	return all, nil
+}

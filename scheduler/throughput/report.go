@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// least is the share of the throughput of kube-scheduler that the plugin must
+// keep, by CPU time.
+const least = 0.95
+
+// table is the blocks as CSV, in microseconds and bytes for each pod.
+func table(all []block) string {
+	var b strings.Builder
+	b.WriteString("nodes,share,round,scheduler,cpu_us,wall_us,bytes\n")
+	for _, x := range all {
+		fmt.Fprintf(&b, "%d,%d,%d,%s,%.2f,%.2f,%.0f\n", x.nodes, x.share, x.round, x.arm, float64(x.cpu.Nanoseconds())/1e3, float64(x.wall.Nanoseconds())/1e3, x.bytes)
+	}
+	return b.String()
+}
+
+// summary compares the plugin with kube-scheduler. The throughput is the inverse
+// of the CPU time of a pod.
+func summary(o options, all []block) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NODES\tASKING\tSTOCK\tPLUGIN\tMORE\tTHROUGHPUT\tOF EQUALS\tVERDICT\tSTOCK\tPLUGIN")
+	shares := slices.Sorted(slices.Values(o.shares))
+	for _, nodes := range o.nodes {
+		for _, share := range shares {
+			of := map[string]stat.Sample{stock: {}, stockAgain: {}, withPlugin: {}}
+			bytes := map[string]stat.Sample{stock: {}, stockAgain: {}, withPlugin: {}}
+			for _, x := range all {
+				if x.nodes == nodes && x.share == share {
+					of[x.arm][x.round], bytes[x.arm][x.round] = float64(x.cpu.Nanoseconds())/1e3, x.bytes
+				}
+			}
+			ratio, equal := stat.Ratio(of[stock], of[withPlugin], rule(o.rounds)), stat.Ratio(of[stock], of[stockAgain], rule(o.rounds))
+			more := stat.Difference(of[withPlugin], of[stock], rule(o.rounds))
+			fmt.Fprintf(w, "%d\t%d %%\t%.0f µs\t%.0f µs\t%.0f µs (%.0f to %.0f)\t%.3f (%.3f to %.3f)\t%.3f (%.3f to %.3f)\t%s\t%.0f kB\t%.0f kB\n",
+				nodes, share, stat.Describe(of[stock]).Value, stat.Describe(of[withPlugin]).Value, more.Value, more.Low, more.High,
+				ratio.Value, ratio.Low, ratio.High, equal.Value, equal.Low, equal.High, verdict(ratio, equal),
+				stat.Describe(bytes[stock]).Value/1e3, stat.Describe(bytes[withPlugin]).Value/1e3)
+		}
+	}
+	w.Flush() // writes to memory and cannot fail
+	fmt.Fprintf(&b, "CPU time for each pod; throughput is stock / plugin, with the 95 %% interval over %d rounds of %d pods;\nof equals: stock / stock again; the last two columns are the memory allocated for each pod.\n", o.rounds, o.pods)
+	return b.String()
+}
+
+// rule is that of the lab for a number of rounds that was fixed before.
+func rule(rounds int) paired.Rule { return paired.Blocks().Planned(rounds) }
+
+// verdict says whether the plugin keeps the throughput. A comparison whose equal
+// schedulers differ by more than 3 % decides nothing.
+func verdict(ratio, equal stat.Estimate) string {
+	switch {
+	case equal.High-equal.Low > 2*0.03:
+		return "undecided: equals differ"
+	case ratio.Lower >= least:
+		return fmt.Sprintf("at least %.2f", least)
+	case ratio.Upper < least:
+		return fmt.Sprintf("below %.2f", least)
+	}
+	return "undecided"
+}
