@@ -13,7 +13,6 @@ import (
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
-	"tenon.sh/tenon/internal/model/unit"
 )
 
 func newMemoryCommand(g *global) *cobra.Command {
@@ -53,7 +52,7 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas, or all")
 	flags.IntVar(&c.Blocks, "blocks", 6, "how often every mode runs")
 	flags.DurationVar(&c.Duration, "duration", 6*time.Second, "length of the measured part of a run")
-	flags.Var((*bytesFlag)(&c.Set), "set", "what nginx reads at random, such as 256Mi; all other sizes follow from it")
+	flags.Var((*labflag.Bytes)(&c.Set), "set", "what nginx reads at random, such as 256Mi; all other sizes follow from it")
 	flags.Float64Var(&c.Rate, "rate", 500, "requests per second that are offered")
 	flags.StringVar(&c.Data, "data", "/var/tmp", "directory for the files that are read, on a device")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
@@ -97,19 +96,3 @@ func prepare(g *global, s *site.Setting, outside bool) (err error) {
 	s.Notices, s.Terminal = os.Stderr, isTerminal(os.Stderr)
 	return nil
 }
-
-// bytesFlag is a flag with an amount of memory.
-type bytesFlag unit.Bytes
-
-func (f *bytesFlag) Set(s string) error {
-	b, err := unit.ParseBytes(s)
-	*f = bytesFlag(b)
-	return err
-}
-func (f *bytesFlag) String() string {
-	if b := unit.Bytes(*f); b > 0 && b%(1<<20) == 0 {
-		return fmt.Sprintf("%dMi", b>>20)
-	}
-	return unit.Bytes(*f).String()
-}
-func (f *bytesFlag) Type() string { return "BYTES" }

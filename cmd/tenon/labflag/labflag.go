@@ -3,6 +3,7 @@ package labflag
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -48,3 +49,24 @@ func (f *Percent) String() string {
 // Type implements pflag.Value: it returns the name of the value in the help
 // text.
 func (f *Percent) Type() string { return "PERCENT" }
+
+// Bytes is an amount of memory, such as 256Mi.
+type Bytes unit.Bytes
+
+// Set implements pflag.Value.
+func (f *Bytes) Set(s string) error {
+	b, err := unit.ParseBytes(s)
+	*f = Bytes(b)
+	return err
+}
+
+func (f *Bytes) String() string {
+	if b := unit.Bytes(*f); b > 0 && b%(1<<20) == 0 {
+		return fmt.Sprintf("%dMi", b>>20)
+	}
+	return unit.Bytes(*f).String()
+}
+
+// Type implements pflag.Value: it returns the name of the value in the help
+// text.
+func (f *Bytes) Type() string { return "BYTES" }
