@@ -20,6 +20,9 @@ type HeatMap struct {
 	XLabel, YLabel string
 	Columns, Rows  []string
 	Cells          [][]HeatCell // by row, then by column
+	// Low and High are the ends of the scale, so that several maps have one; 0: the
+	// extremes of the cells.
+	Low, High float64
 }
 
 // Heat draws the fields. The least value is the lightest; the scale is
@@ -37,8 +40,12 @@ func Heat(m HeatMap) template.HTML {
 	if hi == 0 {
 		return ""
 	}
-	const left, top, bottom, wide, high = 92, 10, 44, 84, 34
-	d := New(left+wide*float64(len(m.Columns))+10, top+bottom+high*float64(len(m.Rows)), m.Title)
+	if m.High > 0 {
+		lo, hi = m.Low, m.High
+	}
+	// The least width keeps the text of a small map as large as that of others.
+	const left, top, bottom, wide, high, least = 92, 10, 44, 84, 34, 920
+	d := New(max(left+wide*float64(len(m.Columns))+10, least), top+bottom+high*float64(len(m.Rows)), m.Title)
 	for y, name := range m.Rows {
 		d.Text(left-8, top+high*(float64(y)+0.5)+4, "tick end", name)
 		for x := range m.Columns {

@@ -54,16 +54,51 @@ func Scatter(all []Series, c Chart) template.HTML {
 	for _, v := range c.Marks {
 		d.Line(x.At(v), y.End, x.At(v), y.Begin, "mark")
 	}
-	for _, s := range all {
+	var names []label
+	for i, s := range all {
+		if len(s.Points) == 0 {
+			continue
+		}
 		drawSeries(d, x, y, s)
+		l := label{s.Name, s.Style, top + nameStep*(float64(i)+0.5)}
+		if s.Joined {
+			last := slices.MaxFunc(s.Points, func(a, b Point) int { return cmp.Compare(a.X, b.X) })
+			l.y = y.At(last.Y)
+		}
+		names = append(names, l)
 	}
+	drawNames(d, names, width-right+12, height-bottom)
 	return d.HTML()
 }
 
-func drawSeries(d *Drawing, x, y Axis, s Series) {
-	if len(s.Points) == 0 {
-		return
+// A label is the name of a series with its place.
+type label struct {
+	name, style string
+	y           float64
+}
+
+// nameStep is the least distance between two names.
+const nameStep = 16
+
+// drawNames writes the names of the series at the right, each with a dot of its
+// colour and near the place that it wants, but not over another.
+func drawNames(d *Drawing, names []label, x, bottom float64) {
+	slices.SortStableFunc(names, func(a, b label) int { return cmp.Compare(a.y, b.y) })
+	for i := 1; i < len(names); i++ {
+		names[i].y = max(names[i].y, names[i-1].y+nameStep)
 	}
+	for i, limit := len(names)-1, bottom; i >= 0; i, limit = i-1, limit-nameStep {
+		names[i].y = min(names[i].y, limit)
+	}
+	for _, l := range names {
+		d.Group(l.style)
+		d.dot(x, l.y, 4, "", l.name)
+		d.Text(x+9, l.y+4, "name start", l.name)
+		d.End()
+	}
+}
+
+func drawSeries(d *Drawing, x, y Axis, s Series) {
 	d.Group(s.Style)
 	places := make([]Point, len(s.Points))
 	for i, p := range s.Points {
@@ -73,8 +108,6 @@ func drawSeries(d *Drawing, x, y Axis, s Series) {
 		line := slices.Clone(places)
 		slices.SortStableFunc(line, func(a, b Point) int { return cmp.Compare(a.X, b.X) })
 		d.Path(line, "curve", "")
-		last := line[len(line)-1]
-		d.Text(last.X+8, last.Y+4, "name start", s.Name)
 	}
 	for i, p := range places {
 		title := s.Name
