@@ -69,6 +69,8 @@ var kernelWrites = []struct {
 	{own, "machine/launch/wait.go", "linger moveOut", "what the command left"},
 	{own, "machine/launch/idle.go", "idleSelf", "a best-effort command takes the least priority before it runs"},
 	{own, "machine/lease/guard.go", "Steady", "the watchdog is not starved by what it watches"},
+	{experiment, "lab/concurrency/sweep/measure.go", "build", "the CPUs of all jobs together"},
+	{experiment, "lab/concurrency/sweep/slot.go", "build hold", "cgroups of jobs with the limits that are compared"},
 	{experiment, "lab/memory_environment.go", "setUp", "the memory of all that is measured"},
 	{experiment, "lab/reaction_environment.go", "build", "the CPUs of all that is measured"},
 	{experiment, "lab/site/child.go", "enter", "the CPUs of a process that the lab started"},

@@ -90,6 +90,10 @@ func jobFrame(g *global) jobcmd.Frame {
 			return g.output.print(cmd.OutOrStdout(), v, text)
 		},
 		Findings: func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) },
+		Prepare:  func(s *site.Setting) error { return prepare(g, s, false) },
+		Experiment: func(cmd *cobra.Command, run func(context.Context) (frame.Outcome, error)) error {
+			return experiment(cmd, g, run)
+		},
 	}
 }
 

@@ -3,6 +3,7 @@
 package jobcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,9 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
 )
 
 // A Frame is what the commands need of the program that they are part of.
@@ -26,26 +29,11 @@ type Frame struct {
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Findings prints the result of an experiment.
 	Findings func(*cobra.Command, report.Findings) error
-}
-
-// NewConcurrency returns the command tenon lab concurrency.
-func NewConcurrency(f Frame) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "concurrency",
-		Short: "How many batch jobs fit on a node, with which CPU limit",
-		Long: `Work out from measured jobs how many fit on a node and with which CPU limit: what
-a job costs, what explains the cost, and which way to run jobs is best for which
-goal (see tenon advise).`,
-		Example: "  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return f.Usage(fmt.Errorf("unknown command %q: want import", args[0]))
-			}
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(newImport(f))
-	return cmd
+	// Prepare fills in the settings that have no flag.
+	Prepare func(*site.Setting) error
+	// Experiment runs an experiment until it ends or the user interrupts it, and
+	// prints its results.
+	Experiment func(*cobra.Command, func(context.Context) (frame.Outcome, error)) error
 }
 
 func newImport(f Frame) *cobra.Command {

@@ -171,3 +171,8 @@ func parseBytes(text string) (unit.Bytes, error) {
 	n, err := parseCount(text)
 	return unit.Bytes(n), err
 }
+
+// MemoryPeak reads the most memory that a group has used (memory.peak: Linux 5.19).
+func MemoryPeak(t *Tree, path string) (unit.Bytes, error) {
+	return read(t, memory, path, [...]string{1: "memory.max_usage_in_bytes", 2: "memory.peak"}[t.VersionOf(memory)], parseBytes)
+}

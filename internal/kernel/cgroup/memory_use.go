@@ -7,8 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// MemoryUse holds the values of memory.stat that the loop needs, for the group
-// and all groups below it.
+// MemoryUse holds values of memory.stat for a group and all groups below it.
 type MemoryUse struct {
 	// InactiveFile is the page cache that was not used lately.
 	InactiveFile unit.Bytes
@@ -17,9 +16,9 @@ type MemoryUse struct {
 	Refaults int64
 }
 
-// MemoryUse reads only its own values of memory.stat; MemoryStat reads the
-// others. The file is long, and the kernel first adds the counters of all CPUs.
-// Therefore the loop should not read it in every tick.
+// MemoryUse reads its values of memory.stat; MemoryStat reads the others. The
+// file is long, and the kernel first adds the counters of all CPUs, so the loop
+// should not read it in every tick.
 func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	h, err := t.hierarchy(memory)
 	if err != nil {

@@ -78,13 +78,7 @@ func goalText(g jobs.Goal) string {
 // Text prints the advice as sentences.
 func (a Advice) Text() string {
 	var b strings.Builder
-	limit := "without a CPU limit"
-	if a.Limit > 0 {
-		limit = fmt.Sprintf("with a CPU limit of %s", limitText(a.Limit))
-	}
-	fmt.Fprintf(&b, "%s: %s at once on a node, %s (%s).\n", capital(a.Goal), layout.Plural(a.Jobs, "job", "jobs"), limit, a.How)
-	fmt.Fprintf(&b, "A job takes %s s%s; a node ends %s jobs an hour%s; a job uses %s CPU-s.\n",
-		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), report.FormatNumber(a.CPUSeconds, 0))
+	fmt.Fprintf(&b, "%s\n%s\n", a.how(), a.what())
 	if len(a.Equal) > 0 {
 		fmt.Fprintf(&b, "This measurement cannot tell it from: %s.\n", strings.Join(a.Equal, "; "))
 	}
@@ -96,6 +90,22 @@ func (a Advice) Text() string {
 	}
 	return b.String()
 }
+
+// how says what to do, what says what it gives, and line says both.
+func (a Advice) how() string {
+	limit := "without a CPU limit"
+	if a.Limit > 0 {
+		limit = fmt.Sprintf("with a CPU limit of %s", limitText(a.Limit))
+	}
+	return fmt.Sprintf("%s: %s at once on a node, %s (%s).", capital(a.Goal), layout.Plural(a.Jobs, "job", "jobs"), limit, a.How)
+}
+
+func (a Advice) what() string {
+	return fmt.Sprintf("A job takes %s s%s; a node ends %s jobs an hour%s; a job uses %s CPU-s.",
+		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), costText(float64(a.CPUSeconds)))
+}
+
+func (a Advice) line() string { return a.how() + " " + a.what() }
 
 // span prints an interval, or nothing for a value that was measured once.
 func span(i report.Interval) string {

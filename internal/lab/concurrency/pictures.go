@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -19,11 +20,17 @@ var colours = []string{"--c:var(--m-default)", "--c:var(--m-tenon)", "--c:var(--
 
 func plots(r Result) []report.Plot {
 	var all []report.Plot
+	lo, hi := math.Inf(1), 0.0
+	for _, o := range r.measured {
+		if o.CPUSeconds > 0 {
+			lo, hi = min(lo, o.CPUSeconds), max(hi, o.CPUSeconds)
+		}
+	}
 	for _, how := range ways(r) {
 		all = append(all, report.Plot{
 			Title:   fmt.Sprintf("Time of a job by limit and jobs on a node: %s", how),
 			Text:    "The number is seconds a job. The shade is the CPU time of a job, on one scale for all fields: dark fields pay more CPU for the same work.",
-			Picture: heat(r, how),
+			Picture: heat(r, how, lo, hi),
 		})
 	}
 	all = append(all,
@@ -49,7 +56,7 @@ func ways(r Result) []string {
 
 // heat draws the options of one way. Of several amounts of memory it shows the
 // largest, for which no job can be short of it before the others.
-func heat(r Result, how string) template.HTML {
+func heat(r Result, how string, lo, hi float64) template.HTML {
 	best := map[[2]int]jobs.Option{}
 	var limits []unit.MilliCPU
 	var numbers []int
@@ -66,7 +73,7 @@ func heat(r Result, how string) template.HTML {
 	slices.Sort(limits)
 	slices.Sort(numbers)
 	limits, numbers = slices.Compact(limits), slices.Compact(numbers)
-	m := draw.HeatMap{Title: "Seconds a job by limit and jobs", XLabel: "CPU limit of a job", YLabel: "jobs"}
+	m := draw.HeatMap{Low: lo, High: hi, Title: "Seconds a job by limit and jobs", XLabel: "CPU limit of a job", YLabel: "jobs"}
 	for _, l := range limits {
 		m.Columns = append(m.Columns, limitText(l))
 	}
@@ -80,7 +87,7 @@ func heat(r Result, how string) template.HTML {
 			}
 			row[x] = draw.HeatCell{
 				Text: seconds(o.Seconds.Value), Value: o.CPUSeconds,
-				Title: fmt.Sprintf("%s: %s s a job, %.0f CPU-s", describe(o.Cell), seconds(o.Seconds.Value), o.CPUSeconds),
+				Title: fmt.Sprintf("%s: %s s a job, %s CPU-s", describe(o.Cell), seconds(o.Seconds.Value), costText(o.CPUSeconds)),
 			}
 		}
 		m.Cells = append(m.Cells, row)
@@ -97,7 +104,7 @@ func strip(r Result) template.HTML {
 		}
 		s, _ := w.CPUSeconds()
 		byWay[how].Points = append(byWay[how].Points, draw.Point{X: w.Demand(), Y: s})
-		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %.0f CPU-s at %.1f CPUs", describe(w.Cell), s, w.Demand()))
+		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s CPU-s at %.1f CPUs", describe(w.Cell), costText(s), w.Demand()))
 	}
 	var marks []float64
 	if n := r.Experiment.Node; n.CPUs > 0 {
@@ -105,7 +112,7 @@ func strip(r Result) template.HTML {
 	}
 	return draw.Scatter(styled(byWay), draw.Chart{
 		Title: "CPU time of a job over the CPUs asked for", XLabel: "CPUs that the jobs of the node ask for together",
-		XText: short, YText: short, YLog: true, Marks: marks,
+		XText: short, YText: short, YLog: true, Marks: marks, RightOfTheName: 190,
 	})
 }
 
@@ -127,7 +134,7 @@ func lines(r Result) template.HTML {
 	}
 	return draw.Scatter(styled(series), draw.Chart{
 		Title: "Seconds a job over the jobs on a node", XLabel: "jobs beside each other on a node",
-		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 170,
+		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 220, Height: 380,
 	})
 }
 
@@ -142,7 +149,7 @@ func tradeOff(r Result) template.HTML {
 		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s s a job, %.1f jobs an hour", describe(o.Cell), seconds(o.Seconds.Value), o.Hourly.Value))
 	}
 	return draw.Scatter(styled(byWay), draw.Chart{
-		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", XText: short, YText: short, XLog: true, FromZero: true,
+		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", XText: short, YText: short, XLog: true, FromZero: true, RightOfTheName: 190,
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Kind is the kind of the experiment.
@@ -38,7 +39,32 @@ type Experiment struct {
 	// repetition.
 	Blocks  int      `json:"blocks"`
 	Caveats []string `json:"caveats,omitempty"`
+	// The rest is known only of jobs that ran in the lab.
+	Fill       string            `json:"fill,omitempty"` // steady or wave
+	Window     time.Duration     `json:"window_ns,omitempty"`
+	Warmup     time.Duration     `json:"warmup_ns,omitempty"`
+	Seed       uint64            `json:"seed,omitempty"`
+	TestedCPUs unit.CPUSet       `json:"tested_cpus,omitzero"`
+	Job        []string          `json:"job,omitempty"`      // command of a job
+	JobWork    float64           `json:"job_work,omitempty"` // frames of a job
+	Refused    []string          `json:"refused,omitempty"`  // cells that the machine cannot run, and why
+	Machine    *report.Machine   `json:"machine,omitempty"`
+	Versions   map[string]string `json:"versions,omitempty"` // of the programs
+	Ended      report.End        `json:"ended,omitempty"`
 }
+
+// EndedBy returns the record after the end of the experiment.
+func (e Experiment) EndedBy(end report.End) any {
+	e.Ended = end
+	return e
+}
+
+// Control is the strategy that repeats the reference cell, one job without a
+// limit, so that the difference of two equal cells is known.
+const Control = "unbounded-aa"
+
+// unlimited is the strategy of the reference cell.
+const unlimited = "unbounded"
 
 // A Node is the size of a machine on which jobs ran.
 type Node struct {
@@ -65,6 +91,24 @@ func Create(dir string, e Experiment, all []jobs.Job) error {
 	return report.WriteJSON(filepath.Join(dir, report.ExperimentFile), e)
 }
 
+// AddJobs appends rows to the table of an experiment.
+func AddJobs(dir string, all []jobs.Job) error {
+	f, err := os.OpenFile(filepath.Join(dir, jobsFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("save the jobs: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() == 0 {
+		err = jobs.WriteTable(f, all)
+	} else if err == nil {
+		err = jobs.WriteRows(f, all)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("save the jobs: %w", err)
+	}
+	return nil
+}
+
 // Load reads an experiment and its jobs.
 func Load(dir string) (Experiment, []jobs.Job, error) {
 	var e Experiment
@@ -79,15 +123,17 @@ func Load(dir string) (Experiment, []jobs.Job, error) {
 	case e.Schema != report.Schema || e.Kind != Kind:
 		return e, nil, fmt.Errorf("load %s: schema %d, kind %q: want schema %d, kind %s", name, e.Schema, e.Kind, report.Schema, Kind)
 	}
-	f, err := raw.Open(jobsFile)
+	table, err := fs.ReadFile(raw, jobsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return e, nil, nil
 	}
 	if err != nil {
 		return e, nil, fmt.Errorf("load experiment: %w", err)
 	}
-	defer f.Close()
-	all, err := jobs.ReadTable(f)
+	if len(e.Imported) == 0 { // a killed lab leaves an incomplete last line
+		table = table[:bytes.LastIndexByte(table, '\n')+1]
+	}
+	all, err := jobs.ReadTable(bytes.NewReader(table))
 	if err != nil {
 		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, jobsFile), err)
 	}

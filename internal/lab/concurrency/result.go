@@ -22,11 +22,17 @@ type Result struct {
 	Named      string     `json:"named_cause,omitempty"` // empty: none leads clearly
 	Cliff      *Cliff     `json:"cliff,omitempty"`
 	// CPUMeasured is false if the CPU time of a job is limit × duration.
-	CPUMeasured bool          `json:"cpu_measured"`
-	Comparisons []Comparison  `json:"comparisons,omitempty"`
-	Warnings    []string      `json:"warnings,omitempty"`
-	costs       jobs.Costs    // for the pictures
-	measured    []jobs.Option // the options with their estimates
+	CPUMeasured bool `json:"cpu_measured"`
+	// Control is the time of a job alone without a limit relative to that of an
+	// equal cell; absent if none ran. Differences within ControlHalf, half of its
+	// interval, are not to be trusted.
+	Control     *report.Interval `json:"control,omitempty"`
+	ControlHalf report.Number    `json:"control_half_width,omitzero"`
+	Comparisons []Comparison     `json:"comparisons,omitempty"`
+	Hypotheses  []Hypothesis     `json:"hypotheses,omitempty"`
+	Warnings    []string         `json:"warnings,omitempty"`
+	costs       jobs.Costs       // for the pictures
+	measured    []jobs.Option    // the options with their estimates
 }
 
 // A VoidJob is a row that does not count.
@@ -52,6 +58,8 @@ type Option struct {
 	// Penalty is the duration of a job relative to that of a job alone under the
 	// same conditions; absent if no job ran alone.
 	Penalty report.Number `json:"penalty,omitzero"`
+	// Shares says why a job takes this time; absent in imported tables.
+	Shares *Shares `json:"shares,omitempty"`
 }
 
 // A Cause is how much of the variance of a job's CPU time goes with a variable.
@@ -81,6 +89,9 @@ type Comparison struct {
 	Jobs    int           `json:"jobs"`
 	Seconds report.Number `json:"job_seconds_ratio"`
 	CPU     report.Number `json:"cpu_seconds_ratio"`
+	// The intervals of both; absent if each cell ran once.
+	SecondsSpan report.Interval `json:"job_seconds_ratio_interval,omitzero"`
+	CPUSpan     report.Interval `json:"cpu_seconds_ratio_interval,omitzero"`
 }
 
 // cliffMargin is the smallest fall, relative to the lower level, that is called
@@ -100,6 +111,7 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 	r.costs = jobs.CostsOf(waves)
 	r.CPUMeasured = r.costs.Measured
 	r.measured = jobs.Options(waves)
+	r.control()
 	for _, o := range r.measured {
 		r.Options = append(r.Options, optionOf(o, r.measured))
 	}
@@ -107,10 +119,13 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 		r.Causes = append(r.Causes, Cause{c.Name, c.Groups, report.Number(c.Share), report.Number(c.Adjusted)})
 	}
 	r.Named = r.costs.Named
-	if c := r.costs.Cliff; r.costs.HasCliff && c.High >= c.Low*(1+cliffMargin) {
+	if c := r.costs.Cliff; r.costs.HasCliff && c.High >= c.Low*(1+cliffMargin) && r.falls(c) {
 		r.Cliff = &Cliff{report.Number(c.Before), report.Number(c.After), report.Number(c.High), report.Number(c.Low)}
 	}
 	r.Comparisons = compare(r.measured)
+	if r.CPUMeasured && len(e.Imported) == 0 {
+		r.explain()
+	}
 	r.Warnings = warnings(e, r, waves)
 	return r
 }
@@ -123,8 +138,9 @@ func optionOf(o jobs.Option, all []jobs.Option) Option {
 	alone := o.Cell
 	alone.Concurrency = 1
 	if i := slices.IndexFunc(all, func(b jobs.Option) bool { return b.Cell == alone }); i >= 0 {
-		c.Penalty = report.Number(o.Seconds.Value / all[i].Seconds.Value)
+		c.Penalty = report.Number(within(o.SecondsBy, all[i].SecondsBy).Value)
 	}
+	c.Shares = sharesOf(o, all)
 	return c
 }
 
@@ -134,13 +150,18 @@ func compare(all []jobs.Option) []Comparison {
 	for i, a := range all {
 		for _, b := range all[i+1:] {
 			x, y := a.Cell, b.Cell
-			if name(x) == name(y) || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency || x.Threads != y.Threads {
+			if name(x) == name(y) || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency {
 				continue
 			}
-			pairs = append(pairs, Comparison{
+			times, costs := within(b.SecondsBy, a.SecondsBy), within(b.CPUSecondsBy, a.CPUSecondsBy)
+			c := Comparison{
 				Of: name(y), To: name(x), Limit: x.CPU, Memory: x.Memory, Jobs: x.Concurrency,
-				Seconds: report.Number(b.Seconds.Value / a.Seconds.Value), CPU: report.Number(b.CPUSeconds / a.CPUSeconds),
-			})
+				Seconds: report.Number(times.Value), CPU: report.Number(costs.Value),
+			}
+			if times.Blocks > 1 {
+				c.SecondsSpan, c.CPUSpan = report.IntervalOf(times), report.IntervalOf(costs)
+			}
+			pairs = append(pairs, c)
 		}
 	}
 	slices.SortFunc(pairs, func(a, b Comparison) int {
@@ -149,8 +170,15 @@ func compare(all []jobs.Option) []Comparison {
 	return pairs
 }
 
-// name returns the strategy of a cell, or its type if the strategy is not known.
-func name(c jobs.Cell) string { return cmp.Or(c.Strategy, c.Type) }
+// name returns the strategy of a cell, or its type if the strategy is not known,
+// and the threads that its jobs were given.
+func name(c jobs.Cell) string {
+	text := cmp.Or(c.Strategy, c.Type)
+	if c.Threads > 0 {
+		text += ", " + layout.Plural(c.Threads, "thread", "threads")
+	}
+	return text
+}
 
 func describe(c jobs.Cell) string {
 	limit := "no limit"
@@ -162,7 +190,7 @@ func describe(c jobs.Cell) string {
 
 func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
 	var w []string
-	if e.Blocks <= 1 {
+	if e.Blocks <= 1 && len(r.Options) > 0 {
 		w = append(w, "Each cell ran once: there is no interval between cells, and a slow hour of the machine looks like an effect.")
 	}
 	if !r.CPUMeasured && len(r.Options) > 0 {
@@ -198,5 +226,5 @@ func (r Result) tie() float64 {
 	if len(widths) == 0 {
 		return 1.02
 	}
-	return max(1, stat.Median(widths))
+	return max(1, stat.Median(widths), 1+float64(r.ControlHalf))
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
@@ -49,7 +48,7 @@ func collapse(r Result) string {
 		return fmt.Sprintf("The CPU time of a job falls by less than %.0f %% at any load of the node.", 100*cliffMargin)
 	}
 	return fmt.Sprintf("Between %s and %s CPUs asked for on a node the CPU time of a job falls from %s to %s s, a factor of %.2f.",
-		report.FormatNumber(r.Cliff.Before, 1), report.FormatNumber(r.Cliff.After, 1), report.FormatNumber(r.Cliff.High, 0), report.FormatNumber(r.Cliff.Low, 0), r.Cliff.High/r.Cliff.Low)
+		report.FormatNumber(r.Cliff.Before, 1), report.FormatNumber(r.Cliff.After, 1), costText(float64(r.Cliff.High)), costText(float64(r.Cliff.Low)), r.Cliff.High/r.Cliff.Low)
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -59,7 +58,7 @@ var columns = []struct {
 	width int
 	cell  func(Option) string
 }{
-	{"how", 14, func(o Option) string { return name(jobs.Cell{Type: o.Type, Strategy: o.Strategy}) }},
+	{"how", 20, func(o Option) string { return name(o.cell()) }},
 	{"limit", 7, func(o Option) string { return limitText(o.Limit) }},
 	{"jobs", 6, func(o Option) string { return strconv.Itoa(o.Asked) }},
 	{"s a job", 10, func(o Option) string { return seconds(float64(o.Seconds.Estimate)) }},
@@ -70,7 +69,7 @@ var columns = []struct {
 		return report.FormatNumber(o.Penalty, 2)
 	}},
 	{"jobs/h", 9, func(o Option) string { return report.FormatNumber(o.Hourly.Estimate, 1) }},
-	{"CPU-s", 9, func(o Option) string { return report.FormatNumber(o.CPUSeconds, 0) }},
+	{"CPU-s", 9, func(o Option) string { return costText(float64(o.CPUSeconds)) }},
 	{"memory", 10, func(o Option) string { return memoryText(o.Memory) }},
 }
 
@@ -95,6 +94,14 @@ func seconds(s float64) string {
 	return strconv.FormatFloat(s, 'f', 1, 64)
 }
 
+// costText prints CPU seconds: with two digits behind the point if they are few.
+func costText(v float64) string {
+	if v < 20 {
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
 const legend = "penalty: the duration relative to that of a job alone with the same limit; jobs/h: of one node; CPU-s: CPU time of a job."
 
 // writeTable prints the result for a terminal of 100 columns.
@@ -103,7 +110,16 @@ func writeTable(w io.Writer, r Result) error {
 	layout.Paragraph(&b, "", headline(r))
 	layout.Paragraph(&b, "", explanation(r))
 	layout.Paragraph(&b, "", collapse(r))
+	if text := controlText(r); text != "" {
+		layout.Paragraph(&b, "", text)
+	}
 	b.WriteByte('\n')
+	for _, line := range answers(r) {
+		layout.Paragraph(&b, "", line)
+	}
+	if len(r.Options) > 0 {
+		b.WriteByte('\n')
+	}
 	for _, c := range columns {
 		fmt.Fprintf(&b, "%*s", c.width, c.name)
 	}
@@ -116,16 +132,24 @@ func writeTable(w io.Writer, r Result) error {
 	}
 	b.WriteByte('\n')
 	layout.Paragraph(&b, "", legend)
+	writeShares(&b, r)
 	if len(r.Comparisons) > 0 {
 		b.WriteString("\nOne way beside another, same limit and jobs on a node (time of a job; CPU time)\n")
 		for _, c := range r.Comparisons {
-			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %.2f; %.2f\n", c.Of, c.To, limitText(c.Limit), layout.Plural(c.Jobs, "job", "jobs"), c.Seconds, c.CPU)
+			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %s; %s\n", c.Of, c.To, limitText(c.Limit), layout.Plural(c.Jobs, "job", "jobs"), ratioText(c.Seconds, c.SecondsSpan), ratioText(c.CPU, c.CPUSpan))
+		}
+	}
+	if len(r.Hypotheses) > 0 {
+		b.WriteString("\nWhy a job may cost more under some conditions\n")
+		for _, h := range r.Hypotheses {
+			layout.Paragraph(&b, "  ", fmt.Sprintf("%s: %s. %s", h.Cause, h.Verdict, h.Figure))
 		}
 	}
 	for _, v := range r.Void {
 		layout.Paragraph(&b, "void: ", fmt.Sprintf("job %d of %s on %s: %s", v.Index, v.Cell, v.Host, v.Reason))
 	}
 	layout.List(&b, "Warnings", r.Warnings)
+	layout.List(&b, "Left out", r.Experiment.Refused)
 	layout.List(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
 	return err
@@ -141,6 +165,11 @@ type page struct {
 	Columns     []string
 	Rows        [][]string
 	Plots       []report.Plot
+	Control     string
+	Answers     []string
+	Shares      [][]string
+	ShareHeads  []string
+	ShareLegend string
 }
 
 // writePage writes the result as one self-contained HTML page.
@@ -151,12 +180,13 @@ func writePage(w io.Writer, r Result) error {
 		"when":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") },
 		"share": func(n report.Number) string { return report.Scaled(n, 100, 1) },
 		"limit": limitText,
-		"ratio": func(n report.Number) string { return report.FormatNumber(n, 2) },
+		"ratio": ratioText,
 	}).Parse(pageText)
 	if err != nil {
 		return fmt.Errorf("parse the page's template: %w", err)
 	}
-	p := page{Result: r, Headline: headline(r), Explanation: explanation(r), Collapse: collapse(r), Legend: legend, Plots: plots(r)}
+	p := page{Result: r, Headline: headline(r), Explanation: explanation(r), Collapse: collapse(r), Legend: legend, Plots: plots(r),
+		Control: controlText(r), Answers: answers(r), Shares: shareRows(r), ShareHeads: shareHeads, ShareLegend: shareLegend}
 	for _, c := range columns {
 		p.Columns = append(p.Columns, c.name)
 	}

@@ -41,6 +41,8 @@ type Series[C, R any] struct {
 	First  time.Duration // estimated length of a run before the first run has been timed
 	Whole  time.Duration // length of all blocks; 0: estimated from the runs
 	Most   time.Duration // maximum length of the whole experiment with its calibration; 0: no limit
+	// InOrder runs the cells of a block in their order, and not in random order.
+	InOrder bool
 
 	// Calibrate returns the content of experiment.json, including the caveats
 	// found so far. lines describe its results.
@@ -153,7 +155,14 @@ func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 // runBlock runs every cell once and then repeats void runs.
 func (s *Series[C, R]) runBlock(ctx context.Context, block int) error {
 	todo := Block(s.Cells, s.Site.Given.Seed, block)
+	if s.InOrder {
+		todo = slices.Clone(s.Cells)
+	}
 	for try := 0; len(todo) > 0 && try <= maxRepeats; try++ {
+		if try > 0 && !s.end.IsZero() && time.Now().After(s.end) {
+			s.Site.Status.Keep("%d void runs of block %d are not repeated: the time is over", len(todo), block)
+			return nil
+		}
 		var again []C
 		for i, cell := range todo {
 			s.announce(block, cell, len(todo)-i)

@@ -28,7 +28,7 @@ type Wave struct {
 
 // Waves groups the jobs that count by cell, run, node and time. Jobs of one cell
 // and node belong to one wave as long as each begins before all those before it
-// have ended.
+// have ended, or takes the place of the job with its number in the same run.
 func Waves(all []Job) []Wave {
 	type key struct {
 		cell Cell
@@ -45,7 +45,7 @@ func Waves(all []Job) []Wave {
 		var open Wave
 		var until time.Time
 		for _, j := range group {
-			if len(open.Jobs) > 0 && !j.In.Before(until) {
+			if len(open.Jobs) > 0 && !j.In.Before(until) && !(k.run > 0 && open.has(j.Index)) {
 				waves = append(waves, open)
 				open = Wave{Late: true}
 			}
@@ -68,11 +68,30 @@ func Waves(all []Job) []Wave {
 	return waves
 }
 
+func (w Wave) has(index int) bool {
+	return slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.Index == index })
+}
+
+// Slots returns the number of jobs of the wave that could run at once: a job
+// that takes the place of an earlier one does not count.
+func (w Wave) Slots() int {
+	numbers := map[int]bool{}
+	for _, j := range w.Jobs {
+		numbers[j.Index] = true
+	}
+	return len(numbers)
+}
+
 // beside returns the mean over the jobs of how many ran during each, weighted
 // by time.
 func beside(jobs []Job) float64 {
 	sum, n := 0.0, 0
 	for _, j := range jobs {
+		if local, ok := j.Extra.LocalJobs.Value(); ok {
+			sum += local
+			n++
+			continue
+		}
 		if j.Duration() <= 0 {
 			continue
 		}
@@ -104,13 +123,13 @@ func minTime(a, b time.Time) time.Time {
 	return b
 }
 
-// Duration returns the mean duration of the wave's jobs.
-func (w Wave) Duration() time.Duration {
-	sum := time.Duration(0)
+// Seconds returns the mean time that a job of the wave takes.
+func (w Wave) Seconds() float64 {
+	sum := 0.0
 	for _, j := range w.Jobs {
-		sum += j.Duration()
+		sum += j.Seconds()
 	}
-	return sum / time.Duration(len(w.Jobs))
+	return sum / float64(len(w.Jobs))
 }
 
 // CPUSeconds returns the mean CPU time of the wave's jobs. measured is true if
@@ -126,5 +145,15 @@ func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 }
 
 // Demand returns the CPUs that the jobs of the wave asked for on their node, as
-// a mean over the time of its jobs.
-func (w Wave) Demand() float64 { return w.Beside * w.Cell.CPU.Cores() }
+// a mean over the time of its jobs. Jobs without a limit ask for what they use;
+// 0: not known.
+func (w Wave) Demand() float64 {
+	if w.Cell.CPU > 0 {
+		return w.Beside * w.Cell.CPU.Cores()
+	}
+	cost, measured := w.CPUSeconds()
+	if !measured {
+		return 0
+	}
+	return w.Beside * cost / w.Seconds()
+}

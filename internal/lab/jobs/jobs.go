@@ -37,14 +37,28 @@ type Job struct {
 // Duration returns how long the job ran.
 func (j Job) Duration() time.Duration { return j.Out.Sub(j.In) }
 
-// CPUSeconds returns the CPU time of the job in seconds: what was measured, or
-// else limit × duration, which is right only for a job that used its whole
+// Seconds returns how long a whole job takes: Duration, or for a row that
+// describes a part of the work of an endless job, what the whole work takes at
+// the same rate.
+func (j Job) Seconds() float64 { return j.Duration().Seconds() * j.scale() }
+
+// scale is the work of a whole job relative to the work in the row.
+func (j Job) scale() float64 {
+	part, whole := j.Extra.Work.Or(0), j.Extra.JobWork.Or(0)
+	if part <= 0 || whole <= 0 {
+		return 1
+	}
+	return whole / part
+}
+
+// CPUSeconds returns the CPU time of a whole job in seconds: what was measured,
+// or else limit × duration, which is right only for a job that used its whole
 // limit. measured tells which of the two it is.
 func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	if v, ok := j.Extra.CPUSeconds.Value(); ok {
-		return v, true
+		return v * j.scale(), true
 	}
-	return j.CPU.Cores() * j.Duration().Seconds(), false
+	return j.CPU.Cores() * j.Seconds(), false
 }
 
 // Extra are the columns that the lab adds to the published ones. A value that
@@ -55,15 +69,25 @@ type Extra struct {
 	Run      int    // the run in the experiment, from 1
 	Slice    unit.CPUSet
 	Threads  int // threads that the job was given; 0: the choice of the program
-	// Work is the number of units that the job did, such as frames.
-	Work             node.Maybe[float64]
+	// LocalJobs is the number of jobs that ran on the node during the job, itself
+	// included. If it is absent, the times of the jobs tell.
+	LocalJobs node.Maybe[float64]
+	// Work is the number of units that the job did between In and Out, such as
+	// frames. JobWork is that of a whole job: more or less than Work if the row is
+	// a part of an endless job. Absent: the row is a whole job.
+	Work, JobWork    node.Maybe[float64]
+	QueueSeconds     node.Maybe[float64] // from In until it began to run
 	CPUSeconds       node.Maybe[float64]
 	Periods          node.Maybe[int64] // of the quota, cpu.stat nr_periods
 	ThrottledPeriods node.Maybe[int64] // cpu.stat nr_throttled
 	ThrottledSeconds node.Maybe[float64]
 	WaitSeconds      node.Maybe[float64] // time that its threads waited for a CPU
-	PeakMemory       node.Maybe[unit.Bytes]
-	Void             string // why the row does not count; empty: it counts
+	// Counts of the process and all its descendants. The last three need a
+	// performance monitoring unit.
+	Migrations, Switches              node.Maybe[float64]
+	Cycles, Instructions, CacheMisses node.Maybe[float64]
+	PeakMemory                        node.Maybe[unit.Bytes]
+	Void                              string // why the row does not count; empty: it counts
 }
 
 // A Cell is a set of jobs under the same conditions.

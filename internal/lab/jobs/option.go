@@ -20,6 +20,11 @@ type Option struct {
 	CPUSeconds      float64 // of a job; measured is false if it is limit × duration
 	Measured        bool
 	Waves           int
+	// SecondsBy and CPUSecondsBy are the means by block, to compare options
+	// within blocks. The waves of a table without blocks count as blocks.
+	SecondsBy, CPUSecondsBy stat.Sample
+	// Jobs are the jobs of all waves.
+	Jobs []Job
 }
 
 // Options returns the measured ways to run jobs, one for each cell and number
@@ -33,26 +38,30 @@ func Options(waves []Wave) []Option {
 	groups := map[key][]Wave{}
 	for _, w := range waves {
 		cell := w.Cell
-		cell.Concurrency = len(w.Jobs)
-		k := key{cell, float64(len(w.Jobs))}
+		cell.Concurrency = w.Slots()
+		k := key{cell, float64(cell.Concurrency)}
 		groups[k] = append(groups[k], w)
 	}
 	var all []Option
 	for k, group := range groups {
-		o := Option{Cell: k.cell, Waves: len(group), Measured: true}
-		seconds, hourly := stat.Sample{}, stat.Sample{}
+		o := Option{Cell: k.cell, Waves: len(group), Measured: true, SecondsBy: stat.Sample{}, CPUSecondsBy: stat.Sample{}}
+		hourly := stat.Sample{}
 		for i, w := range group {
-			d := w.Duration().Seconds()
+			d := w.Seconds()
 			if d <= 0 {
 				continue
 			}
-			seconds[i], hourly[i] = d, w.Beside*3600/d
+			if block := w.Jobs[0].Extra.Block; block > 0 {
+				i = block
+			}
 			cost, measured := w.CPUSeconds()
+			o.SecondsBy[i], o.CPUSecondsBy[i], hourly[i] = d, cost, w.Beside*3600/d
+			o.Jobs = append(o.Jobs, w.Jobs...)
 			o.CPUSeconds += cost / float64(len(group))
 			o.Measured = o.Measured && measured
 			o.Beside += w.Beside / float64(len(group))
 		}
-		o.Seconds, o.Hourly = stat.Describe(seconds), stat.Describe(hourly)
+		o.Seconds, o.Hourly = stat.Describe(o.SecondsBy), stat.Describe(hourly)
 		if o.Seconds.Blocks > 0 {
 			all = append(all, o)
 		}

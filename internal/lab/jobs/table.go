@@ -43,12 +43,20 @@ func extras() []column {
 		whole("Threads", func(e *Extra) *int { return &e.Threads }),
 		nanoseconds("TimeInNs", func(j *Job) *time.Time { return &j.In }),
 		nanoseconds("TimeOutNs", func(j *Job) *time.Time { return &j.Out }),
+		fraction("LocalJobs", func(e *Extra) *node.Maybe[float64] { return &e.LocalJobs }),
+		fraction("QueueSeconds", func(e *Extra) *node.Maybe[float64] { return &e.QueueSeconds }),
 		fraction("Work", func(e *Extra) *node.Maybe[float64] { return &e.Work }),
+		fraction("JobWork", func(e *Extra) *node.Maybe[float64] { return &e.JobWork }),
 		fraction("CPUSeconds", func(e *Extra) *node.Maybe[float64] { return &e.CPUSeconds }),
 		counter("Periods", func(e *Extra) *node.Maybe[int64] { return &e.Periods }),
 		counter("ThrottledPeriods", func(e *Extra) *node.Maybe[int64] { return &e.ThrottledPeriods }),
 		fraction("ThrottledSeconds", func(e *Extra) *node.Maybe[float64] { return &e.ThrottledSeconds }),
 		fraction("WaitSeconds", func(e *Extra) *node.Maybe[float64] { return &e.WaitSeconds }),
+		fraction("Migrations", func(e *Extra) *node.Maybe[float64] { return &e.Migrations }),
+		fraction("Switches", func(e *Extra) *node.Maybe[float64] { return &e.Switches }),
+		fraction("Cycles", func(e *Extra) *node.Maybe[float64] { return &e.Cycles }),
+		fraction("Instructions", func(e *Extra) *node.Maybe[float64] { return &e.Instructions }),
+		fraction("CacheMisses", func(e *Extra) *node.Maybe[float64] { return &e.CacheMisses }),
 		counter("PeakMemory", func(e *Extra) *node.Maybe[unit.Bytes] { return &e.PeakMemory }),
 		{"Void", func(j Job) string { return j.Extra.Void }, func(j *Job, s string) error { j.Extra.Void = s; return nil }},
 	}
@@ -119,15 +127,22 @@ func CheckType(s string) error {
 // WriteTable writes the jobs with the published columns first, so that a
 // spreadsheet made for them still reads it.
 func WriteTable(w io.Writer, all []Job) error {
-	more := extras()
-	out := csv.NewWriter(w)
 	head := slices.Clone(published[:])
-	for _, c := range more {
+	for _, c := range extras() {
 		head = append(head, c.name)
 	}
+	out := csv.NewWriter(w)
 	if err := out.Write(head); err != nil {
 		return fmt.Errorf("write the table of jobs: %w", err)
 	}
+	out.Flush()
+	return WriteRows(w, all)
+}
+
+// WriteRows writes the rows of jobs, as WriteTable does behind its header.
+func WriteRows(w io.Writer, all []Job) error {
+	more := extras()
+	out := csv.NewWriter(w)
 	for _, j := range all {
 		row := []string{
 			j.Host, j.Type, strconv.Itoa(j.Concurrency), formatCPU(j.CPU), formatMemory(j.Memory), strconv.Itoa(j.Index), j.Pod,

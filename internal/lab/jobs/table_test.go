@@ -48,7 +48,9 @@ func TestOurTableReadsBackAsItWasWritten(t *testing.T) {
 			Host: "worker-1", Type: "tenon", Concurrency: 4, CPU: 500, Memory: 858993460, Index: 2, Pod: "a_b_c", Container: 2, ContainerID: idA,
 			In: in, Out: in.Add(1500 * time.Millisecond), Source: "source 1, part 2.mp4", Precision: time.Nanosecond,
 			Extra: Extra{
-				Strategy: "pinned", Block: 2, Run: 17, Slice: unit.CPUSetOf(0, 1, 5), Threads: 2, Work: node.Some(120.0), CPUSeconds: node.Some(0.0),
+				Strategy: "pinned", Block: 2, Run: 17, Slice: unit.CPUSetOf(0, 1, 5), Threads: 2, Work: node.Some(120.0), JobWork: node.Some(60.5),
+				LocalJobs: node.Some(3.5), QueueSeconds: node.Some(0.0), Migrations: node.Some(3.0), Switches: node.Some(4.0),
+				Cycles: node.Some(1e12), Instructions: node.Some(2e12), CacheMisses: node.Some(5.0), CPUSeconds: node.Some(0.0),
 				Periods: node.Some[int64](15), ThrottledPeriods: node.Some[int64](0), ThrottledSeconds: node.Some(0.25), WaitSeconds: node.Some(1e-9),
 				PeakMemory: node.Some[unit.Bytes](700 << 20), Void: "steal time of 3 %",
 			},

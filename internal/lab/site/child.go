@@ -43,7 +43,10 @@ type Child struct {
 	SchedIdle bool // the policy SCHED_IDLE
 	Stdin     io.Reader
 	Stdout    io.Writer // nil: discarded
-	stderr    io.Writer // also gets the standard error; nil: only the end is kept, for error messages
+	// Before is called when the process is in its cgroup and has not yet executed
+	// the program; nil: nothing is called.
+	Before func(pid int) error
+	stderr io.Writer // also gets the standard error; nil: only the end is kept, for error messages
 }
 
 // gate starts the program only after the lab has moved it into its cgroup. It
@@ -96,6 +99,9 @@ func Start(in Groups, c Child) (*Process, error) {
 	}
 	p.PID = p.cmd.Process.Pid
 	err = p.enter(c)
+	if err == nil && c.Before != nil {
+		err = c.Before(p.PID)
+	}
 	close(entered)
 	if err == nil {
 		_, err = w.Write([]byte("\n"))

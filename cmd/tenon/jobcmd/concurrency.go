@@ -1,0 +1,172 @@
+package jobcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// sweepFlags are the flags whose text is parsed after all of them are set.
+type sweepFlags struct {
+	strategies, jobs, limits, memory, threads, burst, job string
+}
+
+// NewConcurrency returns the command tenon lab concurrency.
+func NewConcurrency(f Frame) *cobra.Command {
+	var c sweep.Config
+	var text sweepFlags
+	cmd := &cobra.Command{
+		Use:   "concurrency [flags] [-- COMMAND...]",
+		Short: "How many batch jobs fit on a node, and with which CPU limit",
+		Long: `Run batch jobs beside each other, with different CPU limits and ways to divide the
+CPUs among them, and say how many to run at once and with which limit. The job is
+a transcode of the lab's own film with the arguments of the published experiment
+(needs ffmpeg), or any command that ends: $TENON_JOB is its number, and
+$TENON_THREADS the threads that --threads asks for.
+
+Strategies:
+  quota         the limit as a quota on all CPUs, as in Kubernetes
+  pinned        virtual workers of neighbouring CPUs (--slice), without a quota
+  pinned-blind  the same, of CPUs drawn at random
+  static        exclusive CPUs, as of the kubelet; a job that finds none waits
+  unbounded     no limit
+  burst         a quota of twice the limit, or of --burst-max if that is more
+  matched       the limit as a quota, and as many threads
+  tenon         best-effort jobs with the limit, under Tenon's own loop
+
+Each block runs every cell once in random order, and a job alone without a limit
+twice, to show what this machine can distinguish. Cells that exceed the machine
+are left out and named. It needs root (for cgroups). Ten minutes at most.`,
+		Example: `  sudo tenon lab concurrency
+  sudo tenon lab concurrency --jobs 1,2,4 --limits 0.5,1,none --strategies quota,unbounded -- ./encode.sh
+  sudo tenon lab concurrency --preset below-one
+  sudo tenon lab concurrency --preset published-aws --as-published
+  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+				return f.Usage(fmt.Errorf("unknown command %q: want import, or -- before the command of a job", args[0]))
+			}
+			c.Argv = args
+			if err := text.parse(&c); err != nil {
+				return f.Usage(err)
+			}
+			if err := f.Prepare(&c.Setting); err != nil {
+				return err
+			}
+			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) { return sweep.Run(ctx, c) })
+		},
+	}
+	addSweepFlags(cmd, &c, &text)
+	cmd.AddCommand(newImport(f))
+	return cmd
+}
+
+func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.Preset, "preset", sweep.Quick, "the lists that are not given: "+strings.Join(sweep.Presets(), ", "))
+	flags.StringVar(&text.strategies, "strategies", "", "ways to divide the CPUs, separated by commas (default: of the preset)")
+	flags.StringVar(&text.jobs, "jobs", "", "jobs at once, such as 1,2,4 (default: of the preset)")
+	flags.StringVar(&text.limits, "limits", "", "CPU limits of a job, such as 0.5,1,none (default: of the preset)")
+	flags.StringVar(&text.memory, "memory", "", "memory limits of a job, such as 512Mi,1Gi,none (default: of the preset)")
+	flags.StringVar(&text.threads, "threads", "", "threads of a job; 0: the program chooses (default: of the preset)")
+	flags.StringVar(&text.job, "job", "", "command of a job, for the shell, in place of the transcode")
+	flags.IntVar(&c.Slice, "slice", 0, "CPUs of a pinned virtual worker (default: the limit, rounded up)")
+	flags.StringVar(&text.burst, "burst-max", "8", "least quota of strategy burst in CPUs")
+	flags.StringVar((*string)(&c.Fill), "fill", "", "steady: jobs follow each other; wave: all begin at once, and the run ends with the last (default steady)")
+	flags.IntVar(&c.Blocks, "blocks", 0, "how often every cell runs (default 4)")
+	flags.DurationVar(&c.Window, "window", 2500*time.Millisecond, "length of the measured part of a steady run")
+	flags.DurationVar(&c.Warmup, "warmup", 800*time.Millisecond, "time before the measured part")
+	flags.DurationVar(&c.MaxTime, "max-time", 9*time.Minute+30*time.Second, "stop before a block that does not fit into this time")
+	flags.BoolVar(&c.AsPublished, "as-published", false, "run each cell once, in order, as a wave, and give slices the quota of the limit")
+	flags.StringVar(&c.Type, "type", "", "word in the column Type of jobs.csv (default: the strategy)")
+	flags.DurationVar(&c.Work, "work", 2*time.Second, "CPU time of one transcode, alone")
+	flags.IntVar(&c.Height, "height", 0, "lines of the transcoded picture: 360, 720 or 1080 (default: enough for a thread on each CPU)")
+	flags.StringVar(&c.Input, "input", "", "film to transcode (default: the lab's own, rendered once)")
+	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
+	flags.Float64Var(&c.ForeignPercent, "max-foreign", 5, "CPU use of other work, in percent of the tested CPUs, above which a run is void")
+	flags.Uint64Var(&c.Seed, "seed", 1, "seed of all that is drawn")
+	flags.BoolVar(&c.Once, "once", false, "do not repeat void runs")
+	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
+	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
+	for name, values := range map[string][]string{
+		"preset": sweep.Presets(), "strategies": strategyNames(), "fill": {string(sweep.Steady), string(sweep.Wave)}, "height": {"360", "720", "1080"},
+		"jobs": nil, "limits": nil, "memory": nil, "threads": nil, "job": nil, "slice": nil, "burst-max": nil, "blocks": nil, "window": nil, "warmup": nil,
+		"max-time": nil, "type": nil, "work": nil, "max-steal": nil, "max-foreign": nil, "seed": nil, "cpus": nil,
+	} {
+		// The error means that the flag does not exist. A test completes each flag.
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+func strategyNames() []string {
+	var names []string
+	for _, s := range sweep.Strategies {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func (t sweepFlags) parse(c *sweep.Config) error {
+	if t.job != "" {
+		if len(c.Argv) > 0 {
+			return errors.New("--job and a command after --: want one of them")
+		}
+		c.Argv = []string{"/bin/sh", "-c", t.job}
+	}
+	var err error
+	take := func(e error) { err = errors.Join(err, e) }
+	take(list(t.strategies, "--strategies", &c.Strategies, func(s string) (sweep.Strategy, error) { return sweep.Strategy(s), nil }))
+	take(list(t.jobs, "--jobs", &c.Jobs, wholeNumber))
+	take(list(t.threads, "--threads", &c.Threads, wholeNumber))
+	take(list(t.limits, "--limits", &c.Limits, func(s string) (unit.MilliCPU, error) {
+		if s == "none" {
+			return 0, nil
+		}
+		return unit.ParseMilliCPU(s)
+	}))
+	take(list(t.memory, "--memory", &c.Memory, func(s string) (unit.Bytes, error) {
+		if s == "none" {
+			return 0, nil
+		}
+		return unit.ParseBytes(s)
+	}))
+	burst, e := unit.ParseMilliCPU(t.burst)
+	if e != nil || burst <= 0 {
+		take(fmt.Errorf("--burst-max %q: want a number of CPUs above 0", t.burst))
+	}
+	c.BurstMax = burst
+	return err
+}
+
+func wholeNumber(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q: want a whole number", s)
+	}
+	return n, nil
+}
+
+// list reads values that commas separate. An empty text leaves the list as it is.
+func list[T any](text, flag string, to *[]T, parse func(string) (T, error)) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		v, err := parse(strings.TrimSpace(part))
+		if err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+		*to = append(*to, v)
+	}
+	return nil
+}

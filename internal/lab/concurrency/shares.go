@@ -1,0 +1,226 @@
+package concurrency
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Shares are the factors of the time of a job: its CPU time, divided by the CPUs
+// that it used; and why it used no more.
+type Shares struct {
+	// Time and Cost are the time and the CPU time relative to those of a job
+	// alone without a limit, within blocks. Time is Cost divided by the ratio of
+	// the CPUs used.
+	Time report.Interval `json:"time_ratio,omitzero"`
+	Cost report.Interval `json:"cost_ratio,omitzero"`
+	CPUs report.Number   `json:"cpus_used"` // by a job, on average
+	// OfLimit is CPUs relative to the limit; absent without a limit.
+	OfLimit report.Number `json:"limit_used,omitzero"`
+	// Throttled is the share of the quota's periods in which a job was held.
+	Throttled report.Number `json:"throttled_periods_share"`
+	// Waiting is the time that the threads of a job waited for a CPU, per second.
+	Waiting    report.Number `json:"waiting_per_second"`
+	Migrations report.Number `json:"migrations_per_cpu_second"` // absent: not counted
+	Switches   report.Number `json:"switches_per_cpu_second"`
+	GHz        report.Number `json:"cycles_per_ns,omitzero"` // absent: this machine counts no cycles
+	PeakMemory unit.Bytes    `json:"peak_memory_bytes"`
+}
+
+// within compares two cells block by block.
+func within(of, to stat.Sample) stat.Estimate { return stat.Ratio(of, to, paired.Rule{}) }
+
+// reference finds the job alone without a limit.
+func reference(all []jobs.Option) (jobs.Option, bool) {
+	i := slices.IndexFunc(all, func(o jobs.Option) bool {
+		return o.Cell.Strategy == unlimited && o.Cell.Concurrency == 1 && o.Cell.Threads == 0 && o.Cell.Memory == 0
+	})
+	if i < 0 {
+		return jobs.Option{}, false
+	}
+	return all[i], true
+}
+
+// control takes the control out of the options, and compares it with its equal.
+func (r *Result) control() {
+	i := slices.IndexFunc(r.measured, func(o jobs.Option) bool { return o.Cell.Strategy == Control })
+	if i < 0 {
+		return
+	}
+	control := r.measured[i]
+	r.measured = slices.Delete(r.measured, i, i+1)
+	if equal, ok := reference(r.measured); ok {
+		e := within(control.SecondsBy, equal.SecondsBy)
+		span := report.IntervalOf(e)
+		r.Control = &span
+		if e.Blocks > 1 {
+			r.ControlHalf = report.Number((e.High - e.Low) / 2)
+		}
+	}
+}
+
+// falls reports whether the CPU time of a job falls at a cliff also within
+// blocks. Without blocks there is nothing to compare within.
+func (r *Result) falls(c stat.Cliff) bool {
+	high, low := map[int][]float64{}, map[int][]float64{}
+	for _, w := range r.costs.Waves {
+		block := w.Jobs[0].Extra.Block
+		cost, _ := w.CPUSeconds()
+		switch d := w.Demand(); {
+		case block == 0:
+			return true
+		case d <= c.Before+0.025:
+			high[block] = append(high[block], cost)
+		default:
+			low[block] = append(low[block], cost)
+		}
+	}
+	e := within(means(high), means(low))
+	return e.Blocks > 1 && e.Low > 1+cliffMargin
+}
+
+func means(all map[int][]float64) stat.Sample {
+	s := stat.Sample{}
+	for block, values := range all {
+		for _, v := range values {
+			s[block] += v / float64(len(values))
+		}
+	}
+	return s
+}
+
+// sharesOf works out the shares of a cell from what its jobs counted.
+func sharesOf(o jobs.Option, all []jobs.Option) *Shares {
+	var length, cpu, wait, moves, switches, cycles, periods, held float64
+	counted := map[string]bool{"moves": true, "switches": true, "cycles": true}
+	var s Shares
+	for _, j := range o.Jobs {
+		used, known := j.Extra.CPUSeconds.Value()
+		if !known || j.Extra.Strategy == "" {
+			return nil
+		}
+		length, cpu = length+j.Duration().Seconds(), cpu+used
+		wait += j.Extra.WaitSeconds.Or(0)
+		periods += float64(j.Extra.Periods.Or(0))
+		held += float64(j.Extra.ThrottledPeriods.Or(0))
+		for _, c := range []struct {
+			name string
+			from interface{ Value() (float64, bool) }
+			to   *float64
+		}{{"moves", j.Extra.Migrations, &moves}, {"switches", j.Extra.Switches, &switches}, {"cycles", j.Extra.Cycles, &cycles}} {
+			v, known := c.from.Value()
+			counted[c.name] = counted[c.name] && known
+			*c.to += v
+		}
+		s.PeakMemory = max(s.PeakMemory, j.Extra.PeakMemory.Or(0))
+	}
+	if length <= 0 || cpu <= 0 {
+		return nil
+	}
+	s.CPUs, s.Waiting = report.Number(cpu/length), report.Number(wait/length)
+	if limit := o.Cell.CPU.Cores(); limit > 0 {
+		s.OfLimit = s.CPUs / report.Number(limit)
+	}
+	if periods > 0 {
+		s.Throttled = report.Number(held / periods)
+	}
+	s.Migrations, s.Switches = missing, missing
+	if counted["moves"] {
+		s.Migrations = report.Number(moves / cpu)
+	}
+	if counted["switches"] {
+		s.Switches = report.Number(switches / cpu)
+	}
+	if counted["cycles"] && cycles > 0 {
+		s.GHz = report.Number(cycles / cpu / 1e9)
+	}
+	if alone, ok := reference(all); ok {
+		s.Time = report.IntervalOf(within(o.SecondsBy, alone.SecondsBy))
+		s.Cost = report.IntervalOf(within(o.CPUSecondsBy, alone.CPUSecondsBy))
+	}
+	return &s
+}
+
+// answers are the advice for the two usual goals.
+func answers(r Result) []string {
+	var lines []string
+	for _, g := range []jobs.Goal{{}, {Shortest: true}} {
+		if a, err := r.Advise(g, 0); err == nil {
+			lines = append(lines, a.line())
+		}
+	}
+	return lines
+}
+
+func controlText(r Result) string {
+	if r.Control == nil || r.Control.Blocks < 2 {
+		return ""
+	}
+	return fmt.Sprintf("Two equal cells differ by %s here; smaller differences are not to be trusted.", report.FormatRatio(*r.Control))
+}
+
+func ratioText(n report.Number, span report.Interval) string {
+	text := report.FormatNumber(n, 2)
+	if span.Blocks > 1 && !span.Vague() {
+		text += fmt.Sprintf(" (%s to %s)", report.FormatNumber(span.Low, 2), report.FormatNumber(span.High, 2))
+	}
+	return text
+}
+
+var shareHeads = []string{"how", "limit", "jobs", "time ×", "CPU time ×", "CPUs", "of limit %", "held %", "waits s/s", "moves/CPU-s", "peak MiB"}
+
+const shareLegend = "time and CPU time relative to one job alone without a limit: time = CPU time ÷ CPUs used. CPUs: that a job used on average. held: share of the quota's periods in which a job was stopped; waits: time that the threads of a job wait for a CPU, per second; moves: changes of the CPU."
+
+func shareRows(r Result) [][]string {
+	var rows [][]string
+	for _, o := range r.Options {
+		s := o.Shares
+		if s == nil {
+			continue
+		}
+		limit := report.Unknown
+		if s.OfLimit > 0 {
+			limit = report.Scaled(s.OfLimit, 100, 0)
+		}
+		rows = append(rows, []string{
+			name(o.cell()), limitText(o.Limit), strconv.Itoa(o.Asked),
+			ratioText(s.Time.Estimate, s.Time), ratioText(s.Cost.Estimate, s.Cost), report.FormatNumber(s.CPUs, 2), limit,
+			report.Scaled(s.Throttled, 100, 0), report.FormatNumber(s.Waiting, 2), report.FormatNumber(s.Migrations, 1), strconv.FormatInt(int64(s.PeakMemory>>20), 10),
+		})
+	}
+	return rows
+}
+
+// writeShares prints the shares without intervals, which the page has.
+func writeShares(b *bytes.Buffer, r Result) {
+	rows := shareRows(r)
+	if len(rows) == 0 {
+		return
+	}
+	b.WriteString("\nWhy a job takes this time\n")
+	widths := []int{20, 6, 5, 7, 11, 10, 12, 8, 11, 12, 10}
+	for _, row := range slices.Insert(rows, 0, shareHeads) {
+		for i, cell := range row {
+			if i < len(widths)-1 { // the last column does not fit into a terminal
+				number, _, _ := strings.Cut(cell, " (")
+				fmt.Fprintf(b, "%*s", widths[i], number)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	layout.Paragraph(b, "", shareLegend)
+}
+
+func (o Option) cell() jobs.Cell {
+	return jobs.Cell{Type: o.Type, Strategy: o.Strategy, Concurrency: o.Asked, CPU: o.Limit, Memory: o.Memory, Threads: o.Threads}
+}

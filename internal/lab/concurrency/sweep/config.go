@@ -1,0 +1,199 @@
+// Package sweep runs the experiment on concurrent jobs on this machine: it
+// starts batch jobs beside each other, with different CPU limits and ways to
+// divide the CPUs among them, and counts what each job did and used.
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/concurrency"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Fill is a way to keep the slots of a cell busy.
+type Fill string
+
+// The ways to fill slots.
+const (
+	// Steady keeps every slot busy for a window of time. All jobs that begin in
+	// the window run to their end beside as many others.
+	Steady Fill = "steady"
+	// Wave starts one job in each slot at once and ends with the last of them.
+	Wave Fill = "wave"
+)
+
+// A Config configures the experiment. The comment of a field names its default,
+// which the zero value selects.
+type Config struct {
+	site.Setting
+	Preset string // names the lists below; quick
+	// The cells are the combinations of these lists. Limit 0 is no CPU limit,
+	// threads 0 is the choice of the program, memory 0 is no limit.
+	Strategies []Strategy
+	Jobs       []int
+	Limits     []unit.MilliCPU
+	Memory     []unit.Bytes
+	Threads    []int
+
+	Slice    int           // CPUs of a pinned virtual worker; the limit, rounded up
+	BurstMax unit.MilliCPU // strategy burst: the quota is the larger one of this and twice the limit; 8 CPUs
+	Fill     Fill          // steady
+	Blocks   int           // 4
+	Window   time.Duration // of the measured part of a run; 2.5 s, and twice as long where the jobs get less than 0.4 CPUs
+	Warmup   time.Duration // before it; 800 ms
+	MaxTime  time.Duration // of the whole experiment; 9 min 30 s
+	// AsPublished runs each cell once, in the order of the lists, all jobs at
+	// once; slices have the quota of the limit, too.
+	AsPublished bool
+	Type        string // of all jobs, in the table; the strategy
+
+	Argv     []string      // command of a job; the lab's transcode
+	Work     time.Duration // CPU time of one of the lab's transcodes, alone; 2 s
+	Height   int           // of the transcode's picture in lines; 360, 720 or 1080, the smallest with a thread for each CPU
+	Input    string        // film; the lab's own clip
+	CacheDir string        // directory of the rendered clip; work.CacheDir
+
+	StealPercent   float64 // steal time that voids a run, in percent of the tested CPUs' time; 1
+	ForeignPercent float64 // CPU use of other work that voids a run, in percent of the tested CPUs; 5
+}
+
+// The bounds of the values of a Config.
+const (
+	mostJobs    = 512
+	mostThreads = 1024
+	leastLimit  = unit.MilliCPU(10)
+	leastWindow = 200 * time.Millisecond
+)
+
+// orDefaults fills in defaults and returns all faults at once. Fields that the
+// preset sets and the caller sets too keep the caller's value.
+func (c Config) orDefaults() (Config, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Preset == "" {
+		c.Preset = Quick
+	}
+	if _, known := presets[c.Preset]; !known {
+		fault("--preset %q: want one of %s", c.Preset, strings.Join(Presets(), ", "))
+	}
+	c = c.preset()
+	for _, s := range c.Strategies {
+		if !slices.Contains(Strategies, s) {
+			fault("--strategies %s: %q is not a strategy; want %s", join(c.Strategies), s, join(Strategies))
+		}
+	}
+	for _, n := range c.Jobs {
+		if n < 1 || n > mostJobs {
+			fault("--jobs %d: want 1 to %d jobs at once", n, mostJobs)
+		}
+	}
+	for _, l := range c.Limits {
+		if l != 0 && l < leastLimit {
+			fault("--limits %v: want none, or %v CPUs and more", l.Cores(), leastLimit.Cores())
+		}
+	}
+	for _, m := range c.Memory {
+		if m != 0 && m < 1<<20 {
+			fault("--memory %d: want none, or 1Mi and more", m)
+		}
+	}
+	for _, n := range c.Threads {
+		if n < 0 || n > mostThreads {
+			fault("--threads %d: want 0 (the choice of the program) to %d", n, mostThreads)
+		}
+	}
+	if c.Slice < 0 || c.Slice > unit.MaxCPUs {
+		fault("--slice %d: want 1 to %d CPUs", c.Slice, unit.MaxCPUs)
+	}
+	c = c.times(fault)
+	if c.Work < 50*time.Millisecond || c.Work > time.Hour {
+		fault("--work %v: want 50ms to 1h of CPU time", c.Work)
+	}
+	if !slices.Contains([]int{0, 360, 720, 1080}, c.Height) {
+		fault("--height %d: want 360, 720 or 1080", c.Height)
+	}
+	if c.Type != "" {
+		if err := jobs.CheckType(c.Type); err != nil {
+			fault("--type: %w", err)
+		}
+	}
+	if len(c.Argv) > 0 && (c.Input != "" || c.Height != 0) {
+		fault("--input and --height belong to the lab's own job, and a command was given")
+	}
+	c.NoClient = true
+	c.Setting = c.Setting.OrDefaults(fault)
+	return c, errors.Join(faults...)
+}
+
+func (c Config) times(fault func(string, ...any)) Config {
+	if c.AsPublished {
+		if c.Fill == Steady || c.Blocks > 1 {
+			fault("--as-published runs each cell once, as a wave: leave --fill and --blocks out")
+		}
+		c.Fill, c.Blocks = Wave, 1
+	}
+	if c.Fill == "" {
+		c.Fill = Steady
+	}
+	if c.Fill != Steady && c.Fill != Wave {
+		fault("--fill %q: want %s or %s", c.Fill, Steady, Wave)
+	}
+	if c.Blocks == 0 {
+		c.Blocks = 4
+	}
+	if c.Blocks < 0 {
+		fault("--blocks %d: want 1 or more", c.Blocks)
+	}
+	if c.Window == 0 {
+		c.Window = 2500 * time.Millisecond
+	}
+	if c.Window < leastWindow || c.Window > time.Hour {
+		fault("--window %v: want %v to 1h", c.Window, leastWindow)
+	}
+	if c.Warmup == 0 {
+		c.Warmup = 800 * time.Millisecond
+	}
+	if c.Warmup < 0 || c.Warmup > time.Hour {
+		fault("--warmup %v: want 0 to 1h", c.Warmup)
+	}
+	if c.MaxTime == 0 {
+		c.MaxTime = 9*time.Minute + 30*time.Second
+	}
+	if c.MaxTime < 0 {
+		fault("--max-time %v: want 0 or more", c.MaxTime)
+	}
+	if c.Work == 0 {
+		c.Work = 2 * time.Second
+	}
+	if c.BurstMax == 0 {
+		c.BurstMax = unit.CPUs(8)
+	}
+	if c.StealPercent == 0 {
+		c.StealPercent = 1
+	}
+	if c.ForeignPercent == 0 {
+		c.ForeignPercent = 5
+	}
+	if c.CacheDir == "" {
+		c.CacheDir = work.CacheDir()
+	}
+	return c
+}
+
+func join[T ~string](all []T) string {
+	text := make([]string, len(all))
+	for i, v := range all {
+		text[i] = string(v)
+	}
+	return strings.Join(text, ", ")
+}
+
+// kind is the kind of the experiment.
+const kind = concurrency.Kind

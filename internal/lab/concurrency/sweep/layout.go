@@ -1,0 +1,119 @@
+package sweep
+
+import (
+	"math/rand/v2"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A machine is what the division of CPUs depends on.
+type machine struct {
+	topology node.Topology
+	tested   unit.CPUSet
+	memory   unit.Bytes // 0: not known
+	uneven   bool       // CPUs share cores, or there are several L3 caches
+}
+
+func machineOf(t node.Topology, tested unit.CPUSet, memory unit.Bytes) machine {
+	m := machine{topology: t, tested: tested, memory: memory}
+	caches := map[node.CacheID]bool{}
+	for _, c := range t.CPUs {
+		if tested.Has(c.ID) {
+			caches[c.L3] = true
+			m.uneven = m.uneven || t.Siblings(c.ID).Intersect(tested).Len() > 1
+		}
+	}
+	m.uneven = m.uneven || len(caches) > 1
+	return m
+}
+
+// A place is where the jobs of one slot run.
+type place struct {
+	cpus  unit.CPUSet
+	quota unit.MilliCPU // 0: none
+}
+
+// A division is the division of the machine among the jobs of a cell.
+type division struct {
+	places []place
+	// waiting is true if there may be more jobs than places. The others wait for
+	// a place; otherwise each job has one of its own.
+	waiting bool
+}
+
+// divide divides the machine. seed decides what is drawn.
+func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
+	all := place{cpus: m.tested}
+	var d division
+	switch cell.Strategy {
+	case Quota, Matched:
+		all.quota = cell.Limit
+	case Burst:
+		all.quota = c.burst(cell.Limit)
+	case PinnedSlices, PinnedBlind:
+		order := rand.New(rand.NewPCG(seed, uint64(block)))
+		workers := workers(m, c.slice(cell.Limit), cell.Strategy == PinnedBlind, order)
+		for i := range cell.Jobs {
+			p := place{cpus: workers[i%len(workers)]}
+			if c.AsPublished {
+				p.quota = cell.Limit
+			}
+			d.places = append(d.places, p)
+		}
+		return d
+	case Static:
+		d.waiting = true
+		for _, w := range workers(m, ceil(cell.Limit), false, nil) {
+			if len(d.places) < cell.Jobs {
+				d.places = append(d.places, place{cpus: w})
+			}
+		}
+		return d
+	}
+	for range cell.Jobs {
+		d.places = append(d.places, all)
+	}
+	return d
+}
+
+// workers cuts the machine into as many sets of width CPUs as it has. The sets
+// are of neighbouring CPUs, or of CPUs at random. Sets whose cores no earlier
+// set uses come first, so that few jobs get whole cores.
+func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
+	n := m.tested.Len() / width
+	if blind {
+		var cpus []unit.CPU
+		for c := range m.tested.All() {
+			cpus = append(cpus, c)
+		}
+		order.Shuffle(len(cpus), func(i, j int) { cpus[i], cpus[j] = cpus[j], cpus[i] })
+		sets := make([]unit.CPUSet, n)
+		for i := range sets {
+			sets[i] = unit.CPUSetOf(cpus[i*width : (i+1)*width]...)
+		}
+		return sets
+	}
+	sizes := make([]int, n)
+	for i := range sizes {
+		sizes[i] = width
+	}
+	left := pick.Compile(m.topology).Cut(m.tested, sizes)
+	var sets []unit.CPUSet
+	var taken unit.CPUSet
+	for len(left) > 0 {
+		best := 0
+		for i := range left {
+			if left[i].Intersect(taken).Len() < left[best].Intersect(taken).Len() {
+				best = i
+			}
+		}
+		set := left[best]
+		sets, left = append(sets, set), append(left[:best:best], left[best+1:]...)
+		for c := range set.All() {
+			taken = taken.Union(m.topology.Siblings(c))
+		}
+	}
+	return sets
+}

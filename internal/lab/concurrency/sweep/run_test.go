@@ -1,0 +1,168 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/lab/concurrency"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// little returns the configuration of a short experiment. When the test ends, it
+// checks that nothing of the experiment is left.
+func little(t *testing.T, needs ...work.Program) Config {
+	t.Helper()
+	skip := t.Skipf
+	if os.Getenv("TENON_TEST_STRICT") == "1" {
+		skip = t.Fatalf
+	}
+	switch {
+	case testing.Short():
+		t.Skip("takes seconds")
+	case os.Geteuid() != 0:
+		t.Skip("needs root to make cgroups")
+	}
+	for _, p := range needs {
+		if _, err := p.Find(); err != nil {
+			skip("%v", err)
+		}
+	}
+	c := Config{
+		Setting: site.Setting{
+			Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"), Once: true,
+			Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())), Self: []string{os.Args[0]},
+		},
+		Blocks: 1, Window: 400 * time.Millisecond, Warmup: 100 * time.Millisecond, StealPercent: 100, ForeignPercent: 100,
+	}
+	t.Cleanup(func() { nothingLeft(t, c.Root) })
+	return c
+}
+
+func nothingLeft(t *testing.T, root node.CgroupPath) {
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree.Exists(string(root)) {
+		t.Errorf("cgroup %s is left", root)
+	}
+	fs := proc.Default()
+	pids, err := fs.PIDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if st, err := fs.PIDStat(pid); err == nil && st.PPID == os.Getpid() {
+			t.Errorf("process %d (%s) is left", pid, st.Comm)
+		}
+	}
+}
+
+// byStrategy runs the experiment and returns its rows.
+func byStrategy(t *testing.T, c Config) map[Strategy][]jobs.Job {
+	t.Helper()
+	var notices strings.Builder
+	c.Notices = &notices
+	o, err := Run(t.Context(), c)
+	t.Log(notices.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all, err := concurrency.Load(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(o.Report()); err != nil {
+		t.Error(err)
+	}
+	rows := map[Strategy][]jobs.Job{}
+	for _, j := range all {
+		if j.Extra.Void != "" {
+			t.Errorf("job %d of %s is void: %s", j.Index, j.Extra.Strategy, j.Extra.Void)
+		}
+		rows[Strategy(j.Extra.Strategy)] = append(rows[Strategy(j.Extra.Strategy)], j)
+	}
+	return rows
+}
+
+// TestTranscodesAreCountedAndLeaveNothing measures endless transcodes: a quota
+// bounds the CPU time, and a job on one CPU changes to no other.
+func TestTranscodesAreCountedAndLeaveNothing(t *testing.T) {
+	c := little(t, work.FFmpegProgram)
+	c.Strategies, c.Jobs, c.Limits, c.Work = []Strategy{Quota, PinnedSlices, Tenon, Unbounded}, []int{1}, []unit.MilliCPU{0, 500}, 200*time.Millisecond
+	rows := byStrategy(t, c)
+	for _, s := range []Strategy{Quota, PinnedSlices, Tenon, Unbounded, Control} {
+		if len(rows[s]) != 1 {
+			t.Fatalf("%s: %d rows", s, len(rows[s]))
+		}
+		j := rows[s][0]
+		if j.Extra.Work.Or(0) <= 0 || j.Extra.JobWork.Or(0) <= 0 || j.Extra.CPUSeconds.Or(0) <= 0 {
+			t.Errorf("%s: %+v", s, j.Extra)
+		}
+	}
+	if j := rows[Quota][0]; j.Extra.Periods.Or(0) == 0 || j.Extra.CPUSeconds.Or(9) > 0.5*j.Duration().Seconds()+0.06 {
+		t.Errorf("quota of half a CPU: %v CPU-s in %v, %v periods", j.Extra.CPUSeconds.Or(0), j.Duration(), j.Extra.Periods.Or(0))
+	}
+	if j := rows[PinnedSlices][0]; j.Extra.Slice.Len() != 1 || j.Extra.Migrations.Or(0) > 0 || j.Extra.ThrottledPeriods.Or(1) != 0 {
+		t.Errorf("a job pinned to CPUs %v changed its CPU %v times, and was throttled %v times", j.Extra.Slice, j.Extra.Migrations.Or(-1), j.Extra.ThrottledPeriods.Or(-1))
+	}
+}
+
+// TestOwnJobsRunToTheirEnd runs a command: with a steady filling jobs follow
+// each other, and with exclusive CPUs those that find none wait.
+func TestOwnJobsRunToTheirEnd(t *testing.T) {
+	c := little(t)
+	done := filepath.Join(t.TempDir(), "done")
+	c.Argv = []string{"/bin/sh", "-c", `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo "$TENON_JOB $TENON_THREADS" >> ` + done}
+	c.Strategies, c.Jobs, c.Limits, c.Threads = []Strategy{Quota, Static}, []int{2, 3}, []unit.MilliCPU{1000}, []int{2}
+	c.CPUs = unit.CPUSetOf(0)
+	c.Limits = []unit.MilliCPU{1000}
+	c.Jobs = []int{1, 2}
+	rows := byStrategy(t, c)
+	if n := len(rows[Static]); n < 3 {
+		t.Errorf("%d rows of static, want one of one job and two of two at least", n)
+	}
+	waited := 0.0
+	for _, j := range rows[Static] {
+		if j.Concurrency == 2 {
+			waited = max(waited, j.Extra.QueueSeconds.Or(0))
+		}
+	}
+	if waited <= 0.001 {
+		t.Errorf("of two jobs for one CPU, none waited: %v s", waited)
+	}
+	text, err := os.ReadFile(done)
+	if err != nil || !strings.Contains(string(text), "1 2\n") {
+		t.Errorf("the jobs wrote %q (%v), want their number and their threads", text, err)
+	}
+}
+
+func TestAJobThatFailsIsNamed(t *testing.T) {
+	c := little(t)
+	c.Argv = []string{"/bin/sh", "-c", "echo no such film >&2; exit 3"}
+	if _, err := Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a job alone failed") || !strings.Contains(err.Error(), "no such film") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestInterruptedJobsAreEnded(t *testing.T) {
+	c := little(t)
+	c.Argv, c.Fill, c.Blocks = []string{"/bin/sh", "-c", `[ -e "$0" ] && exec sleep 60; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}, Wave, 1
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if _, err := Run(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}

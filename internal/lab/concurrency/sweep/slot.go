@@ -1,0 +1,160 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A slot is a cgroup in which one job after another runs.
+type slot struct {
+	b     *bench
+	index int // from 0
+	group node.CgroupPath
+	place place
+
+	mu      sync.Mutex
+	process *site.Process // the running job; nil: none
+	count   counters      // of it
+	marks   *work.Marks   // of it
+	wait    waits
+}
+
+// readPeriod is the time between two readings of a run. The lab shares the CPUs
+// with the jobs.
+const readPeriod = 200 * time.Millisecond
+
+// build makes the cgroup of the slot. The quota is not written yet.
+func (s *slot) build(cell Cell) error {
+	if err := s.b.Host.MakeGroup(s.group); err != nil {
+		return err
+	}
+	group := string(s.group)
+	if err := s.b.Tree.WriteCPUs(group, s.place.cpus); err != nil {
+		return err
+	}
+	if err := s.b.Tree.WriteCPUWeight(group, cgroup.CPUWeight{Weight: weightOf(cell.Limit)}); err != nil {
+		return err
+	}
+	if cell.Memory > 0 {
+		return s.b.Tree.WriteMemory(group, cgroup.Memory{High: unit.MaxBytes, Max: cell.Memory})
+	}
+	return nil
+}
+
+// hold writes the quota of the slot.
+func (s *slot) hold() error {
+	if s.place.quota == 0 {
+		return nil
+	}
+	period := node.DefaultPeriod
+	quota := max((time.Duration(s.place.quota) * period / 1000).Truncate(time.Microsecond), node.MinQuota)
+	return s.b.Tree.WriteCPUMax(string(s.group), cgroup.CPUMax{Quota: quota, Period: period})
+}
+
+// start starts a job in the slot.
+func (s *slot) start(number, threads int, frames float64) error {
+	marks := &work.Marks{}
+	child := site.Child{
+		Name: fmt.Sprintf("job %d", number), Argv: s.b.task.argv(number, threads, frames), Group: s.group, CPUs: s.place.cpus,
+		Before: func(pid int) error {
+			s.mu.Lock()
+			s.count = count(pid)
+			s.mu.Unlock()
+			return nil
+		},
+	}
+	var r *io.PipeReader
+	var out *io.PipeWriter
+	if s.b.task.reports() {
+		r, out = io.Pipe()
+		child.Stdout = out
+	}
+	p, err := site.Start(s.b.Host, child)
+	if err != nil {
+		if out != nil {
+			out.Close()
+		}
+		return err
+	}
+	if out != nil {
+		go func() {
+			_ = marks.Follow(r, time.Now)
+			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not block the job
+		}()
+		go func() {
+			<-p.Done()
+			out.Close()
+		}()
+	}
+	s.mu.Lock()
+	s.process, s.marks = p, marks
+	s.mu.Unlock()
+	return nil
+}
+
+// read reads the counters of the slot.
+func (s *slot) read() (r reading, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.wait.update(s.b.FS, s.b.Tree, s.group); err != nil {
+		return r, err
+	}
+	if r.cpu, err = s.b.Tree.CPUStat(string(s.group)); err != nil {
+		return r, err
+	}
+	s.count.read(&r)
+	r.at, r.wait = time.Now(), s.wait.total
+	return r, nil
+}
+
+// end kills the job of the slot if it still runs.
+func (s *slot) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil {
+		s.process.Kill()
+		s.process = nil
+	}
+	s.count.close()
+	s.count = nil
+}
+
+// died returns the error of a job that ended although it has no end.
+func (s *slot) died() error {
+	s.mu.Lock()
+	p := s.process
+	s.mu.Unlock()
+	if p == nil || !p.Ended() {
+		return nil
+	}
+	return errors.Join(p.Err(), p.EndedEarly())
+}
+
+// busy waits until the job of the slot has done its first unit of work.
+func (s *slot) busy(ctx context.Context) error {
+	deadline := time.Now().Add(time.Minute)
+	for !s.marks.Started() {
+		if err := s.died(); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("job %d has encoded nothing in a minute", s.index)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package sweep
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// smt is a machine of cores of two threads each, whose CPUs are numbered
+// as usual: the siblings of 0 to n−1 are n to 2n−1.
+func smt(cores int) machine {
+	var t node.Topology
+	for i := range 2 * cores {
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i % cores)})
+	}
+	return machineOf(t, t.All(), 8*gib)
+}
+
+func plain(cpus int) machine {
+	var t node.Topology
+	for i := range cpus {
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i)})
+	}
+	return machineOf(t, t.All(), 8*gib)
+}
+
+func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
+	c, err := Config{}.orDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, refused := c.cells(plain(2))
+	if n := len(cells); n != 24 || !slices.Contains(cells, reference) {
+		t.Errorf("%d cells %v", n, cells)
+	}
+	if len(refused) != 1 || !strings.Contains(refused[0], "quota, 4 jobs, limit 1: the jobs ask for 4 CPUs together, the machine has 2") {
+		t.Errorf("refused %q", refused)
+	}
+	if spent := time.Duration(len(cells)*c.Blocks) * (c.Window + c.Warmup + 1500*time.Millisecond); spent > 10*time.Minute {
+		t.Errorf("the cells take about %v", spent)
+	}
+}
+
+func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
+	for want, cell := range map[string]Cell{
+		"one job asks for 3 CPUs, the machine has 2":      {Strategy: PinnedSlices, Jobs: 1, Limit: 3000},
+		"the jobs ask for 2.4 CPUs together":              {Strategy: Matched, Jobs: 2, Limit: 1200},
+		"the jobs ask for 16 GiB together":                {Strategy: Quota, Jobs: 4, Limit: 500, Memory: 4 * gib},
+		"the kubelet gives exclusive CPUs for whole":      {Strategy: Static, Jobs: 1, Limit: 500},
+		"it is the same as pinned":                        {Strategy: PinnedBlind, Jobs: 1, Limit: 1000},
+		"8 CPUs is no limit on 2: it is the same as unbo": {Strategy: Burst, Jobs: 1, Limit: 1000},
+	} {
+		c, _ := Config{}.orDefaults()
+		if why := c.refuse(cell, plain(2)); !strings.Contains(why, want) {
+			t.Errorf("%v: %q, want %q", cell, why, want)
+		}
+	}
+	c, _ := Config{Slice: 3}.orDefaults()
+	if why := c.refuse(Cell{Strategy: PinnedSlices, Jobs: 1, Limit: 500}, plain(2)); !strings.Contains(why, "a slice of 3 CPUs is larger") {
+		t.Errorf("%q", why)
+	}
+	if why := c.refuse(Cell{Strategy: PinnedBlind, Jobs: 1, Limit: 1000}, smt(4)); why != "" {
+		t.Errorf("pinned-blind on a machine with siblings: %s", why)
+	}
+}
+
+// TestPublishedCellsNeedNoControl: a replica runs what was published and nothing
+// else, in its order.
+func TestPublishedCellsNeedNoControl(t *testing.T) {
+	c, err := Config{Preset: "published-aws", AsPublished: true}.orDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells, refused := c.cells(plain(2))
+	if len(cells) != 6 || len(refused) != 48 { // 1 job: limits 1 and 2, three amounts of memory
+		t.Errorf("%d cells %v, %d refused", len(cells), cells, len(refused))
+	}
+	if slices.Contains(cells, reference) || c.Fill != Wave || c.Blocks != 1 {
+		t.Errorf("fill %s, %d blocks, cells %v", c.Fill, c.Blocks, cells)
+	}
+}
+
+func TestFewPinnedJobsGetWholeCores(t *testing.T) {
+	m := smt(4)
+	sets := workers(m, 1, false, nil)
+	var cores []unit.CPU
+	for _, s := range sets[:4] {
+		for c := range s.All() {
+			cores = append(cores, c%4)
+		}
+	}
+	slices.Sort(cores)
+	if !slices.Equal(cores, []unit.CPU{0, 1, 2, 3}) {
+		t.Errorf("the first four slices are %v", sets[:4])
+	}
+	for _, s := range workers(m, 2, false, nil) {
+		if s.Len() != 2 || m.topology.Siblings(first(s)) != s {
+			t.Errorf("slice %v is not a core", s)
+		}
+	}
+}
+
+func first(s unit.CPUSet) unit.CPU {
+	for c := range s.All() {
+		return c
+	}
+	return -1
+}
+
+func TestStrategiesDivideTheMachine(t *testing.T) {
+	m := plain(4)
+	for _, tt := range []struct {
+		cell    Cell
+		c       Config
+		want    string // sets and quotas
+		waiting bool
+	}{
+		{cell: Cell{Strategy: Quota, Jobs: 2, Limit: 500}, want: "0-3/500 0-3/500"},
+		{cell: Cell{Strategy: Unbounded, Jobs: 2}, want: "0-3/0 0-3/0"},
+		{cell: Cell{Strategy: Tenon, Jobs: 1, Limit: 1000}, want: "0-3/0"},
+		{cell: Cell{Strategy: PinnedSlices, Jobs: 3, Limit: 1500}, want: "0-1/0 2-3/0 0-1/0"},
+		{cell: Cell{Strategy: PinnedSlices, Jobs: 1, Limit: 1500}, c: Config{AsPublished: true}, want: "0-1/1500"},
+		{cell: Cell{Strategy: Static, Jobs: 3, Limit: 2000}, want: "0-1/0 2-3/0", waiting: true},
+		{cell: Cell{Strategy: Burst, Jobs: 1, Limit: 1000}, c: Config{BurstMax: 3000}, want: "0-3/3000"},
+		{cell: Cell{Strategy: Burst, Jobs: 1, Limit: 1000}, c: Config{BurstMax: 1000}, want: "0-3/2000"},
+	} {
+		d := tt.c.divide(tt.cell, m, 1, 1)
+		var got []string
+		for _, p := range d.places {
+			got = append(got, p.cpus.String()+"/"+p.quota.String())
+		}
+		if text := strings.Join(got, " "); !same(text, tt.want) || d.waiting != tt.waiting {
+			t.Errorf("%v: %s, want %s", tt.cell, text, tt.want)
+		}
+	}
+	blind := func(block int) string {
+		return Config{}.divide(Cell{Strategy: PinnedBlind, Jobs: 2, Limit: 2000}, smt(4), 7, block).places[0].cpus.String()
+	}
+	if blind(1) != blind(1) {
+		t.Error("the same block draws different CPUs")
+	}
+	if blind(1) == blind(2) && blind(2) == blind(3) && blind(3) == blind(4) {
+		t.Error("four blocks draw the same CPUs")
+	}
+}
+
+// same compares divisions; the notation of an amount of CPU is unit's.
+func same(got, want string) bool {
+	for _, m := range []unit.MilliCPU{0, 500, 1500, 2000, 3000} {
+		want = strings.ReplaceAll(want+" ", "/"+plainNumber(m)+" ", "/"+m.String()+" ")
+		want = strings.TrimSuffix(want, " ")
+	}
+	return got == want
+}
+
+func plainNumber(m unit.MilliCPU) string {
+	return map[unit.MilliCPU]string{0: "0", 500: "500", 1500: "1500", 2000: "2000", 3000: "3000"}[m]
+}
+
+func TestBadInputNamesFieldAndRange(t *testing.T) {
+	for want, c := range map[string]Config{
+		`--preset "slow": want one of`:                     {Preset: "slow"},
+		`"numa" is not a strategy; want quota, pinned`:     {Strategies: []Strategy{"numa"}},
+		"--jobs 0: want 1 to 512":                          {Jobs: []int{0}},
+		"--limits 0.005: want none, or 0.01 CPUs and more": {Limits: []unit.MilliCPU{5}},
+		"--memory 4096: want none, or 1Mi and more":        {Memory: []unit.Bytes{4096}},
+		"--threads -1: want 0":                             {Threads: []int{-1}},
+		"--fill \"half\": want steady or wave":             {Fill: "half"},
+		"--window 1ms: want 200ms to 1h":                   {Window: time.Millisecond},
+		"--work 1ms: want 50ms to 1h":                      {Work: time.Millisecond},
+		"--height 480: want 360, 720 or 1080":              {Height: 480},
+		"leave --fill and --blocks out":                    {AsPublished: true, Blocks: 3},
+		"type \"a-b\": want a word without":                {Type: "a-b"},
+		"belong to the lab's own job":                      {Argv: []string{"true"}, Height: 360},
+		"--max-time -1s: want 0 or more":                   {MaxTime: -time.Second},
+		"--agent":                                          {Setting: site.Setting{Agent: "/no/such/tenond"}},
+	} {
+		if _, err := c.orDefaults(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestThePictureIsLargeEnoughForAThreadOnEachCPU(t *testing.T) {
+	for cpus, want := range map[int]int{2: 360, 7: 360, 8: 720, 14: 720, 16: 1080, 128: 1080} {
+		if h := heightFor(cpus); h != want {
+			t.Errorf("%d CPUs: %d lines, want %d", cpus, h, want)
+		}
+	}
+}

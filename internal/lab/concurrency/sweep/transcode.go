@@ -1,0 +1,84 @@
+package sweep
+
+import (
+	"fmt"
+	"strconv"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A task is what a job does.
+type task interface {
+	// argv is the command of one job. frames is its length in units of work; 0:
+	// without an end. Jobs of commands that report no progress ignore it.
+	argv(slot, threads int, frames float64) []string
+	// reports is true if the job writes its progress in ffmpeg's form to its
+	// standard output.
+	reports() bool
+	// source names the film or the command, for the table.
+	source() string
+}
+
+// A transcode is the job of the published experiment: it encodes a film with
+// x264's preset medium and discards the result. Only the size of the picture
+// differs, so that a short job keeps every CPU of the machine busy.
+type transcode struct {
+	ffmpeg, input, name string
+	height              int
+	period              bool // ffmpeg can report more often than twice a second (4.4)
+}
+
+// lines is the number of lines of a picture for which x264 starts one thread at
+// most.
+const lines = 32
+
+// heightFor returns the smallest height for which x264 chooses its number of
+// threads by the CPUs (3/2 of them) and not by the picture.
+func heightFor(cpus int) int {
+	for _, h := range []int{360, 720} {
+		if h/lines >= (3*cpus+1)/2 {
+			return h
+		}
+	}
+	return 1080
+}
+
+func (t transcode) argv(_, threads int, frames float64) []string {
+	n := strconv.Itoa(threads)
+	args := []string{
+		t.ffmpeg, "-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-nostats", "-progress", "pipe:1",
+	}
+	if t.period {
+		args = append(args, "-stats_period", "0.2")
+	}
+	args = append(args,
+		"-stream_loop", "-1", "-threads", n, "-i", t.input,
+		"-c:v", "libx264", "-s", fmt.Sprintf("%dx%d", t.height*16/9, t.height), "-crf", "22", "-profile:v", "main",
+		"-pix_fmt", "yuv420p", "-threads", n)
+	if frames > 0 {
+		args = append(args, "-frames:v", strconv.Itoa(int(frames)))
+	}
+	return append(args, "-an", "-f", "mp4", "/dev/null")
+}
+
+func (transcode) reports() bool    { return true }
+func (t transcode) source() string { return t.name }
+
+// A command is a job that the user named.
+type command struct{ args []string }
+
+func (c command) argv(slot, threads int, _ float64) []string {
+	return append([]string{"env", "TENON_JOB=" + strconv.Itoa(slot), "TENON_THREADS=" + strconv.Itoa(threads)}, c.args...)
+}
+
+func (command) reports() bool    { return false }
+func (c command) source() string { return c.args[0] }
+
+// weightOf is the CPU weight of a job: that of a request of its limit, and of one
+// CPU for a job without a limit.
+func weightOf(limit unit.MilliCPU) unit.Weight {
+	if limit == 0 {
+		limit = unit.CPUs(1)
+	}
+	return unit.WeightOfShares(max(int64(limit)*1024/1000, unit.MinShares))
+}

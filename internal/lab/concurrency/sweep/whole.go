@@ -1,0 +1,193 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A queue runs whole jobs: one after another for each of the cell's jobs, in its
+// own slot or in the next free one.
+type queue struct {
+	r    *round
+	free chan *slot // the slots without a job, if jobs wait for one
+
+	mu       sync.Mutex
+	open     bool           // jobs that begin now count
+	pending  sync.WaitGroup // jobs that count and have not ended
+	rows     []jobs.Job
+	counted  map[int]bool // the jobs of the cell of which one has counted
+	complete chan struct{}
+	err      error
+}
+
+// wholeJobs runs jobs to their end: one for each of the cell's jobs (Wave), or
+// one after another, of which those count that begin in the window (Steady).
+// The window lasts until every one of the cell's jobs has begun one that counts.
+func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
+	for _, s := range r.slots {
+		if err := s.hold(); err != nil {
+			return nil, err
+		}
+	}
+	q := &queue{r: r, counted: map[int]bool{}, complete: make(chan struct{}), open: r.Fill == Wave}
+	if r.div.waiting {
+		q.free = make(chan *slot, len(r.slots))
+		for _, s := range r.slots {
+			q.free <- s
+		}
+	}
+	watch, err := r.watch()
+	if err != nil {
+		return nil, err
+	}
+	user := ctx
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var clients sync.WaitGroup
+	for i := range r.cell.Jobs {
+		clients.Go(func() {
+			for q.one(ctx, i) && r.Fill == Steady {
+			}
+			if ctx.Err() == nil && r.Fill == Steady {
+				stop() // a fault ends the run
+			}
+		})
+	}
+	if r.Fill == Steady {
+		q.count(ctx)
+		stop()
+	}
+	clients.Wait()
+	if err := cmp.Or(user.Err(), q.err); err != nil {
+		return nil, err
+	}
+	r.void, err = watch.disturbed()
+	return q.rows, err
+}
+
+// count opens and closes the window, and waits for the jobs in it.
+func (q *queue) count(ctx context.Context) {
+	if wait(ctx, q.r.Warmup) != nil {
+		return
+	}
+	q.mu.Lock()
+	q.open = true
+	q.mu.Unlock()
+	if wait(ctx, q.r.length()) != nil {
+		return
+	}
+	select {
+	case <-q.complete:
+	case <-ctx.Done():
+		return
+	}
+	q.mu.Lock()
+	q.open = false
+	q.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		q.pending.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// begin tells whether a job that begins now counts.
+func (q *queue) begin(number int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.open {
+		return false
+	}
+	q.pending.Add(1)
+	q.counted[number] = true
+	if len(q.counted) == q.r.cell.Jobs {
+		select {
+		case <-q.complete:
+		default:
+			close(q.complete)
+		}
+	}
+	return true
+}
+
+// one runs one job to its end. It returns false if no other must follow.
+func (q *queue) one(ctx context.Context, number int) bool {
+	asked := time.Now()
+	counts := q.begin(number)
+	if counts {
+		defer q.pending.Done()
+	}
+	var s *slot
+	if q.free == nil {
+		s = q.r.slots[number]
+	} else {
+		select {
+		case s = <-q.free:
+			defer func() { q.free <- s }()
+		case <-ctx.Done():
+			return false
+		}
+	}
+	row, err := q.job(ctx, s, number, asked)
+	if ctx.Err() != nil {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		q.err = err
+		return false
+	}
+	if counts {
+		q.rows = append(q.rows, row)
+	}
+	return row.Extra.Void == ""
+}
+
+// job runs a job in a slot and describes it.
+func (q *queue) job(ctx context.Context, s *slot, number int, asked time.Time) (jobs.Job, error) {
+	defer s.end()
+	from, err := s.read()
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	if err := s.start(number, q.r.cell.Threads, q.r.whole); err != nil {
+		return jobs.Job{}, err
+	}
+	ticker := time.NewTicker(readPeriod)
+	defer ticker.Stop()
+	for done := s.process.Done(); done != nil; {
+		select {
+		case <-ctx.Done():
+			return jobs.Job{}, ctx.Err()
+		case <-done:
+			done = nil
+		case <-ticker.C:
+			if _, err := s.read(); err != nil {
+				return jobs.Job{}, err
+			}
+		}
+	}
+	to, err := s.read()
+	if err != nil {
+		return jobs.Job{}, err
+	}
+	row := q.r.row(s, number, from, to)
+	row.In, row.Extra.QueueSeconds = asked.UTC(), node.Some(from.at.Sub(asked).Seconds())
+	if q.r.Fill == Steady {
+		row.Extra.LocalJobs = node.Some(float64(q.r.cell.Jobs))
+	}
+	if err := s.process.Err(); err != nil {
+		row.Extra.Void = err.Error()
+	}
+	return row, nil
+}
