@@ -64,6 +64,7 @@ var arch = []struct {
 	{"decide/hold", pure, "model/unit model/node decide/pick decide/facts"},
 	{"decide/price", pure, "model/unit model/node decide/facts"},
 	{"decide/misfit", pure, "model/unit model/node decide/trend decide/facts"},
+	{"decide/grow", pure, "model/unit model/node decide/trend decide/pick decide/facts decide/hold"},
 	{"decide/tick", pure, "model/node model/trial decide/plan decide/price decide/hold decide/misfit"},
 	{"decide/slo", pure, "model/node"},
 	{"decide/switchback", pure, "model/unit model/node model/trial decide/paired decide/facts"},
@@ -72,7 +73,7 @@ var arch = []struct {
 	{"decide/cache", pure, "model/unit model/node decide/plan decide/slo"},
 	{"decide/evict", pure, "model/unit model/node decide/plan decide/facts"},
 	{"decide/isolation", pure, "model/unit model/node decide/plan"},
-	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/hold decide/misfit decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation decide/switchback"},
+	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/hold decide/grow decide/misfit decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation decide/switchback"},
 	{"decide/unmet", pure, "model/node decide/blockio decide/policy"},
 	// kernel
 	{"kernel/openfile", affects, ""},

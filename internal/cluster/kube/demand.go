@@ -187,6 +187,7 @@ func cpusOf(p *corev1.Pod) node.CPUOverride {
 	o := node.CPUOverride{
 		Pod: string(p.UID), Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest,
 		CPUs: d.CPUs, Request: d.Request,
+		Grows: d.Grade == pick.Pooled && p.Annotations[AnnotationCPUPolicy] == StaticBurst,
 	}
 	for _, c := range d.Containers {
 		o.Containers = append(o.Containers, node.ContainerCPUs{Name: c.Name, CPUs: c.CPUs})

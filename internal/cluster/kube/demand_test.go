@@ -51,6 +51,13 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 		if any {
 			got = fmt.Sprint(d.Grade, " ", d.CPUs, " ", d.Request, " ", d.Bind, " ", d.Within)
 		}
+		grade := pick.Grade(0)
+		if any {
+			grade = d.Grade
+		}
+		if o := cpusOf(&p); pick.Grade(o.Grade) != grade || o.Grows != (grade == pick.Pooled && p.Annotations[AnnotationCPUPolicy] == StaticBurst) {
+			t.Errorf("%s: the agent gets %+v", name, o)
+		}
 		if got != c.want || len(faults) != c.faults {
 			t.Errorf("%s: got %q with the faults %v; want %q with %d", name, got, faults, c.want, c.faults)
 		}

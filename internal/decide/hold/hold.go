@@ -20,6 +20,8 @@ type Grants struct {
 	Held
 	// Map is the topology; nil: no workload demands CPUs.
 	Map *pick.Map
+	// Open are the CPUs of the pool that no workload owns or is bound to.
+	Open unit.CPUSet
 }
 
 // Held are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
@@ -155,6 +157,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Gran
 		r.grant(cl)
 	}
 	r.share()
+	r.Open = r.free
 	return r.Grants
 }
 
@@ -162,7 +165,7 @@ func newGrants(t node.Topology) Grants {
 	return Grants{Held{
 		Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]pick.Hold{}, By: map[node.WorkloadID]By{},
 		How: map[node.WorkloadID]string{}, Why: map[node.WorkloadID]string{},
-	}, pick.Compile(t)}
+	}, pick.Compile(t), unit.CPUSet{}}
 }
 
 // A round is one decision.

@@ -301,3 +301,23 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 
 // LevelOf returns the level of the smallest pool that contains a set.
 func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallest(set)) }
+
+// Beside returns the other L3 caches of the NUMA node of a home that is one L3
+// cache, nearest first by number. It is nil if the home is larger.
+func Beside(m *Map, home unit.CPUSet) []unit.CPUSet {
+	at := m.smallest(home)
+	if at < m.from[L3] || m.pools[at].up < 0 {
+		return nil
+	}
+	up := m.pools[m.pools[at].up]
+	var all []unit.CPUSet
+	for d := int32(1); at-d >= up.child || at+d < up.after; d++ {
+		if at+d < up.after {
+			all = append(all, m.setOf(at+d))
+		}
+		if at-d >= up.child {
+			all = append(all, m.setOf(at-d))
+		}
+	}
+	return all
+}

@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/contest"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/grow"
 	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
@@ -64,6 +65,8 @@ type State struct {
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
 	// Shared holds the seats and pools of workloads that share CPUs.
 	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
+	// Grown holds what pools that may grow have beside their homes.
+	Grown grow.State `json:"grown,omitzero"`
 	// Notes say whose choice these CPUs are, and why a workload has none. The
 	// next call does not read them.
 	Notes map[node.WorkloadID]hold.Note `json:"cpu_notes,omitempty"`
@@ -103,6 +106,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.On(s)
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Had{Own: st.Pins, Shared: st.Shared}, s)
+	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, next.Missed(), s)
 	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, tried{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})

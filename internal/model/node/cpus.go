@@ -11,8 +11,7 @@ import (
 type CPUOverride struct {
 	// Pod is the UID of the pod, for reports.
 	Pod string `json:"pod,omitempty"`
-	// Grade is a pick.Grade; 0: none. Bind, Within and Apart are a pick.Bind, a
-	// pick.Level and a pick.Apart.
+	// Grade (0: none), Bind, Within and Apart are values of package pick.
 	Grade  uint8 `json:"grade,omitempty"`
 	Bind   uint8 `json:"bind,omitempty"`
 	Within uint8 `json:"within,omitempty"`
@@ -22,6 +21,7 @@ type CPUOverride struct {
 	// workload that shares CPUs.
 	CPUs    int           `json:"cpus,omitempty"`
 	Request unit.MilliCPU `json:"request,omitempty"`
+	Grows   bool          `json:"grows,omitempty"` // the pool may be larger than its home
 	// Containers are the containers with CPUs of their own, in order.
 	Containers []ContainerCPUs `json:"containers,omitempty"`
 	// Chosen is the choice of a scheduler; zero: none.
@@ -49,7 +49,7 @@ type CPUChoice struct {
 
 // Equal reports whether a and b demand the same.
 func (a CPUOverride) Equal(b CPUOverride) bool {
-	return a.Pod == b.Pod && a.Grade == b.Grade && a.Bind == b.Bind && a.Within == b.Within && a.Apart == b.Apart && a.Fewest == b.Fewest &&
+	return a.Pod == b.Pod && a.Grade == b.Grade && a.Bind == b.Bind && a.Within == b.Within && a.Apart == b.Apart && a.Fewest == b.Fewest && a.Grows == b.Grows &&
 		a.CPUs == b.CPUs && a.Request == b.Request && slices.Equal(a.Containers, b.Containers) && a.Chosen == b.Chosen
 }
 

@@ -1,0 +1,327 @@
+// Package grow decides when a pool that may grow is larger than its home: it
+// takes free L3 caches beside its home while its own are full, and gives them
+// back at once to their owners and to services that wait.
+package grow
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/trend"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A pool grows slowly and shrinks at once. The gaps between the limits keep it
+// from doing both in turn.
+const (
+	// A pool is full if latency-sensitive work uses so much of its CPUs, for so
+	// long. More CPUs do not help a workload that uses atLimit of its own limit.
+	fullFrom, fullFor = unit.Percent(90), 3 * time.Second
+	atLimit           = unit.Percent(95)
+	// A cache is quiet if other latency-sensitive work uses at most so much of
+	// it, for so long. A pool leaves a cache of which others use leaveFrom.
+	quietUpTo, quietFor = unit.Percent(30), 10 * time.Second
+	leaveFrom           = unit.Percent(80)
+	// A pool gives a cache back if all work of the pool would use at most so
+	// much of the rest, for so long.
+	spareUpTo, spareFor = unit.Percent(70), time.Minute
+	// restFor is the time for which a pool that had to leave does not grow, so
+	// that a service which waits is not disturbed again at once.
+	restFor = time.Minute
+	// useTau is the time constant of the means of use. A sample over sampleFor
+	// counts without a mean.
+	useTau, sampleFor = time.Second, 500 * time.Millisecond
+)
+
+// A State is what the pools have beside their homes, and for how long that has
+// been too little or too much.
+type State struct {
+	Pools map[node.WorkloadID]Pool `json:"pools,omitempty"`
+}
+
+// A Pool is the state of one pool that may grow.
+type Pool struct {
+	// Home is the home for which the rest holds, and More are the CPUs beside
+	// it: whole L3 caches.
+	Home unit.CPUSet `json:"home,omitzero"`
+	More unit.CPUSet `json:"more,omitzero"`
+	// Load is the use of Home and More by latency-sensitive work. Full and Spare
+	// are the times since when it has been too much and too little; zero: it is
+	// not.
+	Load  node.Maybe[unit.MilliCPU] `json:"load,omitzero"`
+	Full  time.Time                 `json:"full,omitzero"`
+	Spare time.Time                 `json:"spare,omitzero"`
+	// Left is the time at which it last had to leave a cache.
+	Left time.Time `json:"left,omitzero"`
+	// Beside holds the other caches of the NUMA node, by their lowest CPU.
+	Beside map[unit.CPU]Cache `json:"beside,omitempty"`
+	// Why is the reason for the last change; empty: there was none.
+	Why string `json:"why,omitempty"`
+}
+
+// A Cache is an L3 cache into which a pool may grow.
+type Cache struct {
+	// Use is the use by other latency-sensitive work, and Quiet the time since
+	// when it has been little.
+	Use   unit.MilliCPU `json:"use_mcpu,omitempty"`
+	Quiet time.Time     `json:"quiet,omitzero"`
+}
+
+// Decide adds to each pool that may grow the caches that it has beside its home.
+// before and now are the use of the CPUs at the snapshot before and at s. missed
+// are the workloads that wait longer than their objective.
+func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.WorkloadID]string, s node.Snapshot) (State, hold.Grants) {
+	if g.Map == nil {
+		return State{}, g
+	}
+	x := decision{Grants: g, before: before, now: now, missed: missed, snap: s}
+	var next State
+	shared := g.Shared
+	for _, w := range s.Workloads {
+		h, held := g.Shared[w.ID]
+		// Work that is to be apart from others has no business beside them.
+		if !held || h.Grade != pick.Pooled || !w.Overrides.CPUs.Grows || h.Apart != pick.Anywhere {
+			continue
+		}
+		if next.Pools == nil {
+			next.Pools, shared, x.How = map[node.WorkloadID]Pool{}, maps.Clone(g.Shared), maps.Clone(g.How)
+		}
+		p := x.follow(w, h, st.Pools[w.ID])
+		h.CPUs = h.CPUs.Union(p.More)
+		next.Pools[w.ID], shared[w.ID] = p, h
+		if p.Why != "" {
+			x.How[w.ID] += "; " + p.Why
+		}
+	}
+	x.Shared = shared
+	return next, x.Grants
+}
+
+// A decision is the input for all pools.
+type decision struct {
+	hold.Grants
+	before, now facts.Use
+	missed      map[node.WorkloadID]string
+	snap        node.Snapshot
+	grew        bool // one pool grows at a time, so that the next tick sees what it does
+}
+
+// follow returns the next state of one pool.
+func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
+	if p.Home != h.Home {
+		p = Pool{Home: h.Home}
+	}
+	caches := pick.Beside(x.Map, h.Home)
+	open := x.Open.Intersect(hold.RoomBefore(x.snap, w.Cgroup, x.snap.Topology.All()))
+	p = x.observe(w, h, p, caches)
+	if left, why := x.leave(w, p, caches, open); !left.Empty() {
+		p.More = p.More.Minus(left)
+		p.Full, p.Spare, p.Load, p.Left, p.Why = time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}, x.snap.At, why
+		return p
+	}
+	load, known := p.Load.Value()
+	if !known {
+		p.Full, p.Spare = time.Time{}, time.Time{}
+		return p
+	}
+	has := h.CPUs.Union(p.More)
+	p.Full = since(p.Full, x.snap.At, load >= unit.CPUs(has.Len()).Percent(fullFrom) && !x.bounded(w))
+	if c := x.room(w, h, p, caches, open); !c.Empty() {
+		p.Why = fmt.Sprintf("grew into CPUs %v: latency-sensitive work used %d %% of its CPUs for %v, and %d %% of these for %v",
+			c, percentOf(load, has), fullFor, percentOf(p.Beside[lowest(c)].Use, c), quietFor)
+		p.More, p.Full, p.Spare, p.Load = p.More.Union(c), time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}
+		x.grew = true
+		return p
+	}
+	last := farthest(caches, p.More)
+	rest := has.Minus(last)
+	p.Spare = since(p.Spare, x.snap.At, !last.Empty() && load <= unit.CPUs(rest.Len()).Percent(spareUpTo))
+	if !p.Spare.IsZero() && x.snap.At.Sub(p.Spare) >= spareFor {
+		p.Why = fmt.Sprintf("gave back CPUs %v: the rest would have been used to %d %% at most for %v", last, spareUpTo, spareFor)
+		p.More, p.Full, p.Spare, p.Load = p.More.Minus(last), time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}
+	}
+	return p
+}
+
+// observe adds the use since the last snapshot to the means of a pool. Without
+// counters for each CPU it forgets them.
+func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet) Pool {
+	own, others, counted := x.used(w.ID)
+	beside := map[unit.CPU]Cache{}
+	for _, set := range caches {
+		at := lowest(set)
+		c, seen := p.Beside[at]
+		if !counted {
+			continue
+		}
+		switch use := sum(others, set); {
+		case !seen, use > c.Use && x.now.Elapsed >= sampleFor: // who comes is seen at once
+			c.Use = use
+		default:
+			c.Use = trend.Decay(c.Use, use, x.now.Elapsed, useTau)
+		}
+		c.Quiet = since(c.Quiet, x.snap.At, c.Use <= unit.CPUs(set.Len()).Percent(quietUpTo))
+		beside[at] = c
+	}
+	p.Beside = beside
+	if !counted {
+		p.Load = node.Maybe[unit.MilliCPU]{}
+		return p
+	}
+	has := h.CPUs.Union(p.More)
+	load := sum(own, has) + sum(others, has)
+	if mean, known := p.Load.Value(); known {
+		load = trend.Decay(mean, load, x.now.Elapsed, useTau)
+	}
+	p.Load = node.Some(load)
+	return p
+}
+
+// used returns the use of each CPU by a workload and by all other
+// latency-sensitive work since the last snapshot.
+func (x *decision) used(id node.WorkloadID) (own, others map[unit.CPU]unit.MilliCPU, counted bool) {
+	own, others = map[unit.CPU]unit.MilliCPU{}, map[unit.CPU]unit.MilliCPU{}
+	for of, after := range x.now.PerCPU {
+		then, had := x.before.PerCPU[of]
+		if !had {
+			continue
+		}
+		to := others
+		if of == id {
+			to, counted = own, x.now.Elapsed > 0
+		}
+		for cpu, t := range after {
+			if rate, ok := trend.Rate(then[cpu], t, x.now.Elapsed); ok {
+				to[cpu] += rate
+			}
+		}
+	}
+	return own, others, counted
+}
+
+// bounded reports whether the limit of a workload keeps it from using more.
+func (x *decision) bounded(w node.Workload) bool {
+	limit, limited := w.CPULimit.Value()
+	return limited && x.now.Workload[w.ID] >= limit.Percent(atLimit)
+}
+
+// leave returns the caches that a pool has to give back now, and why.
+func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open unit.CPUSet) (left unit.CPUSet, why string) {
+	if p.More.Empty() {
+		return left, ""
+	}
+	var reasons []string
+	beside := unit.CPUSet{}
+	for _, c := range caches {
+		beside = beside.Union(c)
+		if p.More.Intersect(c).Empty() {
+			continue
+		}
+		reason := ""
+		if use := p.Beside[lowest(c)].Use; !open.Contains(c) {
+			reason = fmt.Sprintf("CPUs %v: others own %v or keep them", c, c.Minus(open))
+		} else if use >= unit.CPUs(c.Len()).Percent(leaveFrom) {
+			reason = fmt.Sprintf("CPUs %v: other services use %d %% of them", c, percentOf(use, c))
+		}
+		if reason != "" {
+			left, reasons = left.Union(c), append(reasons, reason)
+		}
+	}
+	if gone := p.More.Minus(beside); !gone.Empty() { // CPUs went offline or the topology changed
+		left, reasons = left.Union(gone), append(reasons, fmt.Sprintf("CPUs %v: they are in no cache beside its home any more", gone))
+	}
+	if id := x.waiting(w.ID); id != "" && left != p.More {
+		left, reasons = p.More, []string{fmt.Sprintf("CPUs %v: %s waits longer than its objective", p.More, id)}
+	}
+	return left.Intersect(p.More), "gave back " + strings.Join(reasons, ", ")
+}
+
+// waiting returns the first other workload by name that waits longer than its
+// objective; empty: there is none.
+func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
+	for _, id := range slices.Sorted(maps.Keys(x.missed)) {
+		if id != but {
+			return id
+		}
+	}
+	return ""
+}
+
+// room returns the nearest cache into which a full pool grows now; empty: it
+// does not.
+func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
+	at := x.snap.At
+	rests := !p.Left.IsZero() && at.Sub(p.Left) < restFor
+	if p.Full.IsZero() || at.Sub(p.Full) < fullFor || rests || x.grew || x.waiting(w.ID) != "" {
+		return unit.CPUSet{}
+	}
+	most, has := len(caches), 0
+	if limit, limited := w.CPULimit.Value(); limited {
+		// As many caches as the limit needs if its home serves others.
+		size := unit.CPUs(max(h.Home.Len(), 1))
+		most = min(most, int((limit+size-1)/size))
+	}
+	for _, c := range caches {
+		if p.More.Contains(c) {
+			has++
+		}
+	}
+	if has >= most {
+		return unit.CPUSet{}
+	}
+	for _, c := range caches {
+		quiet := p.Beside[lowest(c)].Quiet
+		if !p.More.Contains(c) && open.Contains(c) && !quiet.IsZero() && at.Sub(quiet) >= quietFor {
+			return c
+		}
+	}
+	return unit.CPUSet{}
+}
+
+// farthest returns the last of the caches, nearest first, that a pool has.
+func farthest(caches []unit.CPUSet, more unit.CPUSet) unit.CPUSet {
+	for _, c := range slices.Backward(caches) {
+		if !more.Intersect(c).Empty() {
+			return c.Intersect(more)
+		}
+	}
+	return unit.CPUSet{}
+}
+
+// since returns the time since when a condition holds; zero: it does not hold.
+func since(before, now time.Time, holds bool) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case before.IsZero():
+		return now
+	}
+	return before
+}
+
+func sum(use map[unit.CPU]unit.MilliCPU, set unit.CPUSet) (all unit.MilliCPU) {
+	for c := range set.All() {
+		all += use[c]
+	}
+	return all
+}
+
+func lowest(set unit.CPUSet) unit.CPU {
+	for c := range set.All() {
+		return c
+	}
+	return -1
+}
+
+// percentOf returns an amount in percent of the time of a set of CPUs.
+func percentOf(m unit.MilliCPU, set unit.CPUSet) int64 {
+	return int64(m) * 100 / cmp.Or(int64(unit.CPUs(set.Len())), 1)
+}
