@@ -71,11 +71,12 @@ func (n Node) silent(now time.Time) string {
 }
 
 // wrong returns the conditions that show a problem: a feature that is enabled
-// but does not work. A suppression without effect is no problem.
+// but does not work, or knobs that another program keeps writing. A suppression
+// without effect is no problem.
 func (n Node) wrong() []metav1.Condition {
 	var all []metav1.Condition
 	for _, c := range n.Report.Status.Conditions {
-		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" {
+		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" || c.Reason == "Contested" {
 			all = append(all, c)
 		}
 	}

@@ -231,6 +231,14 @@ func TestANodeThatReportsNoTrialsIsNamed(t *testing.T) {
 	}
 }
 
+func TestDoctorNamesAFightOverKnobs(t *testing.T) {
+	n := scene(t)[1:]
+	n[0].Report.Status.Conditions = []metav1.Condition{{Type: "KnobsWritten", Status: metav1.ConditionTrue, Reason: "Contested", Message: "another program wrote kubepods cpu.max"}}
+	if text, healthy := Doctor(n, nil, noon); healthy || !strings.Contains(text, "node-1: KnobsWritten: Contested: another program wrote") {
+		t.Errorf("healthy %v:\n%s", healthy, text)
+	}
+}
+
 func TestDoctorNamesPodsThatAProfileMissed(t *testing.T) {
 	n := scene(t)[1:]
 	n[0].Report.Status.Conditions = nil
