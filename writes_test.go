@@ -63,7 +63,7 @@ var kernelWrites = []struct {
 	{counts, "machine/usage/siblings.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},
 	{counts, "agent/daemon/pressure.go", "trigger", "a PSI trigger, which ends with its file"},
 	{tries, "machine/capability/cgroup.go", "inAnyGroup probeEnabled", "a cgroup for the moment; not by reading commands"},
-	{tries, "machine/capability/task.go", "probeSlice probeSchedIdle", "a thread for the moment"},
+	{tries, "machine/capability/task.go", "probeSlice probeSchedIdle ownThreadToFIFO", "a thread for the moment"},
 	{own, "machine/launch/group.go", "lock", "the lock file of launchers"},
 	{own, "machine/launch/signals.go", "pass", "signals for the command"},
 	{own, "machine/launch/wait.go", "linger moveOut", "what the command left"},

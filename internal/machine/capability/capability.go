@@ -142,6 +142,7 @@ var instead = map[node.Feature]string{
 	node.FeatureCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
 	node.FeatureSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
 	node.FeatureSchedIdle:      "nice 19",
+	node.FeatureSchedFIFO:      "nice -20 for the watchdog, which may then run late on a node that is busy",
 	node.FeatureBPF:            "counters of /proc and of cgroups",
 	node.FeaturePerfCounters:   "run-queue delay; cycles and cache misses are not reported",
 	node.FeatureResctrlL3:      "CPU sets on another L3 cache, where there is one",

@@ -18,7 +18,7 @@ import (
 var mechanisms = []node.Feature{
 	node.FeatureCPUIdle, node.FeatureCPUWeight, node.FeatureCPUMax, node.FeatureCPUBurst, node.FeatureCPUSets, node.FeatureCPUPartition,
 	node.FeatureMemoryLimit, node.FeatureMemoryProtect, node.FeaturePSINode, node.FeaturePSICgroup, node.FeatureEEVDFSlice,
-	node.FeatureCoreSched, node.FeatureSchedExt, node.FeatureSchedIdle, node.FeatureBPF, node.FeaturePerfCounters, node.FeatureResctrlL3,
+	node.FeatureCoreSched, node.FeatureSchedExt, node.FeatureSchedIdle, node.FeatureSchedFIFO, node.FeatureBPF, node.FeaturePerfCounters, node.FeatureResctrlL3,
 	node.FeatureResctrlMB, node.FeatureGroupIdentity, node.FeatureGroupPriority, node.FeatureQOSLevel, node.FeatureSchedStat,
 	node.FeatureCgroupFreezer, node.FeatureHardwareSMT, node.FeatureIOMax, node.FeatureIOWeight, node.FeatureBFQWeight, node.FeatureIOLatency, node.FeatureCgroupDelegate,
 }

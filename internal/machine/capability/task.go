@@ -14,6 +14,7 @@ import (
 func (p prober) probeTasks(can node.Capabilities) {
 	can[node.FeatureEEVDFSlice] = probeSlice()
 	can[node.FeatureSchedIdle] = probeSchedIdle()
+	can[node.FeatureSchedFIFO] = fifoAnswer(ownThreadToFIFO())
 	switch _, err := task.CoreCookie(0); {
 	case err == nil:
 		can[node.FeatureCoreSched] = yes("prctl(PR_SCHED_CORE) reads a cookie")
@@ -67,4 +68,28 @@ func probeSchedIdle() node.Answer {
 		}
 		return yes("sched_setattr accepts SCHED_IDLE")
 	})
+}
+
+// ownThreadToFIFO gives a thread the policy of the watchdog, real-time
+// scheduling, for the moment until it exits.
+func ownThreadToFIFO() error {
+	var err error
+	onOwnThread(func() node.Answer {
+		err = task.SetAttr(0, task.SchedAttr{Policy: task.FIFO, Priority: 1})
+		return node.Answer{}
+	})
+	return err
+}
+
+// fifoAnswer judges the kernel's answer. It refuses with EPERM without
+// CAP_SYS_NICE, and also root in a cgroup without real-time budget
+// (cpu.rt_runtime_us of cgroup v1, CONFIG_RT_GROUP_SCHED).
+func fifoAnswer(err error) node.Answer {
+	switch {
+	case err == nil:
+		return yes("sched_setattr accepts SCHED_FIFO")
+	case errors.Is(err, syscall.EPERM):
+		return no("sched_setattr refuses SCHED_FIFO: %v (it needs CAP_SYS_NICE and, with CONFIG_RT_GROUP_SCHED, cpu.rt_runtime_us of the cgroup above 0)", err)
+	}
+	return unknown("%v", err)
 }

@@ -5,8 +5,7 @@ import "slices"
 // A Feature is a feature of the kernel or the hardware that Tenon can use.
 type Feature string
 
-// An Answer says whether the node has a feature: yes; no, with the reason; or
-// unknown, with the reason.
+// An Answer says whether the node has a feature, or that this is not known.
 type Answer struct {
 	Verdict Verdict `json:"verdict"`
 	// Why is the evidence: the deciding file, system call or error.
@@ -65,6 +64,7 @@ const (
 	FeatureCoreSched      Feature = "core_sched"
 	FeatureSchedExt       Feature = "sched_ext"
 	FeatureSchedIdle      Feature = "SCHED_IDLE"
+	FeatureSchedFIFO      Feature = "SCHED_FIFO"
 	FeatureBPF            Feature = "bpf.tracing"
 	FeaturePerfCounters   Feature = "perf.hardware"
 	FeatureResctrlL3      Feature = "resctrl.L3"

@@ -1,0 +1,25 @@
+package capability
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestARefusedRealTimePolicyIsSaid checks the three answers to the policy of
+// the watchdog. The kernel gives the one of this machine.
+func TestARefusedRealTimePolicyIsSaid(t *testing.T) {
+	for want, err := range map[node.Verdict]error{
+		node.Yes: nil, node.No: fmt.Errorf("sched_setattr of thread 0: %w", syscall.EPERM), node.Unknown: errors.New("something else"),
+	} {
+		if a := fifoAnswer(err); a.Verdict != want || a.Why == "" {
+			t.Errorf("%v: %+v, want %v", err, a, want)
+		}
+	}
+	if a := fifoAnswer(ownThreadToFIFO()); a.Verdict == node.Unknown {
+		t.Errorf("this machine: %+v", a)
+	}
+}
