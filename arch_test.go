@@ -89,7 +89,7 @@ var arch = []struct {
 	// machine
 	{"machine/conformance", affects, "model/unit model/node decide/plan"},
 	{"machine/knob", pure, "model/unit model/node"},
-	{"machine/journal", affects, "model/node"},
+	{"machine/journal", affects, "model/valuetext model/node"},
 	{"machine/blockio", affects, "model/unit model/node kernel/cgroup kernel/proc machine/knob"},
 	{"machine/reread", pure, ""},
 	{"machine/subtree", affects, "model/node kernel/cgroup"},
@@ -106,7 +106,7 @@ var arch = []struct {
 	{"machine/restore", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/subtree machine/cachectl machine/process machine/change"},
 	{"machine/host", affects, "model/unit model/node decide/plan kernel/cgroup kernel/proc machine/knob machine/journal machine/blockio machine/reread machine/subtree machine/topology machine/cachectl machine/capability machine/usage machine/vendormark machine/exempt machine/bescheduler machine/isolation machine/process machine/change machine/restore"},
 	{"machine/launch", affects, "model/unit model/node decide/match kernel/cgroup kernel/proc machine/host"},
-	{"machine/lease", affects, "model/node decide/plan kernel/task"},
+	{"machine/lease", affects, "model/valuetext model/node decide/plan kernel/task"},
 	{"machine/sim", affects, "model/unit model/node decide/plan machine/knob"},
 	// runtimes
 	{"runtimes/container", affects, ""},

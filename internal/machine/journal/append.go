@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"encoding/json"
 	"fmt"
 )
 
@@ -78,7 +77,7 @@ func linesOf(j *Journal, es []*entry) ([]byte, error) {
 	}
 	for _, e := range append(before, es...) {
 		e.By = j.session
-		line, err := json.Marshal(e)
+		line, err := e.line()
 		if err != nil {
 			return nil, fmt.Errorf("journal %v: %w", e.Op, err)
 		}

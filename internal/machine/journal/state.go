@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,8 +116,7 @@ func (s *State) replay(text []byte, f *file) int {
 		n += len(line) + 1
 		f.lines++
 		bare, right := unsealed(line)
-		var e entry
-		if err := json.Unmarshal(bare, &e); err != nil || !right || s.apply(e, f) != nil {
+		if e, err := entryOf(bare); err != nil || !right || s.apply(e, f) != nil {
 			s.Torn++
 			if (!right || !likeLine(line)) && s.Damage == "" {
 				s.Damage = "an entry is not as it was written"
@@ -212,7 +210,7 @@ func (s *State) applyKnob(e entry) error {
 func (s State) text() ([]byte, error) {
 	var text []byte
 	for _, e := range s.entries() {
-		line, err := json.Marshal(e)
+		line, err := e.line()
 		if err != nil {
 			return nil, err
 		}

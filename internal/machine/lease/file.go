@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/valuetext"
 )
 
 // The files of a lease.
@@ -102,7 +103,9 @@ func encode(bounds []Bound) ([]byte, error) {
 		if b.Value == nil {
 			return nil, fmt.Errorf("bound on %v: no value", b.Knob)
 		}
-		line, err := json.Marshal(boundLine{Knob: b.Knob, Inode: b.Inode, Value: b.Value.String(), Reason: b.Reason})
+		k := b.Knob
+		k.Cgroup = valuetext.QuotePath(k.Cgroup)
+		line, err := json.Marshal(boundLine{Knob: k, Inode: b.Inode, Value: b.Value.String(), Reason: b.Reason})
 		if err != nil {
 			return nil, fmt.Errorf("bound on %v: %w", b.Knob, err)
 		}
@@ -121,6 +124,7 @@ func parseBody(text []byte, want sum) ([]Bound, error) {
 		if err := json.Unmarshal(line, &l); err != nil {
 			return nil, fmt.Errorf("bound %q: %w", line, err)
 		}
+		l.Cgroup = valuetext.UnquotePath(l.Cgroup)
 		v, err := node.ParseValue(l.File, l.Value)
 		if err != nil {
 			return nil, fmt.Errorf("bound on %v: %w", l.Knob, err)

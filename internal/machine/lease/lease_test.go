@@ -21,7 +21,7 @@ var (
 	agent     = Holder{PID: 7, Start: 70}
 	successor = Holder{PID: 8, Start: 80}
 	quota     = Bound{Knob: knob("be", node.FileCPUMax), Inode: 5, Value: node.Limit(500), Reason: "the least"}
-	pin       = Bound{Knob: knob("be/odd name", node.FileCPUs), Inode: 6, Value: cpus(""), Reason: "a \"reason\"\nof two lines"}
+	pin       = Bound{Knob: knob("be/odd \xff name", node.FileCPUs), Inode: 6, Value: cpus(""), Reason: "a \"reason\"\nof two lines"}
 )
 
 // stopped is a clock that only a test moves.

@@ -1,5 +1,6 @@
-// Package valuetext prints and reads the part of a knob's value that has one
-// entry for each block device or each cache (pure).
+// Package valuetext prints and reads what a knob's value or place needs beyond
+// one number or word: the part of a value that has one entry for each block
+// device or each cache, and paths that are not UTF-8 (pure).
 package valuetext
 
 import (

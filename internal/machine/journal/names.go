@@ -1,0 +1,38 @@
+package journal
+
+import (
+	"encoding/json"
+	"slices"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/valuetext"
+)
+
+// line returns the JSON of an entry. The names of cgroups need not be UTF-8.
+func (e entry) line() ([]byte, error) {
+	return json.Marshal(e.renamed(valuetext.QuotePath[node.CgroupPath]))
+}
+
+// entryOf reads the JSON of an entry.
+func entryOf(line []byte) (entry, error) {
+	var e entry
+	err := json.Unmarshal(line, &e)
+	return e.renamed(valuetext.UnquotePath[node.CgroupPath]), err
+}
+
+// renamed returns the entry with f of its paths.
+func (e entry) renamed(f func(node.CgroupPath) node.CgroupPath) entry {
+	e.Cgroup = f(e.Cgroup)
+	if e.Knob != nil && f(e.Knob.Cgroup) != e.Knob.Cgroup {
+		k := *e.Knob
+		k.Cgroup = f(k.Cgroup)
+		e.Knob = &k
+	}
+	if len(e.Moves) > 0 {
+		e.Moves = slices.Clone(e.Moves)
+		for i, m := range e.Moves {
+			e.Moves[i].From, e.Moves[i].To = f(m.From), f(m.To)
+		}
+	}
+	return e
+}
