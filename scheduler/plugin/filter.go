@@ -59,7 +59,21 @@ func (c *cycle) Clone() fwk.StateData {
 	return &next
 }
 
-// cycleOf returns the cycle of a pod; nil if it does not ask for CPUs.
+// A current is the cycle that began last. Filter and Score find it here without a
+// search in the state of the cycle.
+type current struct {
+	state fwk.CycleState
+	cycle *cycle
+}
+
+// cycle returns the cycle of a pod; nil if it does not ask for CPUs.
+func (p *Plugin) cycle(state fwk.CycleState) *cycle {
+	if now := p.now.Load(); now != nil && now.state == state {
+		return now.cycle
+	}
+	return cycleOf(state)
+}
+
 func cycleOf(state fwk.CycleState) *cycle {
 	data, err := state.Read(stateKey)
 	if err != nil {
@@ -81,7 +95,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	if err := p.keeper.ready(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	state.Write(stateKey, &cycle{pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, failed: &sync.Once{}})
+	c := &cycle{pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, failed: &sync.Once{}}
+	state.Write(stateKey, c)
+	p.now.Store(&current{state, c})
 	return nil, nil
 }
 
@@ -137,15 +153,16 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 // Filter says whether a node has the CPUs. It takes no lock, and does not
 // allocate if the node has them.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
-	c := cycleOf(state)
+	c := p.cycle(state)
 	if c == nil {
 		return nil
 	}
-	name := node.Node().Name
-	if t := c.trials[name]; t != nil {
-		return refusal(t.view.Room(&c.pod.Demand))
+	if len(c.trials) > 0 {
+		if t := c.trials[node.Node().Name]; t != nil {
+			return refusal(t.view.Room(&c.pod.Demand))
+		}
 	}
-	view := p.keeper.view(name)
+	view := p.keeper.viewOf(node.Node())
 	why := view.Room(&c.pod.Demand)
 	if why == pick.Fits {
 		return nil
@@ -153,7 +170,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	// The pod waits from now on. What the node has freed before, it would not
 	// be woken for.
 	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand) })
-	if now := p.keeper.view(name); now != view {
+	if now := p.keeper.viewOf(node.Node()); now != view {
 		why = now.Room(&c.pod.Demand)
 	}
 	return refusal(why)
@@ -173,7 +190,7 @@ func refusal(why place.Reason) *fwk.Status {
 
 // PreScore skips Score for a pod that asks for no CPUs.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if cycleOf(state) == nil {
+	if p.cycle(state) == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
@@ -181,11 +198,11 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 
 // Score rates a node from 0 to 100. It does not allocate.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	c := cycleOf(state)
+	c := p.cycle(state)
 	if c == nil {
 		return 0, nil
 	}
-	return p.keeper.view(node.Node().Name).Worth(&c.pod.Demand), nil
+	return p.keeper.viewOf(node.Node()).Worth(&c.pod.Demand), nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,8 +38,8 @@ type keeper struct {
 	waker  chan struct{}
 
 	// views has the present view of each node that has a report or a pod with
-	// CPUs. The map is replaced when a node comes or goes.
-	views atomic.Pointer[map[string]*atomic.Pointer[place.View]]
+	// CPUs.
+	views atomic.Pointer[index]
 
 	begun  time.Time
 	synced []cache.InformerSynced // the pods; then the reports
@@ -69,7 +68,7 @@ func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 		freed: map[string]bool{}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
-	k.views.Store(&map[string]*atomic.Pointer[place.View]{})
+	k.views.Store(newIndex(map[string]*slot{}))
 	return k
 }
 
@@ -142,33 +141,26 @@ func (k *keeper) await(ctx context.Context) error {
 
 // view returns the present view of a node. It takes no lock and does not
 // allocate.
-func (k *keeper) view(node string) *place.View {
-	if p := (*k.views.Load())[node]; p != nil {
-		return p.Load()
-	}
-	return noView
-}
+func (k *keeper) view(node string) *place.View { return k.views.Load().named(node) }
+
+// viewOf is view for a node whose object is at hand.
+func (k *keeper) viewOf(n *corev1.Node) *place.View { return k.views.Load().of(n) }
 
 // publish makes the present state of a node visible. The caller holds k.mu.
 func (k *keeper) publish(node string) {
-	view := k.ledger.View(node)
-	if p := (*k.views.Load())[node]; p != nil {
-		p.Store(view)
+	x, view := k.views.Load(), k.ledger.View(node)
+	if s := x.slots[node]; s != nil {
+		s.view.Store(view)
 		return
 	}
-	next := maps.Clone(*k.views.Load())
-	next[node] = &atomic.Pointer[place.View]{}
-	next[node].Store(view)
-	k.views.Store(&next)
+	k.views.Store(x.with(node, view))
 }
 
 // forget removes a node of which nothing is left. The caller holds k.mu.
 func (k *keeper) forget(node string) {
 	k.ledger.Forget(node)
 	delete(k.seen, node)
-	next := maps.Clone(*k.views.Load())
-	delete(next, node)
-	k.views.Store(&next)
+	k.views.Store(k.views.Load().without(node))
 }
 
 // reserve chooses CPUs for a pod.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,7 @@ func parseArgs(o runtime.Object) (Args, error) {
 type Plugin struct {
 	handle fwk.Handle
 	keeper *keeper
+	now    atomic.Pointer[current]
 }
 
 var (

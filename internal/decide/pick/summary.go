@@ -28,10 +28,12 @@ const (
 type Summary struct {
 	m    *Map
 	open int32
-	// most is the largest room of one pool of each level, by measure; few[j] is
-	// the room of the best j NUMA nodes.
-	most [][levels]int32
-	few  [][]int32
+	// first and more are the largest room of one pool of each level, by measure:
+	// the first ones stand here, where a filter finds them without another access
+	// to memory.
+	first [3][levels]int32
+	more  [][levels]int32
+	few   [][]int32 // by measure: the room of the best j NUMA nodes
 	// sorted is the room of the pools of each level, ascending.
 	sorted [levels][]int32
 	seats  []seatRoom // by pool
@@ -62,11 +64,14 @@ func (m *Map) Sum(s Seats) Summary {
 	u.open = s.open.count(0, int32(len(m.cpus)))
 	measures := m.measures()
 	rooms := m.rooms(&s, measures)
-	u.most, u.few = make([][levels]int32, len(measures)), make([][]int32, len(measures))
+	u.few = make([][]int32, len(measures))
+	if extra := len(measures) - len(u.first); extra > 0 { // hybrid cores
+		u.more = make([][levels]int32, extra)
+	}
 	for i := range measures {
 		room := rooms[i]
 		for l := range levels {
-			u.most[i][l] = slices.Max(room[m.from[l]:m.from[l+1]])
+			u.most(i)[l] = slices.Max(room[m.from[l]:m.from[l+1]])
 		}
 		u.few[i] = m.bestNodes(room)
 	}
@@ -85,6 +90,14 @@ func (m *Map) Sum(s Seats) Summary {
 		}
 	}
 	return u
+}
+
+// most is the largest room of one pool of each level by a measure.
+func (u *Summary) most(by int) *[levels]int32 {
+	if by < len(u.first) {
+		return &u.first[by]
+	}
+	return &u.more[by-len(u.first)]
 }
 
 // bestNodes returns the number of CPUs that a claim may take from at most j
@@ -169,15 +182,15 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 	switch {
 	case u.open < n:
 		return TooFew
-	case u.most[0][Machine] < n:
+	case u.most(0)[Machine] < n:
 		return NeededShared
-	case u.most[0][c.Within] < n:
+	case u.most(0)[c.Within] < n:
 		return TooFewNear
 	case c.Bind == OnlyWhole && u.m.from[levels] > 0 && !u.fitsAny(n):
 		return TooFewWhole
-	case c.Bind == OnlySpread && u.most[1][Machine] < n:
+	case c.Bind == OnlySpread && u.most(1)[Machine] < n:
 		return TooFewCores
-	case u.most[0][c.Within] >= n && c.Within > Machine:
+	case u.most(0)[c.Within] >= n && c.Within > Machine:
 		return TooFewNear
 	}
 	return TooManyNodes
@@ -186,7 +199,7 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 // fitsAny reports whether n CPUs of whole cores are free anywhere.
 func (u *Summary) fitsAny(n int32) bool {
 	for i, size := range u.m.sizes {
-		if n%size == 0 && u.most[2+i][Machine] >= n {
+		if n%size == 0 && u.most(2 + i)[Machine] >= n {
 			return true
 		}
 	}
@@ -195,7 +208,7 @@ func (u *Summary) fitsAny(n int32) bool {
 
 // fits reports whether n CPUs are there by one measure.
 func (u *Summary) fits(c *Claim, n int32, by int) bool {
-	if u.most[by][c.Within] < n {
+	if u.most(by)[c.Within] < n {
 		return false
 	}
 	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
@@ -229,11 +242,11 @@ func (u *Summary) Worth(c *Claim) int64 {
 	}
 	worth, at := int64(0), Machine
 	switch {
-	case u.most[0][L3] >= n:
+	case u.most(0)[L3] >= n:
 		worth, at = 40, L3
-	case u.most[0][NUMA] >= n:
+	case u.most(0)[NUMA] >= n:
 		worth, at = 25, NUMA
-	case u.most[0][Socket] >= n:
+	case u.most(0)[Socket] >= n:
 		worth, at = 10, Socket
 	}
 	if u.wholeAt(n, at) {
@@ -252,7 +265,7 @@ func (u *Summary) Worth(c *Claim) int64 {
 // but the odd one.
 func (u *Summary) wholeAt(n int32, at Level) bool {
 	for i, size := range u.m.sizes {
-		if u.most[2+i][at] >= n/size*size {
+		if u.most(2 + i)[at] >= n/size*size {
 			return true
 		}
 	}

@@ -11,13 +11,13 @@ import (
 // A View is the state of one node at one time. It does not change, so that many
 // filters can read it at once.
 type View struct {
+	out   Reason // it and sum are all that filters read
+	sum   pick.Summary
 	m     *pick.Map
-	out   Reason
 	off   unit.CPUSet
 	keep  int
 	holds []held // by UID
 	seats pick.Seats
-	sum   pick.Summary
 }
 
 // A held is a Held that views share.
