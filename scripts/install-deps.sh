@@ -96,6 +96,9 @@ tests() {
 	bpf
 	kernel
 	need wrk wrk
+	need redis-server redis-server
+	need memcached memcached
+	need xz-utils xz
 	need qemu-system-x86 qemu-system-x86_64
 	need prometheus promtool
 	need podman podman

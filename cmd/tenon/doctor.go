@@ -33,7 +33,7 @@ type diagnosis struct {
 	// Virtualization is "virtual machine", "none seen" or "unknown: WHY".
 	Virtualization string `json:"virtualization"`
 	// Isolation describes the mechanism that would isolate best-effort work.
-	// Selection lists all mechanisms, from the strongest to the weakest.
+	// Ladder lists all mechanisms, from the strongest to the weakest.
 	Isolation  string          `json:"isolation"`
 	Selection  []mechanismLine `json:"ladder"`
 	Mechanisms []mechanism     `json:"mechanisms"`

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/frame"
@@ -20,13 +21,21 @@ type solo struct {
 // calibrate measures the rate of the batch work alone and chooses the offered
 // request rate, once for the experiment.
 func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment frame.Record, lines []string, err error) {
-	b.Status.Now("calibrating: ffmpeg alone")
+	b.Status.Now("calibrating: the batch work alone")
 	s, err := b.calibrateSolo(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	lines = append(lines, fmt.Sprintf("ffmpeg alone (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
-		b.processes, b.threads, s.frames, s.cpus, s.perMedia))
+	if len(b.works) > 0 {
+		var rates []string
+		for i, w := range b.works {
+			rates = append(rates, fmt.Sprintf("%s %.3g %s/s", w.Name, b.solo[i], w.Unit))
+		}
+		lines = append(lines, fmt.Sprintf("batch work alone on %.2f CPUs: %s", s.cpus, strings.Join(rates, ", ")))
+	} else {
+		lines = append(lines, fmt.Sprintf("ffmpeg alone (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
+			b.processes, b.threads, s.frames, s.cpus, s.perMedia))
+	}
 	b.Status.Now("calibrating: the offered rate")
 	ls, found, caveat, err := b.calibrateRate(ctx)
 	if err != nil {
@@ -49,6 +58,9 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	}
 	defer func() { err = st.close(err) }()
 	length := min(max(b.Duration, 1500*time.Millisecond), 10*time.Second)
+	if len(b.works) > 0 {
+		length = max(length, 3*time.Second) // their lines of progress may be rare
+	}
 	m, err := st.measureAlone(ctx, 0, length)
 	if err != nil {
 		return s, err
@@ -58,12 +70,26 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	}
 	// Wait for one more progress report, so that the end can be interpolated.
 	time.Sleep(frame.SamplePeriod)
-	frames, media := st.work.Between(m.From, m.To)
+	if len(b.works) > 0 {
+		return b.calibrateWorks(st, m)
+	}
+	_, frames, media := b.done(st.work, m.From, m.To, m.Used.Wall)
 	s = solo{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
 	if !(frames > 0 && media > 0) {
 		return s, fmt.Errorf("ffmpeg alone encoded nothing in %v: is %s a film?", length, b.input)
 	}
 	return s, nil
+}
+
+// calibrateWorks stores the rate of each batch work.
+func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (solo, error) {
+	b.solo, _, _ = b.done(st.work, m.From, m.To, m.Used.Wall)
+	for i, w := range b.works {
+		if b.solo[i] <= 0 {
+			return solo{}, fmt.Errorf("batch work %s alone showed no progress in %v", w.Name, m.To.Sub(m.From).Round(time.Second/10))
+		}
+	}
+	return solo{frames: 1, cpus: m.Used.BE}, nil
 }
 
 // calibrateRate runs the service alone under trial loads. ls is the number of
@@ -75,12 +101,12 @@ func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []st
 	}
 	defer func() { err = st.close(err) }()
 	tested := float64(b.Place.Tested.Len())
-	if b.Client == ClientWrk {
+	if b.Client == ClientWrk || b.Workloads.ByCommand() {
 		m, err := st.measure(ctx, b.load.For(0, max(b.Duration/4, time.Second)))
 		if err != nil {
 			return 0, nil, "", err
 		}
-		return m.Used.LS, []string{fmt.Sprintf("wrk offers what it can: nginx uses %.3f CPUs", m.Used.LS)}, "", nil
+		return m.Used.LS, []string{fmt.Sprintf("the load generator offers what it can: the service uses %.3f CPUs", m.Used.LS)}, "", nil
 	}
 	target, first := b.LoadPercent/100*tested, 3000*tested
 	length := min(max(b.Duration/4, 800*time.Millisecond), 5*time.Second)

@@ -17,6 +17,8 @@ import (
 const (
 	ClientTenon = "tenon" // our open-loop client
 	ClientWrk   = "wrk"   // the closed-loop client of the published experiments
+	// ClientCommand is a command of the user that prints latencies.
+	ClientCommand = "command"
 )
 
 // Config configures one colocation or kernel-qos experiment. The comment of a
@@ -47,6 +49,8 @@ type Config struct {
 	Port         int    // on 127.0.0.1; a free one
 	CacheDir     string // of the clip; CacheDir()
 
+	Workloads work.Workloads // service, load and batch work
+
 	kernelQOS bool // the experiment is kernel-qos
 }
 
@@ -54,10 +58,13 @@ type Config struct {
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	c.Workloads = c.Workloads.OrDefaults(fault)
 	if c.kernelQOS {
 		c = c.kernelQOSDefaults()
 	} else if len(c.Modes) == 0 {
-		c.Modes = AllModes
+		if c.Modes = AllModes; c.Workloads.Own() {
+			c.Modes = ownModes()
+		}
 	}
 	if c.Blocks < 0 {
 		fault("--blocks %d: want 1 or more", c.Blocks)

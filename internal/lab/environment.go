@@ -33,6 +33,10 @@ type environment struct {
 	record  colocation.Experiment
 	pacer   pacer
 	skipped []colocation.Skipped
+
+	service work.Service // unless it is nginx
+	works   []work.Work  // unless it is only ffmpeg
+	solo    []float64    // rates of the works alone
 }
 
 // set makes an environment. It returns every fault that it can detect before
@@ -65,11 +69,13 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 	if b.BEThreads > 0 {
 		b.threads = b.BEThreads
 	}
-	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, b.Port, b.connections()); err != nil {
-		return nil, err
+	if b.Workloads.NGINX() {
+		if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, b.Port, b.connections()); err != nil {
+			return nil, err
+		}
 	}
-	b.load = frame.LoadSpec{URL: b.nginx.URL(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
-	if b.input = c.Input; b.input == "" {
+	b.load = frame.LoadSpec{URL: b.target(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
+	if b.input = c.Input; b.input == "" && slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		rendering := func() { b.Status.Now("rendering the clip, once for this machine") }
 		if b.input, err = work.Clip(ctx, b.ffmpegPath, c.CacheDir, rendering); err != nil {
 			return nil, err
@@ -81,18 +87,23 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 // find finds the programs and asks for their versions.
 func (b *environment) find(ctx context.Context) error {
 	var err error
-	if b.nginx.Path, err = work.NGINXProgram.Find(); err != nil {
-		return err
-	}
-	if b.ffmpegPath, err = work.FFmpegProgram.Find(); err != nil {
-		return err
+	if b.Workloads.NGINX() {
+		if b.nginx.Path, err = work.NGINXProgram.Find(); err != nil {
+			return err
+		}
+		if b.nginx.Version, b.versions["nginx"], err = work.NGINXProgram.Ask(ctx, b.nginx.Path); err != nil {
+			return err
+		}
 	}
 	if b.Client == ClientWrk {
 		if b.wrkPath, err = work.WrkProgram.Find(); err != nil {
 			return err
 		}
 	}
-	if b.nginx.Version, b.versions["nginx"], err = work.NGINXProgram.Ask(ctx, b.nginx.Path); err != nil {
+	if err := b.findOwn(ctx); err != nil || !slices.Contains(b.Workloads.Batch, "ffmpeg") {
+		return err
+	}
+	if b.ffmpegPath, err = work.FFmpegProgram.Find(); err != nil {
 		return err
 	}
 	if b.ffmpegVersion, b.versions["ffmpeg"], err = work.FFmpegProgram.Ask(ctx, b.ffmpegPath); err != nil {
@@ -117,16 +128,20 @@ func (b *environment) experiment(solo solo, calibration []string, caveats []stri
 			}
 		}
 	}
+	client := b.Client
+	if b.Workloads.ByCommand() {
+		client = ClientCommand
+	}
 	return colocation.Experiment{Experiment: report.Experiment{
 		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: b.Client,
+		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
 		SoloFramesPerSecond: solo.frames, SoloCPU: solo.cpus,
 		Machine: machine, Tenond: b.tenondRecord(),
 		Calibration: calibration, Caveats: append(caveats, b.caveats()...), Versions: b.versions,
-	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology)}
+	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord()}
 }
 
 // tenondRecord returns the tenond configuration of each mode, for the record.
@@ -137,7 +152,7 @@ func (b *environment) tenondRecord() map[report.Mode]string {
 	told := map[report.Mode]string{}
 	for _, m := range b.Modes {
 		if t := m.Spec(); t.Tenon {
-			told[m] = colocationTenond(site.Pods{Root: b.Root, Tested: b.Place.Tested}, t).Record(b.Agent)
+			told[m] = colocationTenond(b.pods(false), t).Record(b.Agent)
 		}
 	}
 	return told

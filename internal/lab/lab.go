@@ -70,7 +70,10 @@ func colocated(c Config, site *site.Site, record *colocation.Experiment) *frame.
 
 func tell(r colocation.Run) string {
 	text := fmt.Sprintf("P50 %5.0f µs  P99 %6.0f µs  CPU %5.1f %%", r.Latency.P50, r.Latency.P99, r.CPUPercent)
-	if r.Mode.Spec().Batch {
+	switch {
+	case r.Mode.Spec().Batch && r.Work != nil:
+		text += fmt.Sprintf("  BE %5.1f %% of alone", 100*r.FramesPerS)
+	case r.Mode.Spec().Batch:
 		text += fmt.Sprintf("  %6.1f frames/s", r.FramesPerS)
 	}
 	return text

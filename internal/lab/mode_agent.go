@@ -30,6 +30,6 @@ func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec
 func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
 	return site.TenondConfig{
 		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, Period: site.GovernPeriod,
-		Rules: []site.TenondRule{{Name: "nginx", Class: node.LS, Cgroup: p.NGINXPod()}, {Name: "ffmpeg", Class: node.BE, Cgroup: p.JobPod()}},
+		Rules: []site.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod()}},
 	}
 }

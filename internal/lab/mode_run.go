@@ -50,7 +50,7 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 		// interpolated.
 		time.Sleep(frame.SamplePeriod)
 	}
-	r.Frames, _ = st.work.Between(m.From, m.To)
+	r.Work, r.Frames, _ = b.done(st.work, m.From, m.To, m.Used.Wall)
 	r.FramesPerS = r.Frames / m.Used.Wall
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()

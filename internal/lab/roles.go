@@ -22,6 +22,8 @@ import (
 //	step        reads a stepPlan from in, writes a line of its course for each step to out
 //	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to out
 //	warm DIR    reads the files of DIR
+//	xz PATH     feeds the program xz with text; writes its progress to out
+//	memory N    copies N bytes of memory to and fro; writes its progress to out
 func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 1 && args[0] == "client":
@@ -51,8 +53,16 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 			return err
 		}
 		return work.Hog(ctx, args[1], held, out)
+	case len(args) == 2 && args[0] == "xz":
+		return work.Compress(ctx, args[1], out)
+	case len(args) == 2 && args[0] == "memory":
+		size, err := unit.ParseBytes(args[1])
+		if err != nil {
+			return err
+		}
+		return work.Memory(ctx, size, out)
 	case len(args) == 2 && args[0] == "warm":
 		return work.Warm(args[1])
 	}
-	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES or warm DIR", args)
+	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES, warm DIR, xz PATH or memory BYTES", args)
 }

@@ -18,7 +18,7 @@ type runSetUp struct {
 	pods        site.Pods
 	spinner     *site.Process
 	nginx       *site.Process
-	work        *work.Batch
+	work        work.Batches
 	agentRunner *site.AgentRunner
 	sampler     *frame.Sampler
 }
@@ -27,7 +27,7 @@ type runSetUp struct {
 // the service, the batch work and, in a mode with Tenon, Tenon. It returns when
 // the service answers and every batch process encodes.
 func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
-	st = &runSetUp{b: b, pods: site.Pods{Root: b.Root, Burstable: t.Burstable, Tested: b.Place.Tested}}
+	st = &runSetUp{b: b, pods: b.pods(t.Burstable)}
 	defer func() {
 		if err != nil {
 			st, err = nil, st.close(err)
@@ -57,8 +57,12 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 		}
 	}
 	if t.Batch {
-		if st.work, err = work.StartBatch(b.Site, b.transcode(t, rate), st.pods.JobGroup()); err != nil {
-			return st, err
+		for _, job := range b.jobs(t, rate) {
+			w, err := work.StartBatch(b.Site, job, st.pods.JobGroup())
+			if err != nil {
+				return st, err
+			}
+			st.work = append(st.work, w)
 		}
 	}
 	if t.Tenon {
@@ -72,16 +76,24 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 		}
 	}
 	if t.Sessions {
-		st.sampler.BatchProcesses = st.work.PIDs
+		st.sampler.BatchUsed = func() (time.Duration, error) { return st.work.Used(b.FS) }
 	}
 	return st, nil
 }
 
+// pods returns the cgroups of an experiment.
+func (b *environment) pods(burstable bool) site.Pods {
+	p := site.Pods{Root: b.Root, Burstable: burstable, Tested: b.Place.Tested}
+	if b.Workloads.Own() {
+		p.Service, p.Job = "service", "batch"
+	}
+	return p
+}
+
 // startService starts the service and finds its processes.
 func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err error) {
-	b, service := st.b, st.b.nginx
-	service.Session = t.Sessions
-	if st.nginx, err = service.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
+	b := st.b
+	if st.nginx, err = st.start(ctx, t); err != nil {
 		return err
 	}
 	if !t.Sessions {
@@ -103,7 +115,7 @@ func (st *runSetUp) close(err error) error {
 		st.spinner.Kill()
 	}
 	if st.nginx != nil {
-		st.b.nginx.Stop(st.nginx)
+		stop(st.nginx)
 	}
 	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
@@ -111,8 +123,11 @@ func (st *runSetUp) close(err error) error {
 // measure sends the load to the run set-up.
 func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
 	return frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
-		if st.b.Client == ClientWrk {
+		switch {
+		case st.b.Client == ClientWrk:
 			return st.loadWrk(ctx, order)
+		case st.b.Workloads.ByCommand():
+			return frame.LoadCommand(ctx, st.b.Site, st.b.Workloads.Load, order)
 		}
 		return frame.LoadOpen(ctx, st.b.Site, order)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,13 +13,14 @@ import (
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/work"
 )
 
 // NewColocation returns the command tenon lab colocation.
 func NewColocation(f Frame) *cobra.Command {
 	var c lab.Config
 	var modes string
-	var load labflag.Percent
+	load := labflag.Load{Percent: 30}
 	var outside, onCluster bool
 	var k lab.Kubernetes
 	cmd := &cobra.Command{
@@ -38,6 +40,10 @@ that something else disturbed are void and repeated. The results are a table
 here, and raw data, result.json and report.html in the directory of --out.
 It needs root (for cgroups), nginx and ffmpeg, and two CPUs.
 
+--service, --load and --batch name other workloads, also your own: a command that
+starts the service, the URL where it listens, and commands of batch work. The
+service starts anew for each run and gets SIGTERM at its end.
+
 With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
 Tenon, the lab only sends the load and counts from inside the pods; it needs
 kubectl, and of the modes above it knows exclusive, exclusive-aa,
@@ -50,6 +56,8 @@ killed run left by the next.`,
   sudo tenon lab colocation --until-resolved --max-time 90m --seed 7
   sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
   sudo tenon lab colocation --client wrk --input film.mp4 --out results
+  sudo tenon lab colocation --service redis --batch memory --batch xz
+  sudo tenon lab colocation --service './server --port 7000' --load http://127.0.0.1:7000/ --batch 'make -j2'
   tenon lab colocation --kubernetes --node worker-1 --blocks 10`,
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,7 +75,7 @@ killed run left by the next.`,
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
 			}
-			c.LoadPercent = float64(load)
+			c.LoadPercent, c.Workloads.Load = float64(load.Percent), load.Target
 			return f.Run(cmd, func(ctx context.Context) (frame.Outcome, error) {
 				if onCluster {
 					return lab.ColocateKubernetes(ctx, c, k)
@@ -81,7 +89,17 @@ killed run left by the next.`,
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 5; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
-	f.colocationFlags(cmd, &c, &load)
+	f.colocationFlags(cmd, &c)
+	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks (http://, redis://, memcached://), or a command that prints latencies")
+	flags.StringVar(&c.Workloads.Service, "service", "nginx", "the service: "+strings.Join(work.Services, ", ")+", or a command that starts it")
+	flags.StringVar(&c.Workloads.Ready, "ready", "", "command that ends with status 0 when a --service of your own is ready (default: the URL of --load answers)")
+	flags.StringArrayVar(&c.Workloads.Batch, "batch", nil, "the batch work: "+strings.Join(work.BatchWorks, ", ")+", or a command that runs again and again (default ffmpeg); several run at once")
+	flags.StringVar(&c.Workloads.WorkRegexp, "work-regexp", "", "lines in the output of a --batch command that say what has been done: a group is the amount so far, without one each line counts (default: CPU time)")
+	f.Complete(cmd, "service", work.Services...)
+	f.Complete(cmd, "batch", work.BatchWorks...)
+	for _, name := range []string{"load", "ready", "work-regexp"} {
+		f.Complete(cmd, name)
+	}
 	f.SettingFlags(cmd, &c.Setting, &outside)
 	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
 	f.clusterFlags(cmd, &k)
@@ -118,6 +136,11 @@ func (f Frame) onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 	if cluster && outside {
 		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))
 	}
+	for _, name := range []string{"service", "ready", "batch", "work-regexp"} {
+		if cluster && cmd.Flags().Changed(name) {
+			return f.Usage(fmt.Errorf("--%s: on a cluster the experiment has nginx and ffmpeg: leave it out with --kubernetes", name))
+		}
+	}
 	for _, flag := range ofCluster(&lab.Kubernetes{}) {
 		if !cluster && cmd.Flags().Changed(flag.name) {
 			return f.Usage(fmt.Errorf("--%s is for --kubernetes", flag.name))
@@ -127,12 +150,10 @@ func (f Frame) onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 }
 
 // colocationFlags adds the flags of an experiment that runs nginx and ffmpeg.
-func (f Frame) colocationFlags(cmd *cobra.Command, c *lab.Config, load *labflag.Percent) {
-	*load = 30
+func (f Frame) colocationFlags(cmd *cobra.Command, c *lab.Config) {
 	flags := cmd.Flags()
 	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")
 	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
-	flags.Var(load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.StringVar(&c.Client, "client", lab.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
 	flags.IntVar(&c.Connections, "connections", 0, "connections of the client (default 256; wrk: 54 scaled to the machine)")
@@ -141,7 +162,7 @@ func (f Frame) colocationFlags(cmd *cobra.Command, c *lab.Config, load *labflag.
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
 	f.Complete(cmd, "client", lab.ClientTenon, lab.ClientWrk)
-	for _, name := range []string{"blocks", "duration", "max-time", "margin", "load", "max-steal", "connections", "be-processes", "be-threads", "port"} {
+	for _, name := range []string{"blocks", "duration", "max-time", "margin", "max-steal", "connections", "be-processes", "be-threads", "port"} {
 		f.Complete(cmd, name)
 	}
 }

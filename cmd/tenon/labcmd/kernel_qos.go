@@ -17,7 +17,7 @@ import (
 func NewKernelQOS(f Frame) *cobra.Command {
 	var c lab.Config
 	var modes string
-	var load labflag.Percent
+	load := labflag.Percent(30)
 	var outside bool
 	cmd := &cobra.Command{
 		Use:   "kernel-qos [flags]",
@@ -28,7 +28,7 @@ ffmpeg with Tenon on one isolation mechanism at a time, and show latency
 nginx's time ffmpeg ran on the same core.
 
 ` + report.ModeHelp(lab.KernelQOSModes) + `
-The report names the mechanisms that this node does not support, and why; one
+Mechanisms that this node does not have are left out, and the report says why; one
 that is named with --modes and missing is an error. Every mode runs once in each
 block, in random order, with nginx restarted. After the measured part of a run the
 kernel records its scheduler for a second, under the same load. In an emulated
@@ -55,7 +55,9 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 8; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 5*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this (default 6m30s, with --blocks or --until-resolved no bound)")
-	f.colocationFlags(cmd, &c, &load)
+	f.colocationFlags(cmd, &c)
+	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
+	f.Complete(cmd, "load")
 	f.SettingFlags(cmd, &c.Setting, &outside)
 	f.Complete(cmd, "modes", "all", "exclusive,exclusive-aa,default,tenon-idle")
 	return cmd

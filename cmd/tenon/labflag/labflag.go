@@ -70,3 +70,28 @@ func (f *Bytes) String() string {
 // Type implements pflag.Value: it returns the name of the value in the help
 // text.
 func (f *Bytes) Type() string { return "BYTES" }
+
+// Load is a percentage, or what puts the load on a service: a URL or a command.
+// A flag that is given twice may set both.
+type Load struct {
+	Percent Percent
+	Target  string
+}
+
+// Set implements pflag.Value.
+func (f *Load) Set(s string) error {
+	if f.Percent.Set(s) == nil {
+		return nil
+	}
+	if !strings.ContainsAny(s, ":/ ") {
+		return errors.New("want a percentage such as 30%, a URL such as redis://127.0.0.1:6379, or a command")
+	}
+	f.Target = s
+	return nil
+}
+
+func (f *Load) String() string { return f.Percent.String() }
+
+// Type implements pflag.Value: it returns the name of the value in the help
+// text.
+func (f *Load) Type() string { return "PERCENT|URL|COMMAND" }

@@ -104,8 +104,8 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 		e.Knobs = append(e.Knobs, l.knob(k))
 	}
 	if laddered {
-		selection := l.last.Selection
-		e.Selection = &selection
+		ladder := l.last.Selection
+		e.Selection = &ladder
 	}
 	e.Inputs, e.More = inputs(all, k.Cgroup)
 	if k.ControlGroup != "" {

@@ -163,12 +163,11 @@ func (c *cluster) over(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs leaves cpusets to a kubelet or driver that writes them, and removes
+// shareCPUs leaves cpusets to a kubelet that writes them itself, and removes
 // the kubelet's reserved CPUs from the shared pool. The notices name the
 // reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
-	_, why := binder(f)
-	if why == "" {
+	if !binds(f) {
 		return nil
 	}
 	p.Pool.CPUSetsManagedExternally, p.CPUQOS.CPUSetsManagedExternally = true, true
@@ -177,8 +176,8 @@ func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 		notices = append(notices, fmt.Sprintf("the kubelet's reservedSystemCPUs cannot be read: %v", err))
 	}
 	if open := p.Pool.ReservedCPUs.Minus(strict); !open.Empty() {
-		notices = append(notices, fmt.Sprintf("CPUs %v are reserved, and best-effort work may run there: %s, so a quota is all that bounds it; "+
-			"the kubelet's reservedSystemCPUs with strict-cpu-reservation keeps pods off", open, why))
+		notices = append(notices, fmt.Sprintf("CPUs %v are reserved, and best-effort work may run there: the kubelet binds CPUs here (cpuManagerPolicy: static), so a quota is all that bounds it; "+
+			"the kubelet's reservedSystemCPUs with strict-cpu-reservation keeps pods off", open))
 	}
 	p.Pool.ReservedCPUs = p.Pool.ReservedCPUs.Union(strict)
 	return notices

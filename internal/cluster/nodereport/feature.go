@@ -117,9 +117,7 @@ func suppressedBy(v View) (by, why string) {
 		}
 	}
 	if v.Policy.Pool.CPUSetsManagedExternally && len(has) > 0 && why == "" {
-		if why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"; v.CPUManager == "dra" {
-			why = "by quota alone: a DRA driver binds CPUs here"
-		}
+		why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"
 	}
 	if len(has) == 0 && why == "" {
 		why = "there is no best-effort work"

@@ -26,6 +26,25 @@ type Experiment struct {
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Siblings is true if tested CPUs share a core (SMT).
 	Siblings bool `json:"tested_siblings,omitempty"`
+	// Own is set if the service or the batch work was not nginx or ffmpeg.
+	Own *Own `json:"own_workloads,omitempty"`
+}
+
+// Own describes the service and the batch work of an experiment other than nginx
+// and ffmpeg.
+type Own struct {
+	Service string    `json:"service"`
+	Command []string  `json:"service_command,omitempty"`
+	Load    string    `json:"load"` // URL or command
+	Batch   []OwnWork `json:"batch"`
+}
+
+// OwnWork is one batch work.
+type OwnWork struct {
+	Name    string   `json:"name"`
+	Command []string `json:"command,omitempty"`
+	Unit    string   `json:"unit"`
+	Solo    float64  `json:"solo_per_second"` // beside the other batch work, without the service
 }
 
 // EndedBy returns the record after the end of the experiment.
@@ -53,6 +72,10 @@ type Run struct {
 	// Traced is the trace of the kernel's scheduler. It is taken after the
 	// measured part, under the same load.
 	Traced *Traced `json:"traced,omitempty"`
+	// Work has what each batch work of an experiment with its own workloads did,
+	// in its unit per second. BE frames are then the mean of the shares of their
+	// solo rates.
+	Work []float64 `json:"be_work_per_second,omitempty"`
 }
 
 // Traced summarises the trace of the kernel's scheduler on the tested CPUs. The
@@ -91,6 +114,9 @@ type ModeResult struct {
 	report.ModeResult
 	// Traced is nil if no run of the mode has a trace.
 	Traced *TracedResult `json:"traced,omitempty"`
+	// Work has the medians of each batch work of own_workloads, in its unit per
+	// second.
+	Work []report.Number `json:"be_work_per_second,omitempty"`
 }
 
 // A Result is the result of an experiment: result.json.
@@ -100,7 +126,9 @@ type Result = report.ResultOf[Experiment, ModeResult]
 type colocated struct {
 	experiment Experiment
 	traced     map[int]*Traced
-	summaries  map[report.Mode]*TracedResult // of the modes that have a trace; filled by the analysis
+	work       map[int][]float64
+	medians    map[report.Mode][]report.Number // of the work; filled by the analysis
+	summaries  map[report.Mode]*TracedResult   // of the modes that have a trace; filled by the analysis
 }
 
 // Analyse turns the runs of a colocation experiment into its findings.
@@ -114,8 +142,9 @@ func AnalyseKernelQOS(e Experiment, runs []Run) report.Analysis {
 }
 
 func analyseColocated(e Experiment, runs []Run, study func(colocated) report.Study) report.Analysis {
-	c := colocated{e, map[int]*Traced{}, map[report.Mode]*TracedResult{}}
+	c := colocated{e, map[int]*Traced{}, map[int][]float64{}, map[report.Mode][]report.Number{}, map[report.Mode]*TracedResult{}}
 	for _, r := range runs {
+		c.work[r.Index] = r.Work
 		if r.Traced != nil {
 			c.traced[r.Index] = r.Traced
 		}
@@ -125,9 +154,12 @@ func analyseColocated(e Experiment, runs []Run, study func(colocated) report.Stu
 		if t := c.tracedSummary(a.Evidence(), m); t != nil {
 			c.summaries[m] = t
 		}
+		if w := c.workOf(a.Evidence(), m); w != nil {
+			c.medians[m] = w
+		}
 	}
 	return a.WithResult(report.Extend(a.Base, e, func(m report.Mode, r report.ModeResult) ModeResult {
-		return ModeResult{r, c.summaries[m]}
+		return ModeResult{r, c.summaries[m], c.medians[m]}
 	}))
 }
 

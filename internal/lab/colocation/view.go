@@ -17,15 +17,15 @@ var method string
 // study defines how the colocation experiment is judged and shown.
 func (c colocated) study() report.Study {
 	s := report.Study{
-		Title: "What colocation cost and won", Headline: headline, Legend: c.legend,
-		Tables: tablesOf(c.experiment.Experiment), Rows: report.LatencyRows, LeftOut: c.skippedTexts(), Figures: c.figures,
+		Title: "What colocation cost and won", Headline: c.headline, Legend: c.legend,
+		Tables: tablesOf(c.experiment.Experiment), Rows: c.rows(), LeftOut: c.skippedTexts(), Figures: c.figures,
 		Claims: func(ev report.Evidence) []report.Claim {
 			return append(claims(ev), mechanismClaims(ev)...)
 		},
-		Transcodes: true, Method: method, Ending: ending,
+		Transcodes: c.experiment.Own == nil, Method: method, Ending: ending,
 	}
 	if c.experiment.Kubernetes != nil {
-		s.Rows = append(slices.Clone(report.LatencyRows), report.Row{Label: "node's CPUs", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.FormatNumber(r.Modes[m].NodeMetricsCPU, 2) }})
+		s.Rows = append(c.rows(), report.Row{Label: "node's CPUs", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.FormatNumber(r.Modes[m].NodeMetricsCPU, 2) }})
 	}
 	return s
 }
@@ -48,7 +48,7 @@ func tablesOf(e report.Experiment) []report.Section {
 		of = append(of, report.Section{Title: "Without cgroups", Modes: append(append([]report.Mode{report.Exclusive}, sessions...), report.Tenon)})
 	}
 	if mechanisms := run(report.MechanismModes); len(mechanisms) > 0 {
-		of = append(of, report.Section{Title: "One isolation mechanism at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
+		of = append(of, report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
 	}
 	return of
 }
@@ -62,21 +62,32 @@ func (c colocated) legend(r report.Result) string {
 			nodes += fmt.Sprintf(" None is known: the cluster has no metrics API, or no window of it, which are ten seconds to a minute long, lies in a run of %v.", r.Experiment.Duration)
 		}
 	}
+	goodput := "for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate."
+	if c.experiment.Own != nil {
+		goodput = "BE % of alone: the work of the batch commands as a share of what they do on the tested CPUs without the service, mean over the commands."
+	}
 	return report.LatencyLegend(r.Experiment) + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice; waiting in ms per second, the same for all timeslices together. " +
 		"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
-		"for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate." + nodes
+		goodput + nodes
 }
 
 // headline describes the experiment in one sentence.
-func headline(r report.Result) string {
+func (c colocated) headline(r report.Result) string {
 	e := r.Experiment
 	cpus := report.CPUWord(e)
-	text := fmt.Sprintf("nginx on %s %s, %.0f requests/s offered", cpus, e.TestedCPUs, e.OfferedRate)
+	service, batch := c.workload()
+	text := fmt.Sprintf("%s on %s %s, %.0f requests/s offered", service, cpus, e.TestedCPUs, e.OfferedRate)
 	if e.LoadPercent > 0 {
 		text += fmt.Sprintf(" (%.0f %% of capacity)", e.LoadPercent)
 	}
+	if e.Client == "command" {
+		text = fmt.Sprintf("%s on %s %s, load by a command", service, cpus, e.TestedCPUs)
+	}
 	if e.Client == "wrk" {
 		text = fmt.Sprintf("nginx on %s %s, closed loop (wrk)", cpus, e.TestedCPUs)
+	}
+	if c.experiment.Own != nil {
+		return text + fmt.Sprintf("; %s; %s, %s a run, %s.", batch, layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 	}
 	return text + fmt.Sprintf("; ffmpeg, %s of %s; %s, %s a run, %s.", layout.Plural(e.BEProcesses, "process", "processes"),
 		layout.Plural(e.BEThreads, "thread", "threads"), layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))

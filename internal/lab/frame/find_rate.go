@@ -41,7 +41,7 @@ func FindRate(target, first float64, measure func(rate float64) (Trial, error)) 
 			}
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%g requests/s: nginx uses %.3f CPUs, the client %s of its own", rate, t.LS, percent(t.Busy)))
+		lines = append(lines, fmt.Sprintf("%g requests/s: the service uses %.3f CPUs, the client %s of its own", rate, t.LS, percent(t.Busy)))
 		good = rate
 		factor := target / t.LS
 		limited = t.Busy*factor > clientMost
@@ -58,7 +58,7 @@ func FindRate(target, first float64, measure func(rate float64) (Trial, error)) 
 		rate = next
 	}
 	if good == 0 {
-		return 0, false, lines, fmt.Errorf("calibrate the load: nginx answers not even %g requests/s in time: is something else using these CPUs?", 2*rate)
+		return 0, false, lines, fmt.Errorf("calibrate the load: the service answers not even %g requests/s in time: is something else using these CPUs?", 2*rate)
 	}
 	return threeDigits(min(rate, 1.5*good)), limited, lines, nil
 }

@@ -9,7 +9,6 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -88,10 +87,10 @@ type Sampler struct {
 	// the batch work, and of the spinner. Empty: it does not exist.
 	Service, Batch, Root, Spinner node.CgroupPath
 	LSProcesses                   []int // processes of the service
-	// BatchProcesses returns the processes whose trees are the batch work, if
-	// service and batch work run outside of all cgroups; nil: in their cgroups.
-	BatchProcesses func() []int
-	Memory         bool // also read the memory counters
+	// BatchUsed returns the CPU time of the batch work, if service and batch
+	// work run outside of all cgroups; nil: in their cgroups.
+	BatchUsed func() (time.Duration, error)
+	Memory    bool // also read the memory counters
 }
 
 // Run drops earlier readings, reads repeatedly until ctx ends, and then once
@@ -168,17 +167,12 @@ func (s *Sampler) Reading() (Reading, error) {
 // readUse reads the CPU time of service and batch work. used is that of the
 // threads of the service.
 func (s *Sampler) readUse(r *Reading, used time.Duration) error {
-	if s.BatchProcesses != nil {
+	if s.BatchUsed != nil {
 		r.Count[LSUsage] = used.Seconds()
 		r.At = time.Now()
-		for _, pid := range s.BatchProcesses() {
-			be, err := site.TreeTime(s.FS, pid)
-			if err != nil {
-				return err
-			}
-			r.Count[BEUsage] += be.Seconds()
-		}
-		return nil
+		be, err := s.BatchUsed()
+		r.Count[BEUsage] = be.Seconds()
+		return err
 	}
 	ls, err := s.Tree.CPUStat(string(s.Service))
 	if err != nil {

@@ -71,9 +71,9 @@ func (t *thread) send(id int32, i int, now int64) {
 	k.answer.Reset()
 	// An empty socket buffer takes a request of some hundred bytes at once. If
 	// it does not, the connection is broken, so a short write counts as failed.
-	request := t.target.requests[0]
-	if n := len(t.target.requests); n > 1 {
-		request = t.target.requests[t.draw.IntN(n)]
+	request := t.target.Requests[0]
+	if n := len(t.target.Requests); n > 1 {
+		request = t.target.Requests[t.draw.IntN(n)]
 	}
 	if n, errno := send(k.fd, request); errno != 0 || n != len(request) {
 		t.fail(id, failedWrite)
@@ -159,7 +159,7 @@ func (t *thread) open(id int32) {
 		_ = unix.Close(k.fd) // close also removes it from the epoll set
 		k.fd = -1
 	}
-	fd, connected, err := openSocket(t.target.addr)
+	fd, connected, err := openSocket(t.target.Addr)
 	if err == nil {
 		k.fd = fd
 		err = t.poller.add(fd, id, !connected)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/wire"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -35,12 +36,12 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 			return nil, err
 		}
 	}
-	target, err := parseTarget(ctx, c.URL, c.Pages)
+	target, err := wire.Parse(ctx, c.URL, c.Pages)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("load: %w", err)
 	}
-	if len(target.fill) > 0 {
-		if err := target.ask(ctx, target.fill, c.Timeout); err != nil {
+	if len(target.Fill) > 0 {
+		if err := target.Ask(ctx, target.Fill, c.Timeout); err != nil {
 			return nil, explainSetup(fmt.Errorf("load: fill %s with keys: %w", c.URL, err))
 		}
 	}

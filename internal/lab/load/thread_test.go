@@ -22,7 +22,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	}
 	const requests = 1000
 	s := &thread{
-		target: target{requests: [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}}, timeout: time.Second, start: time.Now().Add(-time.Second), poller: p,
+		target: wire.Target{Requests: [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}}, timeout: time.Second, start: time.Now().Add(-time.Second), poller: p,
 		buffer: make([]byte, 4096), conns: []conn{{fd: ends[0], state: idle, answer: &wire.HTTP{}}}, free: ring{ids: make([]int32, 1)},
 		record: record{due: make([]int64, requests), latency: filled(requests, unsent), lag: filled(requests, noLag)},
 	}
@@ -37,7 +37,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 		if !s.sendDue(s.now()) {
 			t.Fatal("did not send")
 		}
-		if n, _ := receive(ends[1], request); n != len(s.target.requests[0]) {
+		if n, _ := receive(ends[1], request); n != len(s.target.Requests[0]) {
 			t.Fatalf("%d bytes arrived", n)
 		}
 		if n, _ := send(ends[1], answer); n != len(answer) {

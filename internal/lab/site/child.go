@@ -176,6 +176,13 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s ended: %w%s", p.Name, p.waitErr, QuoteOutput(p.Stderr.Bytes()))
 }
 
+// Used returns the CPU time of the process, which has ended, and of the children
+// that it has waited for.
+func (p *Process) Used() time.Duration {
+	<-p.done
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+}
+
 // Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {

@@ -30,6 +30,7 @@ const Root node.CgroupPath = "tenon-lab"
 type Pods struct {
 	Root      node.CgroupPath
 	Burstable bool   // the batch pod has CPU requests
+	Service   string // name of the service; empty: nginx
 	Job       string // name of the batch work; empty: ffmpeg
 	Tested    unit.CPUSet
 }
@@ -48,26 +49,31 @@ func (p Pods) Batch() node.CgroupPath {
 }
 
 // NGINXPod returns the cgroup of the service's pod.
-func (p Pods) NGINXPod() node.CgroupPath { return p.sensitive().Join("pod-nginx") }
+func (p Pods) NGINXPod() node.CgroupPath { return p.sensitive().Join("pod-" + p.ServiceName()) }
 
 // JobPod returns the cgroup of the batch work's pod.
-func (p Pods) JobPod() node.CgroupPath { return p.Batch().Join("pod-" + p.jobName()) }
+func (p Pods) JobPod() node.CgroupPath { return p.Batch().Join("pod-" + p.JobName()) }
 
 // NGINX returns the cgroup of the service's container.
-func (p Pods) NGINX() node.CgroupPath { return p.NGINXPod().Join("nginx") }
+func (p Pods) NGINX() node.CgroupPath { return p.NGINXPod().Join(p.ServiceName()) }
 
 // JobGroup returns the cgroup of the batch work's container.
-func (p Pods) JobGroup() node.CgroupPath { return p.JobPod().Join(p.jobName()) }
+func (p Pods) JobGroup() node.CgroupPath { return p.JobPod().Join(p.JobName()) }
 
 // Spinner returns the cgroup of the spinner.
 func (p Pods) Spinner() node.CgroupPath { return p.Root.Join("spinner") }
-func (p Pods) jobName() string          { return cmp.Or(p.Job, "ffmpeg") }
+
+// JobName returns the name of the batch work.
+func (p Pods) JobName() string { return cmp.Or(p.Job, "ffmpeg") }
+
+// ServiceName returns the name of the service.
+func (p Pods) ServiceName() string { return cmp.Or(p.Service, "nginx") }
 
 // Workloads describes the pods as Tenon's Kubernetes adapter would.
 func (p Pods) Workloads() []node.Workload {
 	return []node.Workload{
-		{ID: "nginx", Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.sensitive()},
-		{ID: node.WorkloadID(p.jobName()), Class: node.BE, Cgroup: p.JobPod(), ContentionRoot: p.Batch()},
+		{ID: node.WorkloadID(p.ServiceName()), Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.sensitive()},
+		{ID: node.WorkloadID(p.JobName()), Class: node.BE, Cgroup: p.JobPod(), ContentionRoot: p.Batch()},
 	}
 }
 

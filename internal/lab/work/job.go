@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -25,6 +27,10 @@ type Job struct {
 	Session   bool
 	Nice      int
 	SchedIdle bool
+	// Line matches the lines of progress (Work.Line); nil: the progress of
+	// ffmpeg. With CPUTime, the progress is the CPU time in seconds.
+	Line    *regexp.Regexp
+	CPUTime bool
 }
 
 // A Batch is a running job.
@@ -35,6 +41,7 @@ type Batch struct {
 
 	mu        sync.Mutex
 	processes []*site.Process // the latest process of each slot
+	used      time.Duration   // CPU time of the processes that have been replaced
 	stopped   bool
 }
 
@@ -56,9 +63,17 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 		}
 		m := w.marks[slot-1]
 		go func() {
-			_ = m.Follow(r, time.Now)
+			switch {
+			case j.Line != nil:
+				_ = m.FollowLines(r, j.Line, time.Now)
+			case !j.CPUTime:
+				_ = m.Follow(r, time.Now)
+			}
 			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not block the work
 		}()
+		if j.CPUTime {
+			go m.followTime(s.FS, p)
+		}
 		go func() {
 			<-p.Done()
 			out.Close()
@@ -92,6 +107,7 @@ func (w *Batch) again(slot int, ended *site.Process) {
 		return
 	}
 	w.marks[slot-1].Restart()
+	w.used += ended.Used()
 	if p, err := w.start(slot); err == nil { // otherwise Died reports the ended process
 		ended.Kill() // removes it from the journal
 		w.processes[slot-1] = p
@@ -105,16 +121,40 @@ func (w *Batch) now() []*site.Process {
 	return slices.Clone(w.processes)
 }
 
-// PIDs lists the current processes of the slots.
-func (w *Batch) PIDs() []int {
-	var pids []int
-	for _, p := range w.now() {
-		pids = append(pids, p.PID)
+// Used returns the CPU time of all processes of the job and of their children
+// (site.TreeTime).
+func (w *Batch) Used(fs proc.FS) (time.Duration, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	sum := w.used
+	for _, p := range w.processes {
+		t, err := site.TreeTime(fs, p.PID)
+		if p.Ended() {
+			t, err = p.Used(), nil
+		}
+		if err != nil && !errors.Is(err, proc.ErrGone) { // it ends at this moment
+			return 0, err
+		}
+		sum += t
 	}
-	return pids
+	return sum, nil
 }
 
-// Encoding waits until every process has encoded a frame.
+// followTime adds the CPU time of a process until it ends.
+func (m *Marks) followTime(fs proc.FS, p *site.Process) {
+	for {
+		if t, err := site.TreeTime(fs, p.PID); err == nil {
+			m.Add(Mark{At: time.Now(), Frames: t.Seconds()})
+		}
+		select {
+		case <-p.Done():
+			return
+		case <-time.After(workPeriod):
+		}
+	}
+}
+
+// Encoding waits until every process has shown progress.
 func (w *Batch) Encoding(ctx context.Context) error {
 	deadline := time.Now().Add(60 * time.Second)
 	for i := 0; i < len(w.marks); {
@@ -122,10 +162,10 @@ func (w *Batch) Encoding(ctx context.Context) error {
 		case w.marks[i].Started():
 			i++
 			continue
-		case w.now()[i].Ended() && !w.job.Restart:
+		case w.now()[i].Ended() && (!w.job.Restart || w.now()[i].Err() != nil):
 			return errors.Join(w.now()[i].Err(), w.now()[i].EndedEarly())
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s has not encoded a frame in a minute", w.now()[i].Name)
+			return fmt.Errorf("%s has not shown progress in a minute", w.now()[i].Name)
 		}
 		select {
 		case <-ctx.Done():
@@ -172,5 +212,48 @@ func (w *Batch) Stop() {
 	w.mu.Unlock()
 	for _, p := range w.now() {
 		p.Kill()
+	}
+}
+
+// Batches are the jobs that run beside a service at the same time.
+type Batches []*Batch
+
+// Encoding waits until every process of every job has shown progress.
+func (all Batches) Encoding(ctx context.Context) error {
+	for _, w := range all {
+		if err := w.Encoding(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Died returns the error of the first process that has ended; nil while all
+// run.
+func (all Batches) Died() error {
+	for _, w := range all {
+		if err := w.Died(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Used returns the CPU time of all jobs.
+func (all Batches) Used(fs proc.FS) (sum time.Duration, err error) {
+	for _, w := range all {
+		t, err := w.Used(fs)
+		if err != nil {
+			return 0, err
+		}
+		sum += t
+	}
+	return sum, nil
+}
+
+// Stop kills all jobs.
+func (all Batches) Stop() {
+	for _, w := range all {
+		w.Stop()
 	}
 }

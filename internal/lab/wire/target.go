@@ -1,4 +1,4 @@
-package load
+package wire
 
 import (
 	"bufio"
@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"tenon.sh/tenon/internal/lab/wire"
 )
 
 // The caches hold this many keys with values of cacheValue bytes. One request in
@@ -22,28 +20,28 @@ const (
 	cacheSet   = 10
 )
 
-// A target is a URL in prepared form: the address and the requests.
-type target struct {
-	addr     *net.TCPAddr
-	requests [][]byte // one of them is drawn for each send
-	fill     [][]byte // requests before the run, so that all keys exist
-	answer   func() wire.Answer
+// A Target is a URL in prepared form: the address and the requests.
+type Target struct {
+	Addr     *net.TCPAddr
+	Requests [][]byte // one of them is drawn for each send
+	Fill     [][]byte // requests before the run, so that all keys exist
+	Answer   func() Answer
 }
 
-// A protocol is a way to ask a service that Config.URL can name.
+// A protocol is a way to ask a service that a URL can name.
 type protocol struct {
 	scheme, form, port string
 	ping               string // of which a good answer says that the service is ready; empty: the first request
-	answer             func() wire.Answer
+	answer             func() Answer
 	get, set           func(key string) []byte // of a cache; nil: no cache
 }
 
 var protocols = []protocol{
-	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() wire.Answer { return &wire.HTTP{} }},
-	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() wire.Answer { return &wire.Redis{} },
+	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() Answer { return &HTTP{} }},
+	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() Answer { return &Redis{} },
 		get: func(key string) []byte { return redisCommand("GET", key) },
 		set: func(key string) []byte { return redisCommand("SET", key, strings.Repeat("x", cacheValue)) }},
-	{scheme: "memcached", form: "memcached://HOST[:PORT]", port: "11211", ping: "version\r\n", answer: func() wire.Answer { return &wire.Memcached{} },
+	{scheme: "memcached", form: "memcached://HOST[:PORT]", port: "11211", ping: "version\r\n", answer: func() Answer { return &Memcached{} },
 		get: func(key string) []byte { return []byte("get " + key + "\r\n") },
 		set: func(key string) []byte {
 			return fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", key, cacheValue, strings.Repeat("x", cacheValue))
@@ -59,7 +57,7 @@ func redisCommand(words ...string) []byte {
 	return b
 }
 
-// Check returns an error unless rawURL is one that Config.URL can have.
+// Check returns an error unless rawURL is one that Parse takes.
 func Check(rawURL string) error {
 	_, _, err := parseURL(rawURL)
 	return err
@@ -69,7 +67,7 @@ func Check(rawURL string) error {
 func parseURL(rawURL string) (*url.URL, protocol, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, protocol{}, fmt.Errorf("load: %w", err)
+		return nil, protocol{}, err
 	}
 	var forms []string
 	for _, p := range protocols {
@@ -78,13 +76,14 @@ func parseURL(rawURL string) (*url.URL, protocol, error) {
 		}
 		forms = append(forms, p.form)
 	}
-	return nil, protocol{}, fmt.Errorf("load: url %q: want %s", rawURL, strings.Join(forms, ", "))
+	return nil, protocol{}, fmt.Errorf("url %q: want %s", rawURL, strings.Join(forms, ", "))
 }
 
-func parseTarget(ctx context.Context, rawURL string, pages int) (target, error) {
+// Parse prepares the requests to a URL: pages above 0 ask HTTP for random pages.
+func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
 	u, p, err := parseURL(rawURL)
 	if err != nil {
-		return target{}, err
+		return Target{}, err
 	}
 	port := u.Port()
 	if port == "" {
@@ -92,26 +91,26 @@ func parseTarget(ctx context.Context, rawURL string, pages int) (target, error) 
 	}
 	ips, err := net.DefaultResolver.LookupIPAddr(ctx, u.Hostname())
 	if err != nil {
-		return target{}, fmt.Errorf("load: url %q: %w", rawURL, err)
+		return Target{}, fmt.Errorf("url %q: %w", rawURL, err)
 	}
 	if len(ips) == 0 {
-		return target{}, errors.New("load: url " + rawURL + ": host has no address")
+		return Target{}, errors.New("url " + rawURL + ": host has no address")
 	}
 	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
 	if err != nil {
-		return target{}, fmt.Errorf("load: url %q: %w", rawURL, err)
+		return Target{}, fmt.Errorf("url %q: %w", rawURL, err)
 	}
-	t := target{addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}, answer: p.answer}
+	t := Target{Addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}, Answer: p.answer}
 	if p.get != nil {
 		if pages > 0 {
-			return target{}, fmt.Errorf("load: %d pages: a cache has none", pages)
+			return Target{}, fmt.Errorf("%d pages: a cache has none", pages)
 		}
 		t.addCache(p)
 		return t, nil
 	}
 	request := func(page string) {
 		text := "GET " + u.RequestURI() + page + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
-		t.requests = append(t.requests, []byte(text))
+		t.Requests = append(t.Requests, []byte(text))
 	}
 	if pages == 0 {
 		request("")
@@ -123,28 +122,28 @@ func parseTarget(ctx context.Context, rawURL string, pages int) (target, error) 
 }
 
 // addCache adds the requests to a cache: for each key, one set and nine gets.
-func (t *target) addCache(p protocol) {
+func (t *Target) addCache(p protocol) {
 	for i := range cacheKeys {
 		key := "tenon-lab-" + strconv.Itoa(i)
 		get, set := p.get(key), p.set(key)
-		t.fill = append(t.fill, set)
-		t.requests = append(t.requests, set)
+		t.Fill = append(t.Fill, set)
+		t.Requests = append(t.Requests, set)
 		for range cacheSet - 1 {
-			t.requests = append(t.requests, get)
+			t.Requests = append(t.Requests, get)
 		}
 	}
 }
 
-// ask sends requests one after the other on a connection of its own and reads
+// Ask sends requests one after the other on a connection of its own and reads
 // their answers.
-func (t *target) ask(ctx context.Context, requests [][]byte, patience time.Duration) error {
+func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Duration) error {
 	d := net.Dialer{Timeout: patience}
-	c, err := d.DialContext(ctx, "tcp", t.addr.String())
+	c, err := d.DialContext(ctx, "tcp", t.Addr.String())
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	in, answer := bufio.NewReader(c), t.answer()
+	in, answer := bufio.NewReader(c), t.Answer()
 	for _, r := range requests {
 		answer.Reset()
 		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -178,13 +177,13 @@ func (t *target) ask(ctx context.Context, requests [][]byte, patience time.Durat
 // Ready returns nil if the service at a URL answers, and answers well: HTTP with
 // a status of 2xx, Redis to PING, memcached to version.
 func Ready(ctx context.Context, rawURL string) error {
-	t, err := parseTarget(ctx, rawURL, 0)
+	t, err := Parse(ctx, rawURL, 0)
 	if err != nil {
 		return err
 	}
-	ping := t.requests[0]
+	ping := t.Requests[0]
 	if _, p, _ := parseURL(rawURL); p.ping != "" {
 		ping = []byte(p.ping)
 	}
-	return t.ask(ctx, [][]byte{ping}, time.Second)
+	return t.Ask(ctx, [][]byte{ping}, time.Second)
 }

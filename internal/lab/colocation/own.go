@@ -1,0 +1,64 @@
+package colocation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// workOf returns the medians of the batch works of a mode; nil if it has none.
+func (c colocated) workOf(ev report.Evidence, m report.Mode) []report.Number {
+	if c.experiment.Own == nil || !m.Spec().Batch {
+		return nil
+	}
+	var medians []report.Number
+	for i := range c.experiment.Own.Batch {
+		medians = append(medians, report.Number(stat.Median(ev.Sample(m, func(r report.Run) float64 {
+			work := c.work[r.Index]
+			return report.Known(slices.Concat(work, []float64{0})[min(i, len(work))], i < len(work))
+		}))))
+	}
+	return medians
+}
+
+// rows returns the rows of the table: with workloads of the user's own, work
+// takes the place of frames.
+func (c colocated) rows() []report.Row {
+	rows := slices.Clone(report.LatencyRows)
+	if c.experiment.Own == nil {
+		return rows
+	}
+	i := slices.IndexFunc(rows, func(r report.Row) bool { return r.Label == "BE frames/s" })
+	rows[i] = report.Row{Label: "BE % of alone", Cell: func(r report.Result, m report.Mode) string {
+		if !m.Spec().Batch {
+			return report.Unknown
+		}
+		return report.Scaled(r.Modes[m].FramesPerS, 100, 1)
+	}}
+	for n, w := range c.experiment.Own.Batch {
+		i++
+		rows = slices.Insert(rows, i, report.Row{Label: fmt.Sprintf("  %.13s", w.Name), Unit: w.Unit + "/s", Cell: func(_ report.Result, m report.Mode) string {
+			if n >= len(c.medians[m]) {
+				return report.Unknown
+			}
+			return report.FormatNumber(c.medians[m][n], 2)
+		}})
+	}
+	return rows
+}
+
+// workload names the service and its load, and the batch work.
+func (c colocated) workload() (service, batch string) {
+	own := c.experiment.Own
+	if own == nil {
+		return "nginx", "ffmpeg"
+	}
+	var names []string
+	for _, w := range own.Batch {
+		names = append(names, fmt.Sprintf("%s (alone %.3g %s/s)", w.Name, w.Solo, w.Unit))
+	}
+	return own.Service, strings.Join(names, " and ")
+}

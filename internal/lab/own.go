@@ -1,0 +1,166 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+)
+
+// ownModes returns the default modes with other workloads: those that need no
+// ffmpeg.
+func ownModes() []report.Mode {
+	return slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return m.Spec().Paced || m.Spec().Suppress })
+}
+
+// findOwn finds the programs of the user's own workloads.
+func (b *environment) findOwn(ctx context.Context) error {
+	if !b.Workloads.Own() {
+		return nil
+	}
+	if b.Client != ClientTenon {
+		return fmt.Errorf("--client %s is for nginx beside ffmpeg", b.Client)
+	}
+	for _, m := range b.Modes {
+		if m.Spec().Paced && slices.ContainsFunc(b.Workloads.Batch, func(name string) bool { return name != "ffmpeg" }) {
+			return fmt.Errorf("mode %s paces ffmpeg: leave it out with --modes", m)
+		}
+	}
+	if !b.Workloads.NGINX() {
+		var version string
+		var err error
+		if b.service, version, err = work.FindService(ctx, b.Workloads.Service, b.Port, b.Place.Tested.Len()); err != nil {
+			return err
+		}
+		if version != "" {
+			b.versions[b.service.Name] = version
+		}
+		b.service.Ready = b.Workloads.Ready
+		if b.Workloads.Load != "" && !b.Workloads.ByCommand() {
+			b.service.URL = b.Workloads.Load
+			if err := unoccupied(b.service.URL); err != nil {
+				return err
+			}
+		}
+	}
+	dir, err := b.Directory("")
+	if err != nil {
+		return err
+	}
+	var line *regexp.Regexp
+	if b.Workloads.WorkRegexp != "" {
+		line = regexp.MustCompile(b.Workloads.WorkRegexp)
+	}
+	for _, name := range b.Workloads.Batch {
+		w := work.Work{Name: name, Unit: "frames"}
+		if name != "ffmpeg" {
+			if w, err = work.FindWork(b.Site, name, line, dir); err != nil {
+				return err
+			}
+		}
+		b.works = append(b.works, w)
+	}
+	return nil
+}
+
+// unoccupied fails if a program answers at a URL before the service starts: the
+// load would go to it.
+func unoccupied(at string) error {
+	u, err := url.Parse(at)
+	if err != nil {
+		return err
+	}
+	if u.Port() == "" {
+		return nil
+	}
+	c, err := net.DialTimeout("tcp", u.Host, time.Second)
+	if err != nil {
+		return nil
+	}
+	_ = c.Close()
+	return fmt.Errorf("--load %s: another program listens there already", at)
+}
+
+// target returns what the load is sent to.
+func (b *environment) target() string {
+	switch {
+	case b.Workloads.Load != "":
+		return b.Workloads.Load
+	case b.Workloads.NGINX():
+		return b.nginx.URL()
+	}
+	return b.service.URL
+}
+
+// start starts the service of a mode.
+func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*site.Process, error) {
+	b := st.b
+	if b.Workloads.NGINX() {
+		n := b.nginx
+		n.Session = t.Sessions
+		return n.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested)
+	}
+	s := b.service
+	s.Session = t.Sessions
+	return s.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested)
+}
+
+// jobs returns the batch work of a mode.
+func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
+	if len(b.works) == 0 {
+		return []work.Job{b.transcode(t, rate)}
+	}
+	var jobs []work.Job
+	for _, w := range b.works {
+		j := w.Job()
+		if w.Name == "ffmpeg" {
+			j = b.transcode(t, rate)
+		}
+		j.Session, j.Nice, j.SchedIdle = t.Sessions, t.Nice, t.SchedIdle
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// done returns what each job has done between two times, per second, and the
+// work of the run: the mean of the shares of the solo rates, or the frames.
+func (b *environment) done(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
+	for i, w := range jobs {
+		frames, m := w.Between(from, to)
+		each, media = append(each, frames/wall), media+m
+		if len(b.works) == 0 {
+			return nil, frames, media
+		}
+		if i < len(b.solo) && b.solo[i] > 0 {
+			work += frames / b.solo[i] / float64(len(jobs))
+		}
+	}
+	return each, work, media
+}
+
+// ownRecord describes the user's own workloads, for the record.
+func (b *environment) ownRecord() *colocation.Own {
+	if !b.Workloads.Own() {
+		return nil
+	}
+	o := &colocation.Own{Service: "nginx", Load: b.target()}
+	if !b.Workloads.NGINX() {
+		o.Service, o.Command = b.service.Name, b.service.Argv
+	}
+	for i, w := range b.works {
+		o.Batch = append(o.Batch, colocation.OwnWork{Name: w.Name, Command: w.Argv, Unit: w.Unit, Solo: b.solo[i]})
+	}
+	return o
+}
+
+// stop ends the service of a run.
+func stop(p *site.Process) { p.Stop(syscall.SIGTERM, 3*time.Second) }

@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/work"
+)
+
+// own returns the configuration of a short experiment with other workloads than
+// nginx and ffmpeg.
+func own(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
+	c := Config{Setting: setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, Workloads: w}
+	t.Cleanup(func() { nothingLeft(t, c.Setting) })
+	return c
+}
+
+func TestRedisAndACommandRunBesideEachOther(t *testing.T) {
+	real(t, work.RedisProgram, work.XZProgram)
+	t.Setenv("TMPDIR", openDir(t))
+	c := own(t, work.Workloads{Service: "redis", Batch: []string{"memory", "while :; do echo step; done"}, WorkRegexp: "^step"}, report.Burstable, report.SchedIdle)
+	o, err := Colocate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Own == nil || e.Own.Service != "redis" || !strings.HasPrefix(e.Own.Load, "redis://127.0.0.1:") || len(e.Own.Batch) != 2 || e.Own.Batch[1].Unit != "work" || e.Own.Batch[1].Solo <= 0 {
+		t.Errorf("own workloads %+v", e.Own)
+	}
+	for _, r := range runs {
+		if r.Requests == 0 || r.LSCPU <= 0 || r.BECPU <= 0 || len(r.Work) != 2 || r.Work[0] <= 0 || r.Work[1] <= 0 || r.FramesPerS <= 0 {
+			t.Errorf("%s: %d requests, %v CPUs of the service, %v of the batch work, work %v, %v of alone", r.Mode, r.Requests, r.LSCPU, r.BECPU, r.Work, r.FramesPerS)
+		}
+	}
+	var table strings.Builder
+	if err := o.Findings.WriteTable(&table); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(table.String(), "ffmpeg,") || strings.Contains(table.String(), "nginx on") {
+		t.Errorf("the table speaks of programs that did not run:\n%s", table.String())
+	}
+}
+
+func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
+	real(t, work.MemcachedProgram)
+	t.Setenv("TMPDIR", openDir(t))
+	c := own(t, work.Workloads{
+		Service: "memcached -u daemon -l 127.0.0.1 -p 21987 -U 0", Ready: "test -d /proc/self",
+		Load: "while :; do echo 250 fixed; sleep 0.01; done", Batch: []string{"compile"},
+	}, report.Default)
+	o, err := Colocate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	if err != nil || len(runs) == 0 {
+		t.Fatal(len(runs), err)
+	}
+	if e.Client != ClientCommand || e.Own.Service != "memcached" {
+		t.Errorf("client %s, own workloads %+v", e.Client, e.Own)
+	}
+	if r := runs[0]; r.Requests < 10 || r.Latency.P50 != 250 || r.BECPU <= 0 {
+		t.Errorf("%d latencies, P50 %v, %v CPUs of the batch work", r.Requests, r.Latency.P50, r.BECPU)
+	}
+}
+
+func TestFaultsOfOwnWorkloadsAreNamed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		w    work.Workloads
+		want string
+	}{
+		"no load":           {work.Workloads{Service: "./server"}, `--service "./server" needs --load: where the service listens`},
+		"unknown protocol":  {work.Workloads{Service: "./server", Load: "ftp://127.0.0.1/"}, "want http://HOST[:PORT]/PATH, redis://HOST[:PORT], memcached://HOST[:PORT]"},
+		"database of redis": {work.Workloads{Service: "./server", Load: "redis://127.0.0.1/3"}, "--load: url"},
+		"no readiness":      {work.Workloads{Service: "./server", Load: "./bench 127.0.0.1"}, "add --ready"},
+		"ready of nginx":    {work.Workloads{Ready: "true"}, "--ready is for a --service of your own"},
+		"bad expression":    {work.Workloads{Batch: []string{"./job"}, WorkRegexp: "("}, "--work-regexp: error parsing regexp"},
+		"no command":        {work.Workloads{WorkRegexp: "x", Batch: []string{"xz"}}, "--work-regexp is for a --batch command of your own"},
+		"empty batch":       {work.Workloads{Batch: []string{" "}}, "--batch: want one of ffmpeg, xz, compile, memory, or a command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Config{Workloads: tt.w}.orDefaults()
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+	if c, err := (Config{Workloads: work.Workloads{Service: "redis"}}).orDefaults(); err != nil || len(c.Modes) == 0 {
+		t.Errorf("modes %v, error %v", c.Modes, err)
+	}
+}
+
+func TestABrokenServiceIsOneClearError(t *testing.T) {
+	real(t)
+	t.Setenv("TMPDIR", openDir(t))
+	for name, tt := range map[string]struct {
+		w    work.Workloads
+		want string
+	}{
+		"ends":    {work.Workloads{Service: "echo bad flag >&2; exit 2", Load: "http://127.0.0.1:21988/", Batch: []string{"memory"}}, "service echo did not start: echo ended: exit status 2: bad flag"},
+		"batch":   {work.Workloads{Service: "redis", Batch: []string{"echo full >&2; exit 1"}}, "full"},
+		"missing": {work.Workloads{Service: "no-such-server --x", Load: "http://127.0.0.1:21988/", Batch: []string{"memory"}}, "not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Colocate(context.Background(), own(t, tt.w, report.Exclusive))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

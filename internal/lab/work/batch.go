@@ -1,0 +1,187 @@
+package work
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// BatchWorks lists the batch work that has a name.
+var BatchWorks = []string{"ffmpeg", "xz", "compile", "memory"}
+
+// workLine is the progress of the named batch work but ffmpeg.
+var workLine = regexp.MustCompile(`^work ([0-9.]+)$`)
+
+// workPeriod is the time between two lines of progress of batch work.
+const workPeriod = 200 * time.Millisecond
+
+// memorySize is the memory that the batch work memory goes through. It is more
+// than a cache has.
+const memorySize = 256 << 20
+
+// A Work is batch work other than the lab's ffmpeg.
+type Work struct {
+	Name string
+	Argv []string
+	// Line matches the lines of the output that say what has been done: its
+	// group is the amount so far; without a group, each line is one. Nil: the
+	// work is measured in CPU seconds.
+	Line *regexp.Regexp
+	Unit string
+}
+
+// FindWork returns named batch work, or that of a shell command of the user. dir
+// is a directory of the lab.
+func FindWork(s *site.Site, command string, line *regexp.Regexp, dir string) (Work, error) {
+	w := Work{Name: command, Line: workLine, Unit: "MiB"}
+	switch command {
+	case "xz":
+		path, err := XZProgram.Find()
+		w.Argv = s.Child("xz", path)
+		return w, err
+	case "memory":
+		w.Argv = s.Child("memory", unit.Bytes(memorySize).String())
+		return w, nil
+	case "compile":
+		path, err := CompilerProgram.Find()
+		if err != nil {
+			return w, err
+		}
+		source := filepath.Join(dir, "unit.c")
+		w.Unit, w.Argv = "files", []string{"/bin/sh", "-c", `n=0; while "$1" -O2 -c -o "$2.o" "$2"; do n=$((n+1)); echo work $n; done`, "compile", path, source}
+		return w, os.WriteFile(source, sourceText(), 0o644)
+	}
+	w = Work{Name: programOf(command), Argv: shell(command), Line: line, Unit: "CPU s"}
+	if line != nil {
+		w.Unit = "work"
+	}
+	return w, nil
+}
+
+// Job returns the work as a job of one process, which starts again whenever it
+// ends with status 0.
+func (w Work) Job() Job {
+	return Job{Name: w.Name, Slots: 1, Argv: func(int) []string { return w.Argv }, Restart: true, Line: w.Line, CPUTime: w.Line == nil}
+}
+
+// sourceText returns a C file of thirty functions, on which a compiler
+// works for about a tenth of a second.
+func sourceText() []byte {
+	b := []byte("#include <stdio.h>\n")
+	for i := range 30 {
+		b = fmt.Appendf(b, "int f%d(int *a, int n) { int s = %d; for (int i = 0; i < n; i++) { s += a[i] * %d; if (s & 8) a[i] ^= s; else s -= a[(i * 7) %% n]; } return s; }\n", i, i, i+3)
+	}
+	return append(b, "int main(void) { int a[4] = {1, 2, 3, 4}; printf(\"%d\", f1(a, 4)); return 0; }\n"...)
+}
+
+// Compress feeds xz with text until ctx ends, and prints the MiB that it has
+// read.
+func Compress(ctx context.Context, xz string, out io.Writer) error {
+	runtime.LockOSThread() // the parent-death signal depends on this thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, xz, "-6", "-T1", "-c")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("xz: %w", err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("xz: %w", err)
+	}
+	text, said := words(1<<20), time.Now()
+	for n := 0; ctx.Err() == nil; n++ {
+		const piece = 16 << 10
+		at := n * piece % len(text)
+		if _, err := in.Write(text[at : at+piece]); err != nil {
+			break // xz has ended; Wait says why
+		}
+		if time.Since(said) >= workPeriod {
+			said = time.Now()
+			fmt.Fprintf(out, "work %.4f\n", float64(n+1)*piece/(1<<20))
+		}
+	}
+	_ = in.Close()
+	if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("xz: %w", err)
+	}
+	return nil
+}
+
+// words returns text of random words, always the same.
+func words(size int) []byte {
+	random := rand.New(rand.NewPCG(1, 2))
+	var list [2000]string
+	for i := range list {
+		word := make([]byte, 2+random.IntN(9))
+		for k := range word {
+			word[k] = byte('a' + random.IntN(26))
+		}
+		list[i] = string(word) + " "
+	}
+	b := make([]byte, 0, size+16)
+	for len(b) < size {
+		b = append(b, list[random.IntN(len(list))]...)
+	}
+	return b[:size]
+}
+
+// Memory copies one half of size bytes to the other, again and again, until ctx
+// ends. It prints the MiB that it has copied.
+func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
+	memory, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("memory: map %v bytes: %w", size, err)
+	}
+	defer func() { _ = unix.Munmap(memory) }()
+	const piece = 1 << 20
+	half, said := len(memory)/2, time.Now()
+	for n := 1; ctx.Err() == nil; n++ {
+		at := n * piece % half
+		copy(memory[half+at:min(half+at+piece, len(memory))], memory[at:])
+		if time.Since(said) >= workPeriod {
+			said = time.Now()
+			fmt.Fprintf(out, "work %d\n", n)
+		}
+	}
+	return nil
+}
+
+// FollowLines reads lines until r ends, and takes those that match as progress.
+func (m *Marks) FollowLines(r io.Reader, line *regexp.Regexp, now func() time.Time) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	done := 0.0
+	for lines.Scan() {
+		found := line.FindSubmatch(lines.Bytes())
+		switch {
+		case found == nil:
+			continue
+		case len(found) == 1:
+			done++
+		default:
+			amount, err := strconv.ParseFloat(string(found[1]), 64)
+			if err != nil || !(amount >= 0) {
+				continue
+			}
+			done = amount
+		}
+		m.Add(Mark{At: now(), Frames: done})
+	}
+	return lines.Err()
+}

@@ -1,0 +1,153 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var (
+	RedisProgram     = Program{"redis-server", "apt install redis-server | dnf install redis | apk add redis", []string{"--version"}}
+	MemcachedProgram = Program{"memcached", "apt install memcached | dnf install memcached | apk add memcached", []string{"-V"}}
+	XZProgram        = Program{"xz", "apt install xz-utils | dnf install xz | apk add xz", []string{"--version"}}
+	CompilerProgram  = Program{"cc", "apt install gcc libc6-dev | dnf install gcc | apk add gcc musl-dev", []string{"--version"}}
+)
+
+// Services lists the services that have a name.
+var Services = []string{"nginx", "redis", "memcached"}
+
+// serviceStart is the longest time until a service is ready.
+const serviceStart = 30 * time.Second
+
+// A Service is a program under load other than the lab's nginx.
+type Service struct {
+	Name string
+	Argv []string
+	URL  string // which the load asks; empty: the load is a command
+	// Ready is a shell command that ends with status 0 if the service is ready;
+	// empty: the service is ready when URL answers.
+	Ready   string
+	Session bool // see site.Child
+}
+
+// FindService returns a named service on a port of the loopback device (0: a
+// free one), or the service that a shell command starts.
+func FindService(ctx context.Context, command string, port, threads int) (s Service, version string, err error) {
+	s.Name = command
+	if !slices.Contains(Services, command) {
+		s.Argv = shell(command)
+		s.Name = programOf(command)
+		return s, "", nil
+	}
+	if port == 0 {
+		if port, err = freePort(); err != nil {
+			return s, "", err
+		}
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if err := portFree(address); err != nil {
+		return s, "", err
+	}
+	program := RedisProgram
+	if command == "memcached" {
+		program = MemcachedProgram
+	}
+	path, err := program.Find()
+	if err != nil {
+		return s, "", err
+	}
+	if command == "redis" {
+		s.Argv = []string{path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"}
+		s.URL = "redis://" + address
+	} else {
+		s.Argv = []string{path, "-u", "daemon", "-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0", "-t", strconv.Itoa(threads), "-c", "4096"}
+		s.URL = "memcached://" + address
+	}
+	_, version, err = program.Ask(ctx, path)
+	return s, version, err
+}
+
+// shell returns the argv that runs a command of the user. A simple command
+// replaces the shell, so that signals reach it.
+func shell(command string) []string {
+	if !strings.ContainsAny(command, ";&|\n(){}") {
+		command = "exec " + command
+	}
+	return []string{"/bin/sh", "-c", command}
+}
+
+// programOf returns the name of the program that a command begins with, for
+// tables.
+func programOf(command string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(command), " ")
+	if i := strings.LastIndexByte(first, '/'); i >= 0 {
+		first = first[i+1:]
+	}
+	odd := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`"'|;&<>$`, c) }
+	if first == "" || strings.ContainsFunc(first, odd) {
+		return "command"
+	}
+	return first
+}
+
+// Start starts the service in its cgroup and waits until it is ready.
+func (s Service) Start(ctx context.Context, in site.Groups, group node.CgroupPath, cpus unit.CPUSet) (*site.Process, error) {
+	p, err := site.Start(in, site.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.awaitReady(ctx, p); err != nil {
+		s.Stop(p)
+		return nil, err
+	}
+	return p, nil
+}
+
+// Stop ends the service.
+func (s Service) Stop(p *site.Process) { p.Stop(syscall.SIGTERM, 3*time.Second) }
+
+func (s Service) awaitReady(ctx context.Context, p *site.Process) error {
+	for deadline := time.Now().Add(serviceStart); ; {
+		err := s.ready(ctx)
+		if p.Ended() { // another program may have answered
+			return fmt.Errorf("service %s did not start: %w", s.Name, errors.Join(p.Err(), p.EndedEarly()))
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.Done():
+			continue
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("service %s is not ready after %v: %w%s", s.Name, serviceStart, err, site.QuoteOutput(p.Stderr.Bytes()))
+		}
+	}
+}
+
+func (s Service) ready(ctx context.Context) error {
+	if s.Ready == "" {
+		return wire.Ready(ctx, s.URL)
+	}
+	ctx, cancel := context.WithTimeout(ctx, serviceStart)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "/bin/sh", "-c", s.Ready).CombinedOutput(); err != nil {
+		return fmt.Errorf("--ready: %w%s", err, site.QuoteOutput(out))
+	}
+	return nil
+}

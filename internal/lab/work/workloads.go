@@ -1,0 +1,69 @@
+package work
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/wire"
+)
+
+// A Workloads names the service, its load and the batch work of a colocation
+// experiment. The zero value is nginx beside ffmpeg.
+type Workloads struct {
+	Service string   // a name of Services or a shell command; nginx
+	Load    string   // a URL or a shell command; that of the named service
+	Ready   string   // a shell command that ends with 0 when the service is ready; the URL answers
+	Batch   []string // names of BatchWorks or shell commands; ffmpeg
+	// WorkRegexp matches the lines of the output of batch commands that say what
+	// has been done (Work.Line). Without it, their work is CPU time.
+	WorkRegexp string
+}
+
+// Own reports whether the experiment has other workloads than nginx and ffmpeg.
+func (w Workloads) Own() bool {
+	return w.Service != "nginx" || w.Load != "" || !slices.Equal(w.Batch, []string{"ffmpeg"})
+}
+
+// NGINX reports whether the service is the lab's nginx.
+func (w Workloads) NGINX() bool { return w.Service == "nginx" }
+
+// ByCommand reports whether a command puts the load on the service.
+func (w Workloads) ByCommand() bool { return w.Load != "" && wire.Check(w.Load) != nil }
+
+// OrDefaults fills in the defaults, and passes each fault to fault.
+func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads {
+	if w.Service == "" {
+		w.Service = "nginx"
+	}
+	if len(w.Batch) == 0 {
+		w.Batch = []string{"ffmpeg"}
+	}
+	named := slices.Contains(Services, w.Service)
+	if strings.TrimSpace(w.Service) == "" {
+		fault("--service: want one of %s, or a command", strings.Join(Services, ", "))
+	}
+	switch err := wire.Check(w.Load); {
+	case w.Load == "" && !named:
+		fault("--service %q needs --load: where the service listens, such as redis://127.0.0.1:6379, or a command that prints latencies", w.Service)
+	case w.Load != "" && err != nil && (strings.Contains(w.Load, "://") && !strings.ContainsAny(w.Load, " \t")):
+		fault("--load: %w", err)
+	case w.ByCommand() && !named && w.Ready == "":
+		fault("--load %q is a command, so it does not show when the service is ready: add --ready with a command that ends with status 0 then", w.Load)
+	}
+	if w.Ready != "" && named {
+		fault("--ready is for a --service of your own")
+	}
+	for _, b := range w.Batch {
+		if strings.TrimSpace(b) == "" {
+			fault("--batch: want one of %s, or a command", strings.Join(BatchWorks, ", "))
+		}
+	}
+	if _, err := regexp.Compile(w.WorkRegexp); err != nil {
+		fault("--work-regexp: %w", err)
+	}
+	if w.WorkRegexp != "" && !slices.ContainsFunc(w.Batch, func(b string) bool { return !slices.Contains(BatchWorks, b) }) {
+		fault("--work-regexp is for a --batch command of your own")
+	}
+	return w
+}
