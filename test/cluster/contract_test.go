@@ -72,6 +72,72 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	a.apply(strings.NewReplacer("NAME", "alone", "schedulerName: none", "nodeName: "+n.Name).Replace(pinnedPod))
 	startsOn(t, c, "alone", own.CPUs)
 	heldBy(t, a, uid(t, c, "alone"), own.CPUs, "node")
+	kubectl(t, c, "delete", "pod", "alone", "--force", "--grace-period=0")
+
+	if runtime.NumCPU() == 2 {
+		t.Run("the published manifests", func(t *testing.T) { theCPUSeeds(t, c, n) })
+	}
+}
+
+// theCPUSeeds applies the published manifests, scaled to two CPUs of which one
+// stays shared. cal-pi owns a CPU, go-demo has seats on the other one, and nginx
+// waits with the reason until cal-pi is deleted.
+func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
+	h := &choosing{t: t, c: c, binary: schedulerBinary(t)}
+	h.configureScheduler()
+	h.start()
+	kubectl(t, c, "label", "node", n.Name, "policy=intel7")
+	apply := func(name string) { kubectl(t, c, "apply", "-f", "testdata/cpu-seeds/"+name+".yaml") }
+	// names lists the pods of an app that are in a phase.
+	names := func(app, phase string) []string {
+		return strings.Fields(kubectl(t, c, "get", "pods", "-l", "app="+app, "--field-selector", "status.phase="+phase, "-o", "jsonpath={.items[*].metadata.name}"))
+	}
+	contract := func(name string) unit.CPUSet {
+		var text struct {
+			CPUs unit.CPUSet `json:"cpus"`
+		}
+		must(t, json.Unmarshal([]byte(kubectl(t, c, "get", "pod", name, "-o", `jsonpath={.metadata.annotations.tenon\.sh/cpus}`)), &text))
+		return text.CPUs
+	}
+	apply("cal-pi")
+	eventually(t, time.Minute, "cal-pi runs", func() error { return phase(t, c, "cal-pi", "Running") })
+	pi := contract("cal-pi")
+	startsOn(t, c, "cal-pi", pi)
+
+	apply("nginx")
+	eventually(t, time.Minute, "nginx says why it waits", func() error {
+		said := kubectl(t, c, "get", "pods", "-l", "app=nginx", "-o", "jsonpath={.items[*].status.conditions[*].message}")
+		if strings.Count(said, "1 pods that share CPUs need the free ones. preemption") != 2 {
+			return fmt.Errorf("it says %q", said)
+		}
+		return nil
+	})
+
+	apply("go-demo")
+	eventually(t, time.Minute, "go-demo runs", func() error {
+		if running := names("go-demo", "Running"); len(running) != 4 {
+			return fmt.Errorf("%q run", running)
+		}
+		return nil
+	})
+	for _, name := range names("go-demo", "Running") {
+		seat := contract(name)
+		if pi.Len() != 1 || seat.Len() != 1 || seat == pi {
+			t.Errorf("%s has seats on CPUs %v, and cal-pi owns %v", name, seat, pi)
+		}
+		startsOn(t, c, name, seat)
+	}
+
+	begun := time.Now()
+	kubectl(t, c, "delete", "pod", "cal-pi")
+	eventually(t, time.Minute, "nginx starts when there is room", func() error {
+		if running := names("nginx", "Running"); len(running) != 1 {
+			return fmt.Errorf("%q run, and %q wait", running, names("nginx", "Pending"))
+		}
+		return nil
+	})
+	t.Logf("a waiting pod runs %v after the deletion of the other one", time.Since(begun).Round(10*time.Millisecond))
+	startsOn(t, c, names("nginx", "Running")[0], pi)
 }
 
 // bindByContract creates a pod and binds it with a contract for one CPU.

@@ -45,11 +45,7 @@ type choosing struct {
 func newChoosing(t *testing.T, nodes int) *choosing {
 	t.Helper()
 	needsCluster(t)
-	if out, err := exec.Command("make", "--no-print-directory", "-C", "../..", "scheduler-build").CombinedOutput(); err != nil {
-		t.Fatalf("make scheduler-build: %v\n%s", err, out)
-	}
-	binary, err := filepath.Abs("../../bin/tenon-scheduler")
-	must(t, err)
+	binary := schedulerBinary(t)
 	c, err := Up(t.Context(), Options{
 		Name: "choosing", NoScheduler: true, NoMetrics: true, Log: t.Logf,
 		Controllers: []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller"},
@@ -70,8 +66,31 @@ func newChoosing(t *testing.T, nodes int) *choosing {
 	for i := range nodes {
 		h.node(fmt.Sprintf("n%d", i))
 	}
-	must(t, os.WriteFile(c.file("scheduler.yaml"), []byte(strings.Replace(schedulerConfig, "KUBECONFIG", c.Kubeconfig("admin"), 1)), 0o644))
+	h.configureScheduler()
 	return h
+}
+
+// schedulerBinary builds tenon-scheduler, or takes it from TENON_TEST_BIN.
+func schedulerBinary(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
+		if _, err := os.Stat(filepath.Join(dir, "tenon-scheduler")); err == nil {
+			return filepath.Join(dir, "tenon-scheduler")
+		}
+	}
+	if out, err := exec.Command("make", "--no-print-directory", "-C", "../..", "scheduler-build").CombinedOutput(); err != nil {
+		t.Fatalf("make scheduler-build: %v\n%s", err, out)
+	}
+	binary, err := filepath.Abs("../../bin/tenon-scheduler")
+	must(t, err)
+	return binary
+}
+
+// configureScheduler writes the configuration with which start starts
+// tenon-scheduler.
+func (h *choosing) configureScheduler() {
+	h.t.Helper()
+	must(h.t, os.WriteFile(h.c.file("scheduler.yaml"), []byte(strings.Replace(schedulerConfig, "KUBECONFIG", h.c.Kubeconfig("admin"), 1)), 0o644))
 }
 
 // node adds a node and its report.
