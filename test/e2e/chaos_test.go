@@ -34,7 +34,7 @@ func TestChaos(t *testing.T) {
 		chaosRound(t, seed, 6)
 		return
 	}
-	chaosRound(t, 0, len(chaosWays))
+	chaosRound(t, 0, len(ways()))
 	for begun := time.Now(); time.Since(begun) < long && !t.Failed(); {
 		seed = rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { chaosRound(t, seed, 6) })
@@ -101,14 +101,15 @@ func chaosRound(t *testing.T, seed uint64, n int) {
 	set, err := s.tree.EffectiveCPUs(web)
 	s.check(err)
 	c.weight, c.cpus = weight, set.String()
-	ways := chaosWays
+	all := ways()
+	chosen := all
 	if seed != 0 {
-		ways = nil
-		for _, i := range c.random.Perm(len(chaosWays))[:n] {
-			ways = append(ways, chaosWays[i])
+		chosen = nil
+		for _, i := range c.random.Perm(len(all))[:n] {
+			chosen = append(chosen, all[i])
 		}
 	}
-	for _, w := range ways {
+	for _, w := range chosen {
 		if t.Failed() {
 			return
 		}
@@ -223,7 +224,7 @@ func (c *chaos) end(seed uint64) {
 		c.kill(true)
 	case 3:
 		c.kill(true)
-		c.check(os.RemoveAll(c.state))
+		c.removeState()
 	}
 	text, err := exec.Command(filepath.Join(c.bin, "tenon"), "--state-dir", c.state, "restore").CombinedOutput()
 	for i := len(c.renamed) - 1; i >= 0; i-- {

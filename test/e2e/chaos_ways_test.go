@@ -43,14 +43,14 @@ var chaosWays = []way{
 		}
 	}},
 	{"state removed", func(c *chaos) {
-		c.check(os.RemoveAll(c.state))
+		c.removeState()
 		c.run("batch/late", "sleep", "600")
 		c.bounded("batch/late")
 		c.guarded()
 	}},
 	{"state removed unseen", func(c *chaos) {
 		c.kill(true)
-		c.check(os.RemoveAll(c.state))
+		c.removeState()
 	}},
 	{"journal overwritten", func(c *chaos) {
 		c.overwrite(c.journalFile())
@@ -126,6 +126,9 @@ var chaosWays = []way{
 	{"CPUs narrowed by another", func(c *chaos) {
 		// To narrow the service itself is the right of its owner, and no damage.
 		p := string(c.path(job))
+		if c.tree.Version() == 2 {
+			return // the kernel takes no empty set for a group with processes, so this damage has no end
+		}
 		was, err := c.tree.ReadCPUs(p)
 		c.check(err)
 		all, err := c.tree.EffectiveCPUs(p)
@@ -159,6 +162,13 @@ var chaosWays = []way{
 		}
 		eventually(c.t, "BE is bounded again", func() bool { return c.quota().Quota != cgroup.NoQuota })
 	}},
+}
+
+// removeState removes the state directory, into which tenond may write
+// meanwhile.
+func (c *chaos) removeState() {
+	c.t.Helper()
+	eventually(c.t, "the state is removed", func() bool { return os.RemoveAll(c.state) == nil })
 }
 
 func (c *chaos) journalFile() string {

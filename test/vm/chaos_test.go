@@ -1,0 +1,33 @@
+package vm
+
+import (
+	"testing"
+	"time"
+)
+
+// TestChaosOnCgroupV2 damages a guest in every way that TestChaos knows, where
+// cgroups are v2, and in two more that only a machine of its own allows: it
+// takes a CPU away and brings it back, and it lets the clock step. It runs in
+// make soak only.
+func TestChaosOnCgroupV2(t *testing.T) {
+	needMachines(t)
+	if !everything() {
+		t.Skip("runs in make soak: set TENON_TEST_KERNELS=all")
+	}
+	t.Parallel()
+	m := machine(t)
+	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}
+	var image Image
+	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {
+		if err := image.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestChaos$", "-test.timeout=16m")
+	tests.Timeout = 17 * time.Minute
+	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_OWN_MACHINE=1", "TENON_TEST_NO_BPF=1")
+	report := runOn(t, m, &image, 20*time.Minute, tests)
+	for _, o := range report.Outcomes {
+		t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
+	}
+}
