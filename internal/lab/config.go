@@ -114,6 +114,7 @@ func (c Config) orDefaults() (Config, error) {
 	if c.CacheDir == "" {
 		c.CacheDir = work.CacheDir()
 	}
+	c.NoClient = c.NoClient || c.Workloads.Self()
 	c.Setting = c.Setting.OrDefaults(fault)
 	if c.Input != "" {
 		path, err := filepath.Abs(c.Input)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/work"
@@ -35,7 +37,7 @@ func (b *environment) findOwn(ctx context.Context) error {
 			return fmt.Errorf("mode %s paces ffmpeg: leave it out with --modes", m)
 		}
 	}
-	if !b.Workloads.NGINX() {
+	if !b.Workloads.NGINX() && !b.Workloads.Self() {
 		var version string
 		var err error
 		if b.service, version, err = work.FindService(ctx, b.Workloads.Service, b.Port, b.Place.Tested.Len()); err != nil {
@@ -93,6 +95,8 @@ func unoccupied(at string) error {
 // target returns what the load is sent to.
 func (b *environment) target() string {
 	switch {
+	case b.Workloads.Self():
+		return fmt.Sprintf("itself, %d threads with %v bytes each", b.self().Threads, b.self().Memory)
 	case b.Workloads.Load != "":
 		return b.Workloads.Load
 	case b.Workloads.NGINX():
@@ -108,6 +112,11 @@ func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*site.Process
 		n := b.nginx
 		n.Session = t.Sessions
 		return n.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested)
+	}
+	if b.Workloads.Self() {
+		p, driven, err := work.StartSelf(b.Site, b.self(), site.Child{Group: st.pods.NGINX(), CPUs: b.Place.Tested, Session: t.Sessions})
+		st.self = driven
+		return p, err
 	}
 	s := b.service
 	s.Session = t.Sessions
@@ -153,13 +162,35 @@ func (b *environment) ownRecord() *colocation.Own {
 		return nil
 	}
 	o := &colocation.Own{Service: "nginx", Load: b.target()}
-	if !b.Workloads.NGINX() {
+	switch {
+	case b.Workloads.Self():
+		o.Service = b.Workloads.Service
+	case !b.Workloads.NGINX():
 		o.Service, o.Command = b.service.Name, b.service.Argv
 	}
 	for i, w := range b.works {
 		o.Batch = append(o.Batch, colocation.OwnWork{Name: w.Name, Command: w.Argv, Unit: w.Unit, Solo: b.solo[i]})
 	}
 	return o
+}
+
+// self describes the service that drives itself.
+func (b *environment) self() load.Self {
+	threads := b.Workloads.SelfThreads
+	if threads == 0 {
+		threads = b.Place.Tested.Len()
+	}
+	return load.Self{Threads: threads, Memory: b.Workloads.SelfMemory}
+}
+
+// loadSelf makes the service drive itself.
+func (st *runSetUp) loadSelf(ctx context.Context, order load.Config) (frame.Measurement, error) {
+	order.CPUs = st.b.Place.Tested
+	r, err := st.self.Load(ctx, order)
+	if err != nil {
+		return frame.Measurement{}, err
+	}
+	return frame.Loaded(r, order)
 }
 
 // stop ends the service of a run.

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -70,6 +71,30 @@ func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
 	}
 }
 
+// TestAServiceThatDrivesItselfLeavesNoCPUToAClient tests all CPUs of this
+// process.
+func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
+	real(t)
+	t.Setenv("TMPDIR", openDir(t))
+	c := own(t, work.Workloads{Service: "self", Batch: []string{"memory", "memory"}, SelfMemory: 1 << 20}, report.Plain, report.Tenon)
+	o, err := Colocate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.TestedCPUs.Len() != runtime.NumCPU() || !e.ClientCPUs.Empty() || e.Own == nil || !strings.Contains(e.Own.Load, "itself, ") {
+		t.Errorf("tested CPUs %v, client CPUs %v, own workloads %+v", e.TestedCPUs, e.ClientCPUs, e.Own)
+	}
+	for _, r := range runs {
+		if r.Requests == 0 || r.LSCPU <= 0 || r.BECPU <= 0 || r.Histogram == nil || r.Timeslices == 0 {
+			t.Errorf("%s: %d requests, %v CPUs of the service, %v of the batch work, %d timeslices", r.Mode, r.Requests, r.LSCPU, r.BECPU, r.Timeslices)
+		}
+	}
+}
+
 func TestFaultsOfOwnWorkloadsAreNamed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		w    work.Workloads
@@ -82,6 +107,9 @@ func TestFaultsOfOwnWorkloadsAreNamed(t *testing.T) {
 		"ready of nginx":    {work.Workloads{Ready: "true"}, "--ready is for a --service of your own"},
 		"bad expression":    {work.Workloads{Batch: []string{"./job"}, WorkRegexp: "("}, "--work-regexp: error parsing regexp"},
 		"no command":        {work.Workloads{WorkRegexp: "x", Batch: []string{"xz"}}, "--work-regexp is for a --batch command of your own"},
+		"load of self":      {work.Workloads{Service: "self", Load: "http://127.0.0.1/"}, `--load "http://127.0.0.1/": the service self drives itself`},
+		"threads of nginx":  {work.Workloads{SelfThreads: 2}, "--self-threads and --self-memory are for --service self"},
+		"too many threads":  {work.Workloads{Service: "self", SelfThreads: 9999}, "--self-threads 9999: want 1 to 1024"},
 		"empty batch":       {work.Workloads{Batch: []string{" "}}, "--batch: want one of ffmpeg, xz, compile, memory, or a command"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strconv"
 
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/work"
@@ -22,6 +23,8 @@ import (
 //	step        reads a stepPlan from in, writes a line of its course for each step to out
 //	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to out
 //	warm DIR    reads the files of DIR
+//	self N M    is a service of N threads with M bytes of memory each that drives
+//	            itself: reads load.Configs from in, writes load.Results to out
 //	xz PATH     feeds the program xz with text; writes its progress to out
 //	memory N    copies N bytes of memory to and fro; writes its progress to out
 func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
@@ -53,6 +56,16 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 			return err
 		}
 		return work.Hog(ctx, args[1], held, out)
+	case len(args) == 3 && args[0] == "self":
+		threads, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		memory, err := unit.ParseBytes(args[2])
+		if err != nil {
+			return err
+		}
+		return work.ServeSelf(ctx, load.Self{Threads: threads, Memory: memory}, in, out)
 	case len(args) == 2 && args[0] == "xz":
 		return work.Compress(ctx, args[1], out)
 	case len(args) == 2 && args[0] == "memory":
@@ -64,5 +77,5 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 	case len(args) == 2 && args[0] == "warm":
 		return work.Warm(args[1])
 	}
-	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES, warm DIR, xz PATH or memory BYTES", args)
+	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES, warm DIR, self THREADS BYTES, xz PATH or memory BYTES", args)
 }

@@ -18,6 +18,7 @@ type runSetUp struct {
 	pods        site.Pods
 	spinner     *site.Process
 	nginx       *site.Process
+	self        *work.SelfDriven // if the service drives itself
 	work        work.Batches
 	agentRunner *site.AgentRunner
 	sampler     *frame.Sampler
@@ -114,6 +115,7 @@ func (st *runSetUp) close(err error) error {
 	if st.spinner != nil {
 		st.spinner.Kill()
 	}
+	st.self.Close()
 	if st.nginx != nil {
 		stop(st.nginx)
 	}
@@ -126,6 +128,8 @@ func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measu
 		switch {
 		case st.b.Client == ClientWrk:
 			return st.loadWrk(ctx, order)
+		case st.b.Workloads.Self():
+			return st.loadSelf(ctx, order)
 		case st.b.Workloads.ByCommand():
 			return frame.LoadCommand(ctx, st.b.Site, st.b.Workloads.Load, order)
 		}

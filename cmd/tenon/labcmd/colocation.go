@@ -42,7 +42,8 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.
 
 --service, --load and --batch name other workloads, also your own: a command that
 starts the service, the URL where it listens, and commands of batch work. The
-service starts anew for each run and gets SIGTERM at its end.
+service starts anew for each run and gets SIGTERM at its end. --service self makes
+its own load, so that no CPU is kept for a client and all CPUs are tested.
 
 With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
 Tenon, the lab only sends the load and counts from inside the pods; it needs
@@ -57,6 +58,7 @@ killed run left by the next.`,
   sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
   sudo tenon lab colocation --client wrk --input film.mp4 --out results
   sudo tenon lab colocation --service redis --batch memory --batch xz
+  sudo tenon lab colocation --service self --modes exclusive,exclusive-aa,default,tenon
   sudo tenon lab colocation --service './server --port 7000' --load http://127.0.0.1:7000/ --batch 'make -j2'
   tenon lab colocation --kubernetes --node worker-1 --blocks 10`,
 		Args: f.NoArgs,
@@ -95,9 +97,11 @@ killed run left by the next.`,
 	flags.StringVar(&c.Workloads.Ready, "ready", "", "command that ends with status 0 when a --service of your own is ready (default: the URL of --load answers)")
 	flags.StringArrayVar(&c.Workloads.Batch, "batch", nil, "the batch work: "+strings.Join(work.BatchWorks, ", ")+", or a command that runs again and again (default ffmpeg); several run at once")
 	flags.StringVar(&c.Workloads.WorkRegexp, "work-regexp", "", "lines in the output of a --batch command that say what has been done: a group is the amount so far, without one each line counts (default: CPU time)")
+	flags.IntVar(&c.Workloads.SelfThreads, "self-threads", 0, "threads of --service self, which drives itself (default: one for each tested CPU)")
+	flags.Var((*labflag.Bytes)(&c.Workloads.SelfMemory), "self-memory", "memory of each thread of --service self (default 8Mi)")
 	f.Complete(cmd, "service", work.Services...)
 	f.Complete(cmd, "batch", work.BatchWorks...)
-	for _, name := range []string{"load", "ready", "work-regexp"} {
+	for _, name := range []string{"load", "ready", "work-regexp", "self-threads", "self-memory"} {
 		f.Complete(cmd, name)
 	}
 	f.SettingFlags(cmd, &c.Setting, &outside)
@@ -136,7 +140,7 @@ func (f Frame) onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 	if cluster && outside {
 		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))
 	}
-	for _, name := range []string{"service", "ready", "batch", "work-regexp"} {
+	for _, name := range []string{"service", "ready", "batch", "work-regexp", "self-threads", "self-memory"} {
 		if cluster && cmd.Flags().Changed(name) {
 			return f.Usage(fmt.Errorf("--%s: on a cluster the experiment has nginx and ffmpeg: leave it out with --kubernetes", name))
 		}

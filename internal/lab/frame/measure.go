@@ -113,9 +113,16 @@ func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m
 
 // LoadOpen sends an open load to the service.
 func LoadOpen(ctx context.Context, s *site.Site, order load.Config) (m Measurement, err error) {
-	if m.Client, err = sendLoad(ctx, s, order); err != nil {
+	r, err := sendLoad(ctx, s, order)
+	if err != nil {
 		return m, err
 	}
+	return Loaded(r, order)
+}
+
+// Loaded is the measurement of an open load: it finds the end of the warm-up.
+func Loaded(r *load.Result, order load.Config) (m Measurement, err error) {
+	m.Client = r
 	if m.drifts, err = settle(m.Client, order.Warmup); err != nil {
 		return m, err
 	}

@@ -58,6 +58,9 @@ func (s *Site) Watch(ctx context.Context) ([]string, error) {
 // Caveats returns notes on the division of the CPUs for the reader of the
 // report.
 func (s *Site) Caveats() []string {
+	if s.Given.NoClient {
+		return []string{"the service makes its own load, so that there is no client; the lab reads its counters on the tested CPUs"}
+	}
 	list := []string{"the client runs on the same machine, on CPUs of its own, over the loopback device: no network card, no network"}
 	if s.Place.SharesCore(s.Topology) {
 		list = append(list, "client and tested CPUs share a core: the client's work slows the service down, alike in all modes")

@@ -26,7 +26,10 @@ var (
 )
 
 // Services lists the services that have a name.
-var Services = []string{"nginx", "redis", "memcached"}
+var Services = []string{"nginx", "redis", "memcached", selfName}
+
+// selfName is the name of the service that drives itself.
+const selfName = "self"
 
 // serviceStart is the longest time until a service is ready.
 const serviceStart = 30 * time.Second

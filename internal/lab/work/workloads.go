@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A Workloads names the service, its load and the batch work of a colocation
@@ -18,6 +19,10 @@ type Workloads struct {
 	// WorkRegexp matches the lines of the output of batch commands that say what
 	// has been done (Work.Line). Without it, their work is CPU time.
 	WorkRegexp string
+	// SelfThreads and SelfMemory belong to the service self: its threads (one for
+	// each tested CPU), and the memory of each (8 MiB).
+	SelfThreads int
+	SelfMemory  unit.Bytes
 }
 
 // Own reports whether the experiment has other workloads than nginx and ffmpeg.
@@ -27,6 +32,9 @@ func (w Workloads) Own() bool {
 
 // NGINX reports whether the service is the lab's nginx.
 func (w Workloads) NGINX() bool { return w.Service == "nginx" }
+
+// Self reports whether the service drives itself, without a client.
+func (w Workloads) Self() bool { return w.Service == selfName }
 
 // ByCommand reports whether a command puts the load on the service.
 func (w Workloads) ByCommand() bool { return w.Load != "" && wire.Check(w.Load) != nil }
@@ -50,6 +58,19 @@ func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads 
 		fault("--load: %w", err)
 	case w.ByCommand() && !named && w.Ready == "":
 		fault("--load %q is a command, so it does not show when the service is ready: add --ready with a command that ends with status 0 then", w.Load)
+	}
+	switch {
+	case w.Self() && w.Load != "":
+		fault("--load %q: the service %s drives itself; want a percentage", w.Load, selfName)
+	case !w.Self() && (w.SelfThreads != 0 || w.SelfMemory != 0):
+		fault("--self-threads and --self-memory are for --service %s", selfName)
+	case w.SelfThreads < 0 || w.SelfThreads > 1024:
+		fault("--self-threads %d: want 1 to 1024", w.SelfThreads)
+	case w.SelfMemory != 0 && (w.SelfMemory < 4<<10 || w.SelfMemory > 1<<40):
+		fault("--self-memory %v: want 4Ki to 1Ti for each thread", w.SelfMemory)
+	}
+	if w.SelfMemory == 0 {
+		w.SelfMemory = 8 << 20
 	}
 	if w.Ready != "" && named {
 		fault("--ready is for a --service of your own")

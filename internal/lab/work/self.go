@@ -1,0 +1,87 @@
+package work
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strconv"
+
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/site"
+)
+
+// ServeSelf is the process of a service that drives itself: for each load.Config
+// that it reads, it makes these requests and writes the load.Result.
+func ServeSelf(ctx context.Context, s load.Self, in io.Reader, out io.Writer) error {
+	// A garbage collection would stop the threads. The process is short-lived.
+	debug.SetGCPercent(-1)
+	orders, results := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var c load.Config
+		if err := orders.Decode(&c); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read the load to make: %w", err)
+		}
+		r, err := s.Run(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err := results.Encode(r); err != nil {
+			return err
+		}
+	}
+}
+
+// A SelfDriven is a running service that drives itself.
+type SelfDriven struct {
+	orders  *json.Encoder
+	results *json.Decoder
+	in, out *io.PipeWriter
+}
+
+// StartSelf starts a service that drives itself like a child with the group, the
+// CPUs and the session of c.
+func StartSelf(s *site.Site, self load.Self, c site.Child) (*site.Process, *SelfDriven, error) {
+	c.Name, c.Argv = "the service", s.Child("self", strconv.Itoa(self.Threads), self.Memory.String())
+	stdin, in := io.Pipe()
+	stdout, out := io.Pipe()
+	c.Stdin, c.Stdout = stdin, out
+	p, err := site.Start(s.Groups(), c)
+	if err != nil {
+		return nil, nil, err
+	}
+	go func() {
+		<-p.Done()
+		_ = stdin.CloseWithError(io.ErrClosedPipe) // ends a write to a process that has ended
+		_ = out.Close()
+	}()
+	return p, &SelfDriven{orders: json.NewEncoder(in), results: json.NewDecoder(bufio.NewReader(stdout)), in: in, out: out}, nil
+}
+
+// Load makes the service drive itself, and returns what it has measured.
+func (d *SelfDriven) Load(ctx context.Context, c load.Config) (*load.Result, error) {
+	defer context.AfterFunc(ctx, func() { _ = d.out.CloseWithError(ctx.Err()) })()
+	if err := d.orders.Encode(c); err != nil {
+		return nil, fmt.Errorf("order the load of the service: %w", err)
+	}
+	var r load.Result
+	if err := d.results.Decode(&r); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("read the measurement of the service: %w", err)
+	}
+	return &r, nil
+}
+
+// Close ends the input of the service, which then ends.
+func (d *SelfDriven) Close() {
+	if d != nil {
+		_ = d.in.Close()
+	}
+}
