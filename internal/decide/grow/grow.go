@@ -36,6 +36,8 @@ const (
 	// restFor is the time for which a pool that had to leave does not grow, so
 	// that a service which waits is not disturbed again at once.
 	restFor = time.Minute
+	// negligible is the use of a service whose CPUs need not be known.
+	negligible unit.MilliCPU = 50
 	// useTau is the time constant of the means of use. A sample over sampleFor
 	// counts without a mean.
 	useTau, sampleFor = time.Second, 500 * time.Millisecond
@@ -186,7 +188,8 @@ func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.C
 }
 
 // used returns the use of each CPU by a workload and by all other
-// latency-sensitive work since the last snapshot.
+// latency-sensitive work since the last snapshot. counted is false if the
+// workload, or another one that uses CPU, is not counted by CPU.
 func (x *decision) used(id node.WorkloadID) (own, others map[unit.CPU]unit.MilliCPU, counted bool) {
 	own, others = map[unit.CPU]unit.MilliCPU{}, map[unit.CPU]unit.MilliCPU{}
 	for of, after := range x.now.PerCPU {
@@ -203,6 +206,10 @@ func (x *decision) used(id node.WorkloadID) (own, others map[unit.CPU]unit.Milli
 				to[cpu] += rate
 			}
 		}
+	}
+	for _, w := range x.snap.Workloads {
+		_, seen := x.now.PerCPU[w.ID]
+		counted = counted && (seen || !w.Class.Sensitive() || x.now.Workload[w.ID] <= negligible)
 	}
 	return own, others, counted
 }

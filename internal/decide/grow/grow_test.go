@@ -23,6 +23,8 @@ type site struct {
 	grants hold.Grants
 	base   hold.Grants // what work holds without growth
 	used   map[node.WorkloadID]map[unit.CPU]time.Duration
+	// uncounted is a workload without counters for each CPU.
+	uncounted node.WorkloadID
 }
 
 func newSite(nodes, caches, cpus int) *site {
@@ -69,6 +71,9 @@ func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliC
 		}
 		n.used[w.ID] = now
 		w.Usage = node.Usage{CPU: node.Some(all), PerCPU: now}
+		if w.ID == n.uncounted {
+			w.Usage.PerCPU = nil
+		}
 		workloads[i] = w
 	}
 	n.snap.Workloads = workloads
@@ -246,6 +251,21 @@ func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	}
 	if why := n.grants.How["pi"]; !strings.Contains(why, "gave back CPUs 4-7: the rest would have been used to 70 % at most for 1m0s") {
 		t.Errorf("the reason is %q", why)
+	}
+}
+
+// TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes: it may run on the cache
+// that looks quiet.
+func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
+	for use, want := range map[unit.MilliCPU]string{20: "0-7", 500: "0-3"} {
+		n := newSite(1, 2, 4)
+		n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+		n.add("web", node.CPUOverride{}, 0)
+		n.uncounted = "web"
+		n.full(30, map[string]map[unit.CPU]unit.MilliCPU{"web": on(unit.CPUSetOf(7), use)}, "pi")
+		if set, _ := n.grants.Set("pi"); set.String() != want {
+			t.Errorf("beside a service that uses %v: CPUs %v, want %s", use, set, want)
+		}
 	}
 }
 
