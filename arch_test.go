@@ -63,6 +63,7 @@ var arch = []struct {
 	{"decide/facts", pure, "model/unit model/node decide/trend"},
 	{"decide/hold", pure, "model/unit model/node decide/pick decide/facts"},
 	{"decide/price", pure, "model/unit model/node decide/facts"},
+	{"decide/seat", pure, "model/unit model/node decide/pick decide/plan decide/facts decide/hold"},
 	{"decide/misfit", pure, "model/unit model/node decide/trend decide/facts"},
 	{"decide/grow", pure, "model/unit model/node decide/trend decide/pick decide/facts decide/hold"},
 	{"decide/tick", pure, "model/node model/trial decide/plan decide/price decide/hold decide/misfit"},
@@ -73,7 +74,7 @@ var arch = []struct {
 	{"decide/cache", pure, "model/unit model/node decide/plan decide/slo"},
 	{"decide/evict", pure, "model/unit model/node decide/plan decide/facts"},
 	{"decide/isolation", pure, "model/unit model/node decide/plan"},
-	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/hold decide/grow decide/misfit decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation decide/switchback"},
+	{"decide/policy", pure, "model/unit model/node decide/limit decide/lend decide/pick decide/plan decide/contest decide/trend decide/facts decide/hold decide/grow decide/seat decide/misfit decide/slo decide/memory decide/blockio decide/cache decide/evict decide/isolation decide/switchback"},
 	{"decide/unmet", pure, "model/node decide/blockio decide/policy"},
 	// kernel
 	{"kernel/openfile", affects, ""},
@@ -118,7 +119,7 @@ var arch = []struct {
 	{"config/syntax", affects, ""},
 	{"config/nodeselect", pure, "model/node"},
 	{"config/spelling", affects, ""},
-	{"config", affects, "config/syntax config/nodeselect config/spelling config/textfile model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/policy"},
+	{"config", affects, "config/syntax config/nodeselect config/spelling config/textfile model/unit model/node decide/match decide/facts decide/memory decide/blockio decide/cache decide/evict decide/seat decide/policy"},
 	// api
 	{"api/config/v1alpha1", affects, ""},
 	{"api/v1alpha1", affects, ""},

@@ -4,6 +4,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/seat"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -28,6 +29,7 @@ func (s Strategies) Policy() policy.Config {
 		Cache:      s.QOS.cache(),
 		Overcommit: s.Colocation.overcommit(),
 		Evict:      s.Threshold.evict(),
+		Seats:      seat.Config{Enable: valueOf(s.QOS.Policies.LimitSeats)},
 	}
 }
 

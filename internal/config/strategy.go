@@ -91,12 +91,13 @@ func (q *QOS) pointers() []*Class {
 type Policies struct {
 	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
-	// The next five keys are Tenon's.
+	// The next keys are Tenon's.
 	CPUIsolation     node.Maybe[string] `json:"cpuIsolation,omitzero" oneof:"auto measured strongest vendor sched_ext core_sched siblings cpu.idle weight"`
 	Trials           node.Maybe[bool]   `json:"cpuIsolationTrials,omitzero"`
 	HoldMicroseconds node.Maybe[int64]  `json:"cpuIsolationHoldMicroseconds,omitzero" range:"0..10000"`
 	HeadroomCores    node.Maybe[int64]  `json:"cpuIsolationHeadroomCores,omitzero" range:"0..64"`
 	LongSlices       node.Maybe[bool]   `json:"cpuIsolationLongSlices,omitzero"`
+	LimitSeats       node.Maybe[bool]   `json:"cpuLimitSeats,omitzero"`
 }
 
 // Class is the isolation of the workloads of one class. Each part has an effect

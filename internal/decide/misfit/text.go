@@ -32,6 +32,9 @@ func (m *Misfit) writes() string {
 	var all []string
 	if m.Kind == Threads {
 		all = append(all, "start it with "+count(m.seats(), "thread"))
+		if m.Class == node.BE && m.Limit%unit.CPUs(1) == 0 {
+			all = append(all, "give it "+facts.CountCPUs(m.seats())+" in place of time (policies.cpuLimitSeats)")
+		}
 	}
 	if n, known := m.Runnable.Value(); known {
 		if wants := min(int((n+half)/unit.CPUs(1)), m.CPUs); unit.CPUs(wants) > m.Limit {

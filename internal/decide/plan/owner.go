@@ -27,12 +27,13 @@ const (
 	OwnerRestore                      // tenon restore
 	OwnerWatchdog                     // the watchdog, after the lease expired
 	OwnerConformance                  // the conformance suite
+	OwnerSeat                         // CPUs of best-effort work with a CPU limit
 )
 
 // ownerNames holds the text form of each owner.
 var ownerNames = [...]string{
 	"", "cpuqos", "ladder", "isolation", "suppress", "limit", "pin", "memory", "cache", "io", "evict",
-	"policy", "restore", "watchdog", "conformance",
+	"policy", "restore", "watchdog", "conformance", "seat",
 }
 
 // String prints the text form: "suppress".

@@ -2,14 +2,16 @@ package plan
 
 import "testing"
 
+const lastOwner = OwnerSeat
+
 // TestOwner checks that each owner has its own name, and that the name parses
 // as the owner.
 func TestOwner(t *testing.T) {
-	if len(ownerNames) != int(OwnerConformance)+1 {
-		t.Fatalf("%d names for %d owners", len(ownerNames)-1, OwnerConformance)
+	if len(ownerNames) != int(lastOwner)+1 {
+		t.Fatalf("%d names for %d owners", len(ownerNames)-1, lastOwner)
 	}
 	seen := map[string]bool{}
-	for o := Owner(0); o <= OwnerConformance; o++ {
+	for o := Owner(0); o <= lastOwner; o++ {
 		text := o.String()
 		if seen[text] || (text == "") != (o == 0) {
 			t.Errorf("owner %d is %q", uint8(o), text)

@@ -45,6 +45,18 @@ type Want struct {
 	BE bool
 }
 
+// Outcome returns the value of the knob after the want, or nil if it is unknown.
+func (w Want) Outcome(k node.Knobs) node.Value {
+	before, touched := k.Before[w.Knob]
+	switch {
+	case w.Intent == Set:
+		return w.Value
+	case w.Intent == Release && touched:
+		return before
+	}
+	return k.Now[w.Knob]
+}
+
 // A Step is one write of one knob: its present value and its new value.
 type Step struct {
 	Knob   node.Knob
@@ -101,7 +113,8 @@ func (s Step) upward() bool {
 // order never lets a child exceed its parent: steps that narrow come first,
 // deepest cgroup first; steps that widen follow, highest cgroup first. A cgroup
 // is marked only after its marked parent. Steps that narrow BE come before all
-// others. On cgroup v1, a quota that narrows to more than an ancestor has comes
+// others. On cgroup v1, an exchange of CPUs within those of the parent counts as a
+// step that narrows, and a quota that narrows to more than an ancestor has comes
 // after the step that widens the ancestor. There is no step if the kernel would
 // round both values to the same value. Several wants for one knob are an error
 // of the caller; Diff uses the first.
@@ -133,9 +146,28 @@ func Diff(have node.Knobs, wants []Want) []Step {
 		}
 		steps = append(steps, s)
 	}
-	late := afterParent(have, steps)
-	slices.SortStableFunc(steps, func(a, b Step) int { return compareSteps(a, b, late) })
+	late, early := afterParent(have, steps), beforeParent(have, steps)
+	slices.SortStableFunc(steps, func(a, b Step) int { return compareSteps(a, b, late, early) })
 	return steps
+}
+
+// beforeParent returns the sets of CPUs that neither contain their present value
+// nor lie in it, but lie in what the parent has now. On cgroup v1 such a step
+// comes before the step that narrows the parent, which must contain the child.
+func beforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
+	if have.Kernel.CgroupVersion != 1 {
+		return nil
+	}
+	early := map[node.Knob]bool{}
+	for _, s := range steps {
+		to, is := s.To.(node.CPUs)
+		from, _ := s.From.(node.CPUs)
+		up, _ := have.Now[node.Knob{Cgroup: s.Knob.Cgroup.Parent(), File: s.Knob.File}].(node.CPUs)
+		if is && s.Knob.File == node.FileCPUs && !to.Set.Contains(from.Set) && !from.Set.Contains(to.Set) && up.Set.Contains(to.Set) {
+			early[s.Knob] = true
+		}
+	}
+	return early
 }
 
 // afterParent returns the quotas that narrow to more than an ancestor has now,
@@ -164,9 +196,9 @@ func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	return late
 }
 
-func compareSteps(a, b Step, late map[node.Knob]bool) int {
-	narrows := func(s Step) bool { return s.narrows() && !late[s.Knob] }
-	upward := func(s Step) bool { return s.upward() && !late[s.Knob] }
+func compareSteps(a, b Step, late, early map[node.Knob]bool) int {
+	narrows := func(s Step) bool { return (s.narrows() || early[s.Knob]) && !late[s.Knob] }
+	upward := func(s Step) bool { return (s.upward() || early[s.Knob]) && !late[s.Knob] }
 	if narrows(a) != narrows(b) {
 		if narrows(a) {
 			return -1

@@ -47,6 +47,23 @@ func TestChildrenShrinkBeforeParentsAndParentsWidenBeforeChildren(t *testing.T) 
 	}
 }
 
+// TestAnExchangeComesBeforeItsParentNarrows checks that on cgroup v1 a child that
+// exchanges its CPUs within those of its parent does so before the parent leaves
+// the old ones, and after the parent gets the new ones.
+func TestAnExchangeComesBeforeItsParentNarrows(t *testing.T) {
+	parent, child := node.Knob{Cgroup: "be", File: node.FileCPUs}, node.Knob{Cgroup: "be/pod", File: node.FileCPUs}
+	steps := func(parentNow, parentNext string) string {
+		have := node.Knobs{Kernel: v1, Now: map[node.Knob]node.Value{parent: cpus(t, parentNow), child: cpus(t, "3")}}
+		return lines(Diff(have, []Want{{Intent: Set, Knob: parent, Value: cpus(t, parentNext), BE: true}, {Intent: Set, Knob: child, Value: cpus(t, "1"), BE: true}}))
+	}
+	if got := steps("0-3", "0-2"); got != "be/pod cpuset.cpus 3 -> 1\nbe cpuset.cpus 0-3 -> 0-2\n" {
+		t.Errorf("the parent narrows:\n%s", got)
+	}
+	if got := steps("3", "0-3"); got != "be cpuset.cpus 3 -> 0-3\nbe/pod cpuset.cpus 3 -> 1\n" {
+		t.Errorf("the parent widens:\n%s", got)
+	}
+}
+
 // TestAQuotaWaitsForRoomAbove checks that on cgroup v1 a child's first quota
 // comes after the step of the same tick that widens its parent.
 func TestAQuotaWaitsForRoomAbove(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/misfit"
+	"tenon.sh/tenon/internal/decide/seat"
 )
 
 // configForm is the JSON form of a Config. The keys of Pool are among those of
@@ -22,6 +23,7 @@ type configForm struct {
 	Burst      Burst          `json:"burst,omitzero"`
 	Overcommit Overcommit     `json:"overcommit,omitzero"`
 	Evict      evict.Config   `json:"evict,omitzero"`
+	Seats      seat.Config    `json:"seats,omitzero"`
 	Misfit     misfit.Config  `json:"misfit,omitzero"`
 }
 
@@ -32,18 +34,18 @@ type suppressForm struct {
 
 // MarshalJSON writes the form that captures contain.
 func (c Config) MarshalJSON() ([]byte, error) {
-	return json.Marshal(configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict, c.Misfit})
+	return json.Marshal(configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict, c.Seats, c.Misfit})
 }
 
 // UnmarshalJSON reads the form that MarshalJSON writes.
 func (c *Config) UnmarshalJSON(text []byte) error {
-	f := configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict, c.Misfit}
+	f := configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict, c.Seats, c.Misfit}
 	if err := json.Unmarshal(text, &f); err != nil {
 		return err
 	}
 	*c = Config{
 		Pool: f.Suppress.Pool, CPUQOS: f.CPUQOS, Suppress: f.Suppress.Suppress, Memory: f.Memory,
-		Cache: f.Cache, IO: f.IO, Burst: f.Burst, Overcommit: f.Overcommit, Evict: f.Evict, Misfit: f.Misfit,
+		Cache: f.Cache, IO: f.IO, Burst: f.Burst, Overcommit: f.Overcommit, Evict: f.Evict, Seats: f.Seats, Misfit: f.Misfit,
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestConfigKeepsItsForm(t *testing.T) {
 	n.everything(t)
 	c := n.config
 	c.Pool = facts.Pool{CPUs: unit.CPUSetOf(1, 2), LendLSR: true, Reserved: 500, ReservedCPUs: unit.CPUSetOf(0), CPUSetsManagedExternally: true}
-	c.Misfit.After = time.Minute
+	c.Seats.Enable, c.Misfit.After = true, time.Minute
 	c.CPUQOS, c.Suppress, c.Overcommit = CPUQOS{Enable: true}, Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressQuota}, colocation()
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {

@@ -73,7 +73,7 @@ func (x suppressor) wholeCPUs(has int) int {
 func (x suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
 // have returns the CPUs that Tenon has given to BE work: the largest set if the
-// contention roots have different sets.
+// contention roots have different sets. Seats are only a part of it.
 func (x suppressor) have() unit.CPUSet {
 	var most unit.CPUSet
 	for _, m := range x.Roots {
@@ -82,6 +82,9 @@ func (x suppressor) have() unit.CPUSet {
 		if _, touched := x.snap.Knobs.Before[knob]; touched && now.Set.Len() > most.Len() {
 			most = now.Set
 		}
+	}
+	if !most.Empty() && x.seated.Len() > most.Len() {
+		return x.seated
 	}
 	return most
 }
@@ -209,6 +212,9 @@ func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[n
 				to = to.Intersect(up)
 			}
 			next[k.cgroup] = x.toward(k.cgroup, to)
+			if up, above := next[k.cgroup.Parent()]; above && !up.Contains(next[k.cgroup]) {
+				next[k.cgroup] = to // it leaves its seats, and has no cgroup below it
+			}
 			w.Intent, w.Value = plan.Set, node.CPUs{Set: next[k.cgroup]}
 		}
 		wants = append(wants, w)

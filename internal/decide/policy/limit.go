@@ -8,19 +8,20 @@ import (
 	"tenon.sh/tenon/internal/decide/hold"
 	limits "tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/seat"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 // limit owns cpu.max of a workload's own cgroup: the limit of its owner, plus
 // CPU burst for LS work. A workload with exclusive CPUs has no quota, because
 // its CPUs limit it. If the workload's cgroup is a contention root, cpu.max
-// belongs to suppress.
+// belongs to suppress. A BE workload whose seats are its limit has no quota.
 //
 // On cgroup v1 it also owns the other quotas below a contention root. The
 // kernel refuses to lower a parent's quota below a child's
 // (kernel/sched/core.c: tg_cfs_schedulable_down), so the child's quota is
 // lowered first. Cgroup v2 applies the smaller of the two.
-func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, bounds []plan.Want) []plan.Want {
+func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats seat.Grants, bounds []plan.Want) []plan.Want {
 	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, w := range s.Workloads {
@@ -30,6 +31,7 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, bounds 
 				mine[i].Intent, mine[i].Value, mine[i].Reason = plan.Release, nil, "its exclusive CPUs limit it"
 			}
 		}
+		seats.Relieve(w, s.Knobs, mine)
 		for _, want := range mine {
 			if p := want.Knob.Cgroup; !l.IsRoot(p) && !seen[p] {
 				wants = append(wants, want)
@@ -42,7 +44,7 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, bounds 
 	}
 	above := map[node.CgroupPath]node.CPUMax{}
 	for _, b := range bounds {
-		if v, known := outcome(s.Knobs, b).(node.CPUMax); known && facts.IsQuota(v) {
+		if v, known := b.Outcome(s.Knobs).(node.CPUMax); known && facts.IsQuota(v) {
 			above[b.Knob.Cgroup] = v
 		}
 	}
@@ -59,17 +61,6 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, bounds 
 		}
 	}
 	return wants
-}
-
-// outcome returns the value of a knob after its want, or nil if it is unknown.
-func outcome(k node.Knobs, w plan.Want) node.Value {
-	switch w.Intent {
-	case plan.Set:
-		return w.Value
-	case plan.Release:
-		return facts.Original(k, w.Knob)
-	}
-	return k.Now[w.Knob]
 }
 
 // ownLimit returns the want for the limit from package limit; base is its value
@@ -108,7 +99,10 @@ func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, 
 func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]
-	own, known := outcome(k, want).(node.CPUMax)
+	own, known := want.Outcome(k).(node.CPUMax)
+	if now, _ := k.Now[want.Knob].(node.CPUMax); known && !facts.IsQuota(own) {
+		own = now // its quota goes only after the one above has narrowed
+	}
 	if below && bounded && known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound
 		want.Reason = fmt.Sprintf("cgroup v1: %s may not exceed %s above it", want.Knob.Cgroup, root)

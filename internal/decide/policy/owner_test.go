@@ -96,6 +96,7 @@ var owned = map[plan.Owner][]node.File{
 	plan.OwnerMechanism: ownedByMechanisms,
 	plan.OwnerSuppress:  {node.FileCPUMax, node.FileCPUs},
 	plan.OwnerLimit:     {node.FileCPUMax},
+	plan.OwnerSeat:      {node.FileCPUs},
 	plan.OwnerPin:       slices.Concat([]node.File{node.FileCPUs}, ownedByClaims),
 	plan.OwnerOrders:    isolation.Owned,
 	plan.OwnerMemory:    memory.Owned,
@@ -113,7 +114,7 @@ func TestEveryKnobHasOnePackage(t *testing.T) {
 		t.Errorf("the packages do not own each knob once (-knobs, +owned):\n%s", diff)
 	}
 	var byPolicy []node.File
-	for _, o := range []plan.Owner{plan.OwnerCPUQOS, plan.OwnerMechanism, plan.OwnerSuppress, plan.OwnerLimit, plan.OwnerPin} {
+	for _, o := range []plan.Owner{plan.OwnerCPUQOS, plan.OwnerMechanism, plan.OwnerSuppress, plan.OwnerLimit, plan.OwnerSeat, plan.OwnerPin} {
 		byPolicy = append(byPolicy, owned[o]...)
 	}
 	slices.Sort(byPolicy)

@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/seat"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -44,6 +45,8 @@ type Config struct {
 	Overcommit Overcommit `json:"overcommit,omitzero"`
 	// Evict evicts BE work when memory or CPU is short.
 	Evict evict.Config `json:"evict,omitzero"`
+	// Seats gives BE work with a CPU limit CPUs in place of time.
+	Seats seat.Config `json:"seats,omitzero"`
 	// Misfit says when a CPU limit counts as one that does not fit.
 	Misfit misfit.Config `json:"misfit,omitzero"`
 }
@@ -77,9 +80,9 @@ type State struct {
 	// Evictions holds the BE workloads that are being evicted, and the state
 	// that leads to further evictions.
 	Evictions evict.State `json:"evictions,omitzero"`
-	// Misfits is the state of the search for workloads that their CPU limit does
-	// not fit. No policy reads it.
-	Misfits misfit.State `json:"misfits,omitempty"`
+	// Seats holds the CPUs of BE work with a CPU limit.
+	Seats   seat.State   `json:"seats,omitzero"`
+	Misfits misfit.State `json:"misfits,omitempty"` // of throttled workloads; no policy reads it
 }
 
 // Missed returns the workloads whose SLO is violated, with the reason.
@@ -110,9 +113,11 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, tried{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})
-	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.Siblings(s.Topology), s)
+	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.Siblings(s.Topology), st.Seats.May, s)
+	var seats seat.Grants
+	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, pool, l, next.Use, own, bounds, s)
 	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)
-	limits := limit(&burst, l, s, own, bounds)
+	limits := limit(&burst, l, s, own, seats, bounds)
 	next.Lending = burst.next
 	if len(c.Cache.Classes) > 0 || slices.ContainsFunc(s.Workloads, cache.OwnsControl) {
 		next.CacheBackOff = st.CacheBackOff.Follow(next.SLO, s)

@@ -67,6 +67,7 @@ func anyScene(rnd *rand.Rand, most, version int) *scene {
 		Enable: true, ThresholdPercent: unit.Percent(rnd.IntN(101)),
 		Policy: []SuppressPolicy{SuppressQuota, SuppressCPUSet, SuppressCPUSet, ""}[rnd.IntN(4)],
 	}}
+	n.config.Seats.Enable = rnd.IntN(2) == 0
 	if rnd.IntN(2) == 0 {
 		n.config.Suppress.MinPercent = unit.Percent(rnd.IntN(101))
 	}

@@ -26,12 +26,13 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //
 //	# comments describe the scenario
 //	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [isolated=2-3] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
-//	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] off
+//	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] seats off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept] [own=2|seats=2|pool=1500m [grows]]
 //	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
 //	arrives ID …                                  a workload that has no cgroup yet
 //	owner ID …                                    the overrides of a workload: see readOwner
+//	limit ID 1500m                                the CPU limit of the workload from now on
 //	gone ID                                       no rule matches the workload any more
 //	was CGROUP FILE VALUE                         a value from before Tenon
 //	objective ID 2ms                              the objective of a workload; -: none
@@ -273,6 +274,8 @@ func (n *scene) configure(t *testing.T, w word) {
 		n.config.Pool.ReservedCPUs = must(t, w, unit.ParseCPUSet)
 	case "sets": // another component manages the CPU sets
 		n.config.Pool.CPUSetsManagedExternally = w.val == "kept"
+	case "seats":
+		n.config.Seats.Enable = true
 	case "lend":
 		n.config.Pool.LendLSR = true
 	case "burst":
@@ -326,6 +329,10 @@ func (n *scene) read(t *testing.T, line string) {
 		n.readTrial(t, f)
 	case "restart":
 		n.state = State{}
+	case "limit":
+		n.snap.Workloads = slices.Clone(n.snap.Workloads)
+		i := slices.IndexFunc(n.snap.Workloads, func(w node.Workload) bool { return string(w.ID) == f[0] })
+		n.snap.Workloads[i].CPULimit = node.Some(must(t, word{f[0], f[1]}, unit.ParseMilliCPU))
 	case "gone":
 		n.snap.Workloads = slices.DeleteFunc(slices.Clone(n.snap.Workloads), func(w node.Workload) bool { return string(w.ID) == rest })
 	case "was":

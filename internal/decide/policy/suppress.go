@@ -65,12 +65,12 @@ const cpusetFrom = 20
 // CPUs. It also keeps BE off the CPUs in beside, the siblings of LS work, as
 // far as the minimum of BE allows. The first result is the growth that is left
 // for the next call.
-func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
+func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, seated unit.CPUSet, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
 	}
 	c = c.while(g)
-	x := suppressor{Suppress: c, Pool: pool, Layout: l, use: u, snap: s, cpus: pool.Counted(s), tops: topsOf(l, s), chain: chainOf(l, s), own: own, beside: beside}
+	x := suppressor{Suppress: c, Pool: pool, Layout: l, use: u, snap: s, cpus: pool.Counted(s), tops: topsOf(l, s), chain: chainOf(l, s), own: own, beside: beside, seated: seated}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
@@ -128,6 +128,7 @@ type suppressor struct {
 	own   hold.Grants
 	// beside are the CPUs to avoid. The first one is given back first.
 	beside []unit.CPU
+	seated unit.CPUSet // CPUs that work with seats could use in the tick before
 }
 
 // bySet reports whether a set of CPUs limits BE, and not a quota.

@@ -1,0 +1,102 @@
+package seat
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// machine has cores of two CPUs each, in L3 caches of eight CPUs.
+func machine(cpus int) node.Topology {
+	var t node.Topology
+	for c := range cpus {
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c / 2), L3: node.CacheID(c / 8)})
+	}
+	return t
+}
+
+// input has work with these limits, all of which may use all CPUs.
+func input(cpus int, limits ...unit.MilliCPU) Input {
+	in := Input{Config: Config{Enable: true}, May: map[node.WorkloadID]unit.CPUSet{}, Snap: node.Snapshot{At: time.Unix(1000, 0), Topology: machine(cpus)}}
+	for i, m := range limits {
+		w := node.Workload{ID: node.WorkloadID(fmt.Sprintf("w%03d", i)), Class: node.BE, CPULimit: node.Some(m)}
+		w.Cgroup = node.CgroupPath(w.ID)
+		in.Snap.Workloads = append(in.Snap.Workloads, w)
+		in.May[w.ID] = in.Snap.Topology.All()
+	}
+	return in
+}
+
+func TestSeatsOfOneWorkloadShareACache(t *testing.T) {
+	_, grants := State{}.Decide(input(32, 4000))
+	g := grants["w000"]
+	caches, cores := map[int]bool{}, map[int]bool{}
+	for c := range g.CPUs.All() {
+		caches[int(c)/8], cores[int(c)/2] = true, true
+	}
+	if g.CPUs.Len() != 4 || len(caches) != 1 || len(cores) != 4 || !g.Full {
+		t.Errorf("%+v: want 4 cores of one L3 cache", g)
+	}
+}
+
+func TestALimitThatIsNotWholeKeepsItsQuota(t *testing.T) {
+	_, grants := State{}.Decide(input(8, 1500, 500))
+	if g := grants["w000"]; g.CPUs.Len() != 2 || g.Full {
+		t.Errorf("1500m has %+v, want 2 seats and the quota", g)
+	}
+	if g := grants["w001"]; g.CPUs.Len() != 1 || g.Full {
+		t.Errorf("500m has %+v, want 1 seat and the quota", g)
+	}
+}
+
+func TestOnlyBatchWorkWithALimitHasSeats(t *testing.T) {
+	in := input(8, 1000, 1000, 1000)
+	in.Snap.Workloads[0].Class = node.LS
+	in.Snap.Workloads[1].CPULimit = node.Maybe[unit.MilliCPU]{}
+	_, grants := State{}.Decide(in)
+	if len(grants) != 1 || grants["w002"].CPUs.Len() != 1 {
+		t.Errorf("%+v", grants)
+	}
+	in.Enable = false
+	if st, grants := (State{Pooled: true}).Decide(in); grants != nil || st.Pooled {
+		t.Errorf("off: %+v %+v", st, grants)
+	}
+}
+
+func TestThePoolEndsOnlyAfterAWhileWithRoom(t *testing.T) {
+	st, _ := State{}.Decide(input(20, 12000, 12000))
+	if !st.Pooled {
+		t.Fatal("24 CPUs of 20 are not pooled")
+	}
+	full := input(20, 12000, 8000) // fits, but leaves no tenth
+	for i := range 60 {
+		full.Snap.At = time.Unix(int64(2000+i), 0)
+		if st, _ = st.Decide(full); !st.Pooled {
+			t.Fatal("the pool ended without room")
+		}
+	}
+	some := input(20, 12000, 6000)
+	for i := range 11 {
+		some.Snap.At = time.Unix(int64(3000+i), 0)
+		if st, _ = st.Decide(some); st.Pooled != (i < 10) {
+			t.Errorf("after %d s pooled: %v", i, st.Pooled)
+		}
+	}
+}
+
+// BenchmarkDecide is a tick of a node with 256 CPUs and 100 workloads with seats.
+func BenchmarkDecide(b *testing.B) {
+	var limits []unit.MilliCPU
+	for i := range 100 {
+		limits = append(limits, unit.CPUs(1+i%3))
+	}
+	in := input(256, limits...)
+	st, _ := State{}.Decide(in)
+	b.ReportAllocs()
+	for b.Loop() {
+		st, _ = st.Decide(in)
+	}
+}

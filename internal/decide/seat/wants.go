@@ -1,0 +1,186 @@
+package seat
+
+import (
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A seater is one decision on the seats of BE work with a CPU limit.
+type seater struct {
+	facts.Layout
+	snap   node.Snapshot
+	grants Grants
+	bounds []plan.Want       // of suppress, changed for workloads with seats
+	at     map[node.Knob]int // the place of each knob in bounds
+}
+
+// Wants owns cpuset.cpus of BE workloads with a CPU limit that are no contention
+// root. The cpuset and the quota of a contention root belong to suppress, and so
+// do the cpusets below it on cgroup v1: there Wants narrows what suppress wants.
+// It returns the wants of suppress, in bounds, with its own. Seats are always a
+// part of what suppress gives, and never CPUs that are another workload's own.
+func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own hold.Grants, bounds []plan.Want, s node.Snapshot) (State, Grants, []plan.Want) {
+	if !c.Enable || pool.CPUSetsManagedExternally {
+		return State{}, nil, bounds
+	}
+	x := seater{Layout: l, snap: s, bounds: bounds, at: make(map[node.Knob]int, len(bounds))}
+	for i, w := range bounds {
+		x.at[w.Knob] = i
+	}
+	next, grants := st.Decide(Input{Config: c, May: x.may(pool.Counted(s), own), Load: u.Sensitive, Map: own.Map, Snap: s})
+	x.grants = grants
+	for i, w := range s.Workloads {
+		g, asked := grants[w.ID]
+		switch {
+		case x.RootOf[i] == "":
+		case !asked:
+			x.unseat(w, Grant{How: "it has no CPU limit, or no CPUs for seats"})
+		case g.CPUs.Empty():
+			x.unseat(w, g)
+		default:
+			for _, p := range leaves(w, s.Knobs) {
+				x.set(node.Knob{Cgroup: p, File: node.FileCPUs}, g.CPUs, g.How)
+			}
+		}
+		if asked && x.IsRoot(w.Cgroup) && without(g, w, s.Knobs) {
+			x.unbound(w, g)
+		}
+	}
+	return next, grants, x.bounds
+}
+
+// may returns the CPUs that each BE workload may use: those that suppress gives
+// its contention root, and no CPU of an owner. A workload that contains another
+// one, or shares its cgroup, is absent.
+func (x seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
+	var owned unit.CPUSet
+	for _, set := range own.Of {
+		owned = owned.Union(set)
+	}
+	inside := make(map[node.CgroupPath]int, len(x.snap.Workloads))
+	for _, w := range x.snap.Workloads {
+		for p := w.Cgroup; p != ""; p = p.Parent() {
+			inside[p]++
+		}
+	}
+	may := make(map[node.WorkloadID]unit.CPUSet, len(x.snap.Workloads))
+	for i, w := range x.snap.Workloads {
+		_, shown := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]
+		root := x.RootOf[i]
+		if root == "" || !shown || inside[w.Cgroup] > 1 {
+			continue
+		}
+		set := hold.RoomBefore(x.snap, w.Cgroup, all).Minus(owned)
+		if j, bounded := x.at[node.Knob{Cgroup: root, File: node.FileCPUs}]; bounded {
+			if v, _ := x.bounds[j].Outcome(x.snap.Knobs).(node.CPUs); !v.Set.Empty() {
+				set = set.Intersect(v.Set)
+			}
+		}
+		may[w.ID] = set
+	}
+	return may
+}
+
+// set wants a cpuset, in place of what suppress wants there.
+func (x *seater) set(k node.Knob, to unit.CPUSet, why string) {
+	if i, bounded := x.at[k]; bounded {
+		b := &x.bounds[i]
+		if b.Intent == plan.Set && b.Reason != "" {
+			why += "; " + b.Reason
+		}
+		b.Intent, b.Value, b.Reason = plan.Set, node.CPUs{Set: to}, why
+		return
+	}
+	x.at[k] = len(x.bounds)
+	x.bounds = append(x.bounds, plan.Want{Intent: plan.Set, Knob: k, Value: node.CPUs{Set: to}, Owner: plan.OwnerSeat, Reason: why, BE: true})
+}
+
+// unseat releases the cpuset of a workload without seats, if suppress does not
+// own it.
+func (x *seater) unseat(w node.Workload, g Grant) {
+	k := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+	_, touched := x.snap.Knobs.Before[k]
+	if _, bounded := x.at[k]; !bounded && touched {
+		x.at[k] = len(x.bounds)
+		x.bounds = append(x.bounds, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerSeat, Reason: g.How, BE: true})
+	}
+}
+
+// leaves returns the cgroups whose cpusets hold the seats of a workload: its own,
+// or on cgroup v1 the known cgroups in it that have none below them. There a
+// parent must always contain its children, so that those above keep what
+// suppress gives.
+func leaves(w node.Workload, k node.Knobs) []node.CgroupPath {
+	if k.Kernel.CgroupVersion != 1 {
+		return []node.CgroupPath{w.Cgroup}
+	}
+	var all []node.CgroupPath
+	parents := map[node.CgroupPath]bool{}
+	for knob := range k.Now {
+		if knob.File == node.FileCPUs && w.Cgroup.Contains(knob.Cgroup) {
+			all = append(all, knob.Cgroup)
+			parents[knob.Cgroup.Parent()] = true
+		}
+	}
+	all = slices.DeleteFunc(all, func(p node.CgroupPath) bool { return parents[p] })
+	slices.Sort(all)
+	return all
+}
+
+// unbound removes the quota of a contention root that is not below its limit.
+func (x *seater) unbound(w node.Workload, g Grant) {
+	i, bounded := x.at[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}]
+	if !bounded {
+		return
+	}
+	b := &x.bounds[i]
+	if v, _ := b.Value.(node.CPUMax); b.Intent != plan.Set || facts.IsQuota(v) && facts.MilliOf(v) >= g.Limit {
+		*b = withoutQuota(x.snap.Knobs, *b)
+	}
+}
+
+// without reports whether a workload needs no quota: its seats are its limit, and
+// it has them already. A quota is removed only then, so that a write that fails
+// leaves no work without a limit.
+func without(g Grant, w node.Workload, k node.Knobs) bool {
+	for _, p := range leaves(w, k) {
+		now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
+		if now.Set.Empty() || !g.CPUs.Contains(now.Set) {
+			return false
+		}
+	}
+	return g.Full
+}
+
+// withoutQuota returns a want without a quota: also the one from before Tenon is
+// removed.
+func withoutQuota(k node.Knobs, w plan.Want) plan.Want {
+	w.Reason = "its seats limit it"
+	w.Intent, w.Value = plan.Release, nil
+	if v, _ := facts.Original(k, w.Knob).(node.CPUMax); facts.IsQuota(v) {
+		w.Intent, w.Value = plan.Set, node.CPUMax{Quota: node.NoQuota, Period: v.Period, Burst: v.Burst}
+	}
+	return w
+}
+
+// Relieve changes the wants for the quotas of a workload and of its containers. A
+// workload of several containers has the quota of each: its seats are the sum.
+func (all Grants) Relieve(w node.Workload, k node.Knobs, wants []plan.Want) {
+	g, asked := all[w.ID]
+	switch {
+	case !asked:
+	case without(g, w, k):
+		for i := range wants {
+			if i == 0 || len(w.Containers) == 1 {
+				wants[i] = withoutQuota(k, wants[i])
+			}
+		}
+	case g.CPUs.Empty() && wants[0].Intent == plan.Set:
+		wants[0].Reason += "; " + g.How
+	}
+}
