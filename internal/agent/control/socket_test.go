@@ -137,15 +137,14 @@ func TestARemovedSocketIsMadeAgain(t *testing.T) {
 	}()
 	answers := func() {
 		t.Helper()
+		// The file exists a moment before the socket accepts connections.
 		for {
-			if _, err := os.Stat(SocketPath(dir)); err == nil {
-				break
+			if conn, err := net.Dial("unix", SocketPath(dir)); err == nil {
+				do(conn.Close())
+				return
 			}
 			time.Sleep(time.Millisecond)
 		}
-		conn, err := net.Dial("unix", SocketPath(dir))
-		do(err)
-		do(conn.Close())
 	}
 	answers()
 	do(os.Remove(SocketPath(dir)))
