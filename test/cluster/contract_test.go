@@ -74,9 +74,43 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	heldBy(t, a, uid(t, c, "alone"), own.CPUs, "node")
 	kubectl(t, c, "delete", "pod", "alone", "--force", "--grace-period=0")
 
+	twoParts(t, a, m)
+
 	if runtime.NumCPU() == 2 {
 		t.Run("the published manifests", func(t *testing.T) { theCPUSeeds(t, c, n) })
 	}
+}
+
+// partedPod has two containers with a seat each. The cgroup of the pod has both
+// CPUs, so a container has its own one only if it is written before it starts.
+const partedPod = `{apiVersion: v1, kind: Pod, metadata: {name: parted, annotations: {cpuset-scheduler: "true"}}, spec: {nodeName: NODE, terminationGracePeriodSeconds: 1,
+containers: [
+{name: a, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; sleep 1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 1}}},
+{name: b, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; sleep 1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 1}}}]}}`
+
+// twoParts starts a pod whose containers have a CPU each.
+func twoParts(t *testing.T, a *agent, m *pick.Map) {
+	t.Helper()
+	a.apply(strings.Replace(partedPod, "NODE", a.n.Name, 1))
+	eventually(t, time.Minute, "the pod runs", func() error { return phase(t, a.c, "parted", "Running") })
+	first := map[string]unit.CPUSet{}
+	for _, name := range []string{"a", "b"} {
+		eventually(t, 20*time.Second, name+" has printed its CPUs", func() error {
+			said := kubectl(t, a.c, "logs", "parted", "-c", name)
+			_, list, _ := strings.Cut(said, "Cpus_allowed_list:\t")
+			list, _, printed := strings.Cut(list, "\n")
+			set, err := unit.ParseCPUSet(list)
+			if err != nil || !printed {
+				return fmt.Errorf("it says %q", said)
+			}
+			first[name] = set
+			return nil
+		})
+	}
+	if first["a"].Len() != 1 || first["b"].Len() != 1 || first["a"] == first["b"] || !m.All().Contains(first["a"].Union(first["b"])) {
+		t.Errorf("the first commands of the two containers ran on CPUs %v and %v", first["a"], first["b"])
+	}
+	kubectl(t, a.c, "delete", "pod", "parted", "--force", "--grace-period=0")
 }
 
 // theCPUSeeds applies the published manifests, scaled to two CPUs of which one
