@@ -72,6 +72,7 @@ var kernelWrites = []struct {
 	{experiment, "lab/concurrency/sweep/measure.go", "build", "the CPUs of all jobs together"},
 	{experiment, "lab/concurrency/sweep/slot.go", "build hold", "cgroups of jobs with the limits that are compared"},
 	{experiment, "lab/memory_environment.go", "setUp", "the memory of all that is measured"},
+	{experiment, "lab/pinning/run/bench.go", "build spin", "cgroups of the work with the CPUs and quotas that are compared"},
 	{experiment, "lab/reaction_environment.go", "build", "the CPUs of all that is measured"},
 	{experiment, "lab/site/child.go", "enter", "the CPUs of a process that the lab started"},
 	{experiment, "lab/site/pods.go", "Build BuildSpinner", "cgroups with the values that a kubelet gives"},

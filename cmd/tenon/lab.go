@@ -47,7 +47,7 @@ func newLabCommand(g *global) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metacmd.Frame{Usage: jobFrame(g).Usage, Print: jobFrame(g).Print}), newPackCommand(), newChildCommand())
+	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metacmd.Frame{Usage: jobFrame(g).Usage, Print: jobFrame(g).Print}), newPackCommand(), newChildCommand())
 	return cmd
 }
 

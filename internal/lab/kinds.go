@@ -4,6 +4,7 @@ import (
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/memory"
+	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/reaction"
 	"tenon.sh/tenon/internal/lab/report"
 )
@@ -14,5 +15,6 @@ var Kinds = report.Kinds{
 	colocation.KindKernelQOS: colocation.OpenKernelQOS,
 	concurrency.Kind:         concurrency.Open,
 	memory.Kind:              memory.Open,
+	pinning.Kind:             pinning.Open,
 	reaction.Kind:            reaction.Open,
 }

@@ -1,15 +1,13 @@
 // Package lab runs experiments that measure what Tenon does on this machine.
 // The colocation experiment is the published one: nginx, ffmpeg and a load
-// generator run in several modes of sharing the CPUs. The kernel-qos experiment
-// runs them with one isolation mechanism at a time. The memory experiment lets
-// nginx and a program with a large demand for memory share a bounded amount of
-// memory. The reaction experiment measures the time that tenond takes to answer
-// a step of load.
+// generator share CPUs in several modes. The kernel-qos experiment runs them with
+// one isolation mechanism at a time. In the memory experiment nginx and a program
+// that demands much memory share a bounded amount of it. The reaction experiment
+// measures how soon tenond answers a step of load.
 //
 // A run measures one mode once. A block contains each mode once, in random
-// order. Blocks are repeated, and package report compares modes within blocks.
-// The lab writes raw data after each run. If an experiment ends early, the
-// finished runs remain, and a report can be made from them.
+// order, and package report compares modes within blocks. The lab writes raw data
+// after each run, so that an experiment that ends early keeps its finished runs.
 package lab
 
 import (
@@ -24,9 +22,8 @@ import (
 )
 
 // Colocate runs the colocation experiment. When it returns, even with an error,
-// no process and no cgroup of the experiment is left. If an Outcome with runs
-// comes together with an error, it describes the runs that had finished. If ctx
-// ended the experiment, the error is that of ctx.
+// no process and no cgroup of the experiment is left. An Outcome that comes with
+// an error describes the runs that had finished. The end of ctx gives its error.
 func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {

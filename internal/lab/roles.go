@@ -9,13 +9,13 @@ import (
 	"strconv"
 
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Child runs one of the parts of the lab that need a process of their own.
-// Config.Self is the command that calls Child. args are the arguments after
-// Self.
+// Child runs a part of the lab that needs a process of its own. Config.Self is
+// the command that calls Child, and args are the arguments after it.
 //
 //	client      reads a load.Config from in, writes a load.Result to out
 //	spin CPUS   keeps CPUS busy at the lowest priority
@@ -23,10 +23,10 @@ import (
 //	step        reads a stepPlan from in, writes a line of its course for each step to out
 //	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to out
 //	warm DIR    reads the files of DIR
-//	self N M    is a service of N threads with M bytes of memory each that drives
-//	            itself: reads load.Configs from in, writes load.Results to out
+//	self N M    drives N threads of M bytes each: load.Configs from in, load.Results to out
 //	xz PATH     feeds the program xz with text; writes its progress to out
 //	memory N    copies N bytes of memory to and fro; writes its progress to out
+//	pi T D R    computes D digits of π with T threads in R rounds, writes a pi.Report to out
 func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 1 && args[0] == "client":
@@ -34,8 +34,7 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		if err := json.NewDecoder(in).Decode(&c); err != nil {
 			return fmt.Errorf("read the load to make: %w", err)
 		}
-		// A garbage collection would stop the sending threads. The process is
-		// short-lived.
+		// A garbage collection would stop the sending threads of this short run.
 		debug.SetGCPercent(-1)
 		r, err := load.Run(ctx, c)
 		if err != nil {
@@ -76,6 +75,8 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		return work.Memory(ctx, size, out)
 	case len(args) == 2 && args[0] == "warm":
 		return work.Warm(args[1])
+	case len(args) == 4 && args[0] == "pi":
+		return pi.Main(args[1:], out)
 	}
-	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES, warm DIR, self THREADS BYTES, xz PATH or memory BYTES", args)
+	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES, warm DIR, self THREADS BYTES, xz PATH, memory BYTES or pi THREADS DIGITS ROUNDS", args)
 }

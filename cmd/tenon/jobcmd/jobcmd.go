@@ -1,5 +1,5 @@
-// Package jobcmd has the commands of tenon about concurrent batch jobs: tenon
-// lab concurrency and tenon advise.
+// Package jobcmd has the commands of tenon about batch jobs and their CPUs: tenon
+// lab concurrency, tenon lab pinning and tenon advise.
 package jobcmd
 
 import (

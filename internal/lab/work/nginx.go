@@ -29,7 +29,10 @@ type NGINX struct {
 	Workers     int
 	Connections int    // number of connections that the client opens
 	Pages       string // directory of the pages; empty: a new one with one page
-	Session     bool   // see site.Child
+	// Before is called with the process before it executes nginx; nil: nothing is
+	// called.
+	Before  func(pid int) error
+	Session bool // see site.Child
 }
 
 // pageSize is the size of the answer in bytes. It equals that of nginx's own
@@ -108,7 +111,7 @@ func (n NGINX) Start(ctx context.Context, in site.Groups, group node.CgroupPath,
 	if err := portFree(n.Address); err != nil {
 		return nil, err
 	}
-	p, err := site.Start(in, site.Child{Name: "nginx", Argv: n.args(), Group: group, CPUs: cpus, Session: n.Session})
+	p, err := site.Start(in, site.Child{Name: "nginx", Argv: n.args(), Group: group, CPUs: cpus, Session: n.Session, Before: n.Before})
 	if err != nil {
 		return nil, err
 	}

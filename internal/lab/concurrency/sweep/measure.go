@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/perf"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/meter"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -87,6 +88,7 @@ func (r *round) build() error {
 	}
 	for i, p := range r.div.places {
 		s := &slot{b: r.bench, index: i, group: r.group().Join(fmt.Sprintf("slot-%d", i)), place: p}
+		s.meter = meter.Meter{FS: r.FS, Tree: r.Tree, Group: s.group}
 		r.slots = append(r.slots, s)
 		if err := s.build(r.cell); err != nil {
 			return err
@@ -197,8 +199,8 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	return rows, nil
 }
 
-func (r *round) readAll() ([]reading, error) {
-	all := make([]reading, len(r.slots))
+func (r *round) readAll() ([]meter.Reading, error) {
+	all := make([]meter.Reading, len(r.slots))
 	var err error
 	for i, s := range r.slots {
 		if all[i], err = s.read(); err != nil {
@@ -209,24 +211,24 @@ func (r *round) readAll() ([]reading, error) {
 }
 
 // row describes what the job in a slot did between two readings.
-func (r *round) row(s *slot, number int, from, to reading) jobs.Job {
+func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 	kindOf := r.Type
 	if kindOf == "" {
 		kindOf = strings.ReplaceAll(string(r.cell.Strategy), "-", "")
 	}
 	j := jobs.Job{
 		Host: r.host, Type: kindOf, Concurrency: r.cell.Jobs, CPU: r.cell.Limit, Memory: r.cell.Memory, Index: number,
-		Pod: fmt.Sprintf("run%d_lab_job", r.index), Container: number, In: from.at.UTC(), Out: to.at.UTC(), Source: r.task.source(), Precision: time.Nanosecond,
+		Pod: fmt.Sprintf("run%d_lab_job", r.index), Container: number, In: from.At.UTC(), Out: to.At.UTC(), Source: r.task.source(), Precision: time.Nanosecond,
 	}
 	j.Extra = jobs.Extra{
 		Strategy: string(r.cell.Strategy), Block: r.block, Run: r.index, Slice: s.place.cpus, Threads: r.cell.Threads,
-		CPUSeconds:       node.Some((to.cpu.Usage - from.cpu.Usage).Seconds()),
-		Periods:          node.Some(to.cpu.Periods - from.cpu.Periods),
-		ThrottledPeriods: node.Some(to.cpu.NrThrottled - from.cpu.NrThrottled),
-		ThrottledSeconds: node.Some((to.cpu.Throttled - from.cpu.Throttled).Seconds()),
-		WaitSeconds:      node.Some((to.wait - from.wait).Seconds()),
-		Migrations:       between(from, to, perf.Migrations), Switches: between(from, to, perf.Switches),
-		Cycles: between(from, to, perf.Cycles), Instructions: between(from, to, perf.Instructions), CacheMisses: between(from, to, perf.CacheMisses),
+		CPUSeconds:       node.Some((to.CPU.Usage - from.CPU.Usage).Seconds()),
+		Periods:          node.Some(to.CPU.Periods - from.CPU.Periods),
+		ThrottledPeriods: node.Some(to.CPU.NrThrottled - from.CPU.NrThrottled),
+		ThrottledSeconds: node.Some((to.CPU.Throttled - from.CPU.Throttled).Seconds()),
+		WaitSeconds:      node.Some((to.Wait - from.Wait).Seconds()),
+		Migrations:       meter.Between(from, to, perf.Migrations), Switches: meter.Between(from, to, perf.Switches),
+		Cycles: meter.Between(from, to, perf.Cycles), Instructions: meter.Between(from, to, perf.Instructions), CacheMisses: meter.Between(from, to, perf.CacheMisses),
 	}
 	if peak, err := cgroup.MemoryPeak(r.Tree, string(s.group)); err == nil {
 		j.Extra.PeakMemory = node.Some(peak)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/lab/meter"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
@@ -24,9 +25,8 @@ type slot struct {
 
 	mu      sync.Mutex
 	process *site.Process // the running job; nil: none
-	count   counters      // of it
 	marks   *work.Marks   // of it
-	wait    waits
+	meter   meter.Meter
 }
 
 // readPeriod is the time between two readings of a run. The lab shares the CPUs
@@ -68,7 +68,7 @@ func (s *slot) start(number, threads int, frames float64) error {
 		Name: fmt.Sprintf("job %d", number), Argv: s.b.task.argv(number, threads, frames), Group: s.group, CPUs: s.place.cpus,
 		Before: func(pid int) error {
 			s.mu.Lock()
-			s.count = count(pid)
+			s.meter.Follow(pid)
 			s.mu.Unlock()
 			return nil
 		},
@@ -103,18 +103,10 @@ func (s *slot) start(number, threads int, frames float64) error {
 }
 
 // read reads the counters of the slot.
-func (s *slot) read() (r reading, err error) {
+func (s *slot) read() (meter.Reading, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.wait.update(s.b.FS, s.b.Tree, s.group); err != nil {
-		return r, err
-	}
-	if r.cpu, err = s.b.Tree.CPUStat(string(s.group)); err != nil {
-		return r, err
-	}
-	s.count.read(&r)
-	r.at, r.wait = time.Now(), s.wait.total
-	return r, nil
+	return s.meter.Read()
 }
 
 // end kills the job of the slot if it still runs.
@@ -125,8 +117,7 @@ func (s *slot) end() {
 		s.process.Kill()
 		s.process = nil
 	}
-	s.count.close()
-	s.count = nil
+	s.meter.Close()
 }
 
 // died returns the error of a job that ended although it has no end.

@@ -182,7 +182,7 @@ func (q *queue) job(ctx context.Context, s *slot, number int, asked time.Time) (
 		return jobs.Job{}, err
 	}
 	row := q.r.row(s, number, from, to)
-	row.In, row.Extra.QueueSeconds = asked.UTC(), node.Some(from.at.Sub(asked).Seconds())
+	row.In, row.Extra.QueueSeconds = asked.UTC(), node.Some(from.At.Sub(asked).Seconds())
 	if q.r.Fill == Steady {
 		row.Extra.LocalJobs = node.Some(float64(q.r.cell.Jobs))
 	}

@@ -1,4 +1,7 @@
-package sweep
+// Package meter counts what the processes in a cgroup do and wait for during an
+// experiment: CPU time and throttling, waits for a CPU, and the kernel's
+// performance counters.
+package meter
 
 import (
 	"errors"
@@ -10,13 +13,50 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A reading holds the counters of one slot at one time.
-type reading struct {
-	at    time.Time
-	cpu   cgroup.CPUStat
-	wait  time.Duration // of its threads for a CPU
+// A Meter counts what happens in one cgroup. It is not safe for concurrent use.
+type Meter struct {
+	FS    proc.FS
+	Tree  *cgroup.Tree
+	Group node.CgroupPath
+
+	wait  waits
+	count counters // of the process that Follow named
+}
+
+// A Reading holds the counters at one time.
+type Reading struct {
+	At    time.Time
+	CPU   cgroup.CPUStat
+	Wait  time.Duration // of its threads for a CPU
 	perf  map[string]float64
 	valid map[string]bool
+}
+
+// Follow counts the events of a process and of all its descendants, from the
+// moment at which it next executes a program. Earlier counts are dropped.
+func (m *Meter) Follow(pid int) {
+	m.Close()
+	m.count = count(pid)
+}
+
+// Read reads the counters. It must be called several times a second, because
+// the kernel forgets the waits of a thread that has ended.
+func (m *Meter) Read() (r Reading, err error) {
+	if err := m.wait.update(m.FS, m.Tree, m.Group); err != nil {
+		return r, err
+	}
+	if r.CPU, err = m.Tree.CPUStat(string(m.Group)); err != nil {
+		return r, err
+	}
+	m.count.read(&r)
+	r.At, r.Wait = time.Now(), m.wait.total
+	return r, nil
+}
+
+// Close ends the counting of events.
+func (m *Meter) Close() {
+	m.count.close()
+	m.count = nil
 }
 
 // events are counted for each process of a slot and its descendants.
@@ -37,7 +77,7 @@ func count(pid int) counters {
 	return all
 }
 
-func (c counters) read(into *reading) {
+func (c counters) read(into *Reading) {
 	into.perf, into.valid = map[string]float64{}, map[string]bool{}
 	for i, one := range c {
 		if one == nil {
@@ -57,8 +97,9 @@ func (c counters) close() {
 	}
 }
 
-// between returns the count of an event between two readings.
-func between(a, b reading, e perf.Event) node.Maybe[float64] {
+// Between returns the count of an event between two readings; absent: this
+// machine cannot count it.
+func Between(a, b Reading, e perf.Event) node.Maybe[float64] {
 	if !b.valid[e.Name] {
 		return node.Maybe[float64]{}
 	}

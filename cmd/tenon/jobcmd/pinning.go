@@ -1,0 +1,83 @@
+package jobcmd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/pinning/run"
+)
+
+// NewPinning returns the command tenon lab pinning.
+func NewPinning(f Frame) *cobra.Command {
+	var c run.Config
+	var parts, modes string
+	cmd := &cobra.Command{
+		Use:   "pinning [flags]",
+		Short: "What a quota, CPUs of its own and warm CPUs do to a program",
+		Long: `Run the programs of the published experiment on CPU pinning: a job of 3,000 threads
+that computes digits of π and proves them, and two web servers under load (a closed
+loop with wrk, then an open loop at a fixed rate). The modes change one thing at a
+time:
+
+  shared        a quota, on all CPUs
+  shared-aa     the same again, to show the resolution of this machine
+  shared-free   all CPUs, without a quota
+  shared-warm   shared, and spinners of the idle class keep the CPUs awake
+  pinned        CPUs of its own, without a quota
+  pinned-quota  the same CPUs, with the quota
+
+Modes run in random order in each block. With fewer than three CPUs there is no
+room for two servers and their client: then one server runs, and only its waits
+and its moves between CPUs are results. It needs root (for cgroups), and nginx and
+wrk for the servers. Five minutes at most.`,
+		Example: `  sudo tenon lab pinning
+  sudo tenon lab pinning --parts pi --blocks 8
+  sudo tenon lab pinning --modes shared,pinned,pinned-quota --limit 4`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return f.Usage(fmt.Errorf("lab pinning takes no arguments, got %q", args))
+			}
+			_ = list(parts, "--parts", &c.Parts, func(s string) (string, error) { return s, nil })
+			_ = list(modes, "--modes", &c.Modes, func(s string) (pinning.Mode, error) { return pinning.Mode(s), nil })
+			if err := f.Prepare(&c.Setting); err != nil {
+				return err
+			}
+			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) { return run.Run(ctx, c) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&parts, "parts", "pi,nginx", "what to run: pi, nginx")
+	flags.StringVar(&modes, "modes", "", "modes to run, separated by commas (default: all)")
+	flags.IntVar(&c.Blocks, "blocks", 4, "how often every mode runs")
+	flags.IntVar(&c.Limit, "limit", 0, "CPUs of the job and of each server (default: half of the tested CPUs)")
+	flags.IntVar(&c.Threads, "threads", 3000, "threads of the job")
+	flags.IntVar(&c.Digits, "digits", 20000, "digits of π")
+	flags.IntVar(&c.Rounds, "rounds", 0, "times that the job computes them (default: for --work)")
+	flags.DurationVar(&c.Work, "work", 3*time.Second, "CPU time of the job")
+	flags.DurationVar(&c.Duration, "duration", 3*time.Second, "length of each loop on the web servers")
+	flags.DurationVar(&c.MaxTime, "max-time", 5*time.Minute, "stop before a block that does not fit into this time")
+	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
+	flags.Uint64Var(&c.Seed, "seed", 1, "seed of all that is drawn")
+	flags.BoolVar(&c.Once, "once", false, "do not repeat void runs")
+	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
+	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
+	var names []string
+	for _, m := range pinning.Modes {
+		names = append(names, string(m))
+	}
+	for name, values := range map[string][]string{
+		"parts": {pinning.Pi, pinning.NGINX}, "modes": {strings.Join(names, ",")}, "blocks": nil, "limit": nil, "threads": nil, "digits": nil,
+		"rounds": nil, "work": nil, "duration": nil, "max-time": nil, "max-steal": nil, "seed": nil, "cpus": nil,
+	} {
+		// The error means that the flag does not exist. A test completes each flag.
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}

@@ -1,0 +1,182 @@
+package pinning
+
+import (
+	"fmt"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Result is the result of an experiment: result.json.
+type Result struct {
+	Experiment Experiment `json:"experiment"`
+	Parts      []Part     `json:"parts"`
+	Void       []string   `json:"void_runs,omitempty"`
+	Warnings   []string   `json:"warnings,omitempty"`
+}
+
+// A Part is the result of the job, or of the web servers.
+type Part struct {
+	Name  string `json:"part"`
+	Modes []Row  `json:"modes"`
+	// Factors divide the change from shared to pinned.
+	Factors []Factor `json:"factors"`
+	// Claims is false if the machine is too small for claims about the speed of
+	// this part: then only the counters mean something.
+	Claims bool `json:"claims_speed"`
+}
+
+// A Row is a mode.
+type Row struct {
+	Mode Mode `json:"mode"`
+	Runs int  `json:"runs"`
+	// Values holds the figures of the mode as means over blocks, by their key.
+	Values map[string]report.Interval `json:"values"`
+	// Change holds the same relative to shared, within blocks.
+	Change map[string]report.Interval `json:"change_from_shared"`
+	speed  stat.Sample                // of the figure by which the part is judged
+}
+
+// A Factor is one mode relative to another: what a single difference does.
+type Factor struct {
+	Of     string          `json:"of"` // quota, placement, warm, quota-on-own, control
+	From   Mode            `json:"from"`
+	To     Mode            `json:"to"`
+	Change report.Interval `json:"change"` // of the time of the job; of requests per second
+}
+
+// A figure is a column of the tables.
+type figure struct {
+	key, head string
+	parts     []string
+	digits    int
+	of        func(Run) (float64, bool)
+}
+
+// shown reports whether a part shows a figure. Servers on a machine that is too
+// small for claims about their speed show what is not about speed.
+func (f figure) shown(p Part) bool {
+	return slices.Contains(f.parts, p.Name) && (p.Claims || slices.Contains(f.parts, Pi))
+}
+
+var figures = []figure{
+	{"seconds", "seconds", []string{Pi}, 2, func(r Run) (float64, bool) { return r.PiResult.Seconds, true }},
+	{"requests_per_second", "requests/s", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.Rate, true }},
+	{"mean_us", "average", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.Mean, true }},
+	{"stdev_us", "deviation", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.Stdev, true }},
+	{"max_us", "max", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.Max, true }},
+	{"p50_us", "50 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.P50, true }},
+	{"p75_us", "75 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.P75, true }},
+	{"p90_us", "90 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.P90, true }},
+	{"p99_us", "99 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return r.Closed.P99, true }},
+	{"open_mean_us", "open average", []string{NGINX}, 0, func(r Run) (float64, bool) { return openOf(r).Mean, r.Open != nil }},
+	{"open_p50_us", "open 50 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return openOf(r).P50, r.Open != nil }},
+	{"open_p99_us", "open 99 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return openOf(r).P99, r.Open != nil }},
+	{"cpu_seconds", "CPU-s", []string{Pi, NGINX}, 2, func(r Run) (float64, bool) { return r.CPU, true }},
+	{"throttled_percent", "held %", []string{Pi, NGINX}, 0, func(r Run) (float64, bool) {
+		return 100 * float64(r.Throttled) / float64(max(r.Periods, 1)), true
+	}},
+	{"waiting_per_second", "waits s/s", []string{Pi, NGINX}, 2, func(r Run) (float64, bool) { return r.Waiting / r.Seconds, r.Seconds > 0 }},
+	{"migrations_per_cpu_second", "moves/CPU-s", []string{Pi, NGINX}, 1, perCPU(func(r Run) *float64 { return r.Moves })},
+	{"switches_per_cpu_second", "switches/CPU-s", []string{Pi, NGINX}, 0, perCPU(func(r Run) *float64 { return r.Switches })},
+}
+
+func openOf(r Run) OpenLoop {
+	if r.Open == nil {
+		return OpenLoop{}
+	}
+	return *r.Open
+}
+
+func perCPU(of func(Run) *float64) func(Run) (float64, bool) {
+	return func(r Run) (float64, bool) {
+		n := of(r)
+		if n == nil || r.CPU <= 0 {
+			return 0, false
+		}
+		return *n / r.CPU, true
+	}
+}
+
+// speed is the figure by which a part is judged.
+var speed = map[string]string{Pi: "seconds", NGINX: "requests_per_second"}
+
+// steps are the differences between modes that the factors name.
+var steps = []struct {
+	of       string
+	from, to Mode
+}{
+	{"the same again", Shared, SharedAA},
+	{"no quota", Shared, SharedFree},
+	{"own CPUs", SharedFree, Pinned},
+	{"both", Shared, Pinned},
+	{"own CPUs under the quota", Shared, PinnedQuota},
+	{"warm CPUs", Shared, SharedWarm},
+}
+
+// Analyse turns the runs of an experiment into its result.
+func Analyse(e Experiment, runs []Run) Result {
+	r := Result{Experiment: e}
+	for _, run := range runs {
+		for _, why := range run.Void {
+			r.Void = append(r.Void, fmt.Sprintf("run %d, %s, %s: %s", run.Index, run.Part, run.Mode, why))
+		}
+		if run.PiResult != nil && run.PiResult.Right < run.PiResult.Digits {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("run %d: only %d of %d digits are right", run.Index, run.PiResult.Right, run.PiResult.Digits))
+		}
+	}
+	if e.Blocks < 2 {
+		r.Warnings = append(r.Warnings, "Each mode ran once: there are no intervals.")
+	}
+	for _, name := range e.Parts {
+		r.Parts = append(r.Parts, part(name, e, runs))
+	}
+	return r
+}
+
+func part(name string, e Experiment, runs []Run) Part {
+	p := Part{Name: name, Claims: name == Pi || e.Servers > 1}
+	rows := map[Mode]Row{}
+	samples := map[Mode]map[string]stat.Sample{}
+	for _, m := range e.Modes {
+		row := Row{Mode: m, Values: map[string]report.Interval{}, Change: map[string]report.Interval{}}
+		samples[m] = map[string]stat.Sample{}
+		for _, run := range runs {
+			if run.Part != name || run.Mode != m || len(run.Void) > 0 {
+				continue
+			}
+			row.Runs++
+			for _, f := range figures {
+				if !slices.Contains(f.parts, name) {
+					continue
+				}
+				if v, known := f.of(run); known {
+					if samples[m][f.key] == nil {
+						samples[m][f.key] = stat.Sample{}
+					}
+					samples[m][f.key][run.Block] = v
+				}
+			}
+		}
+		for key, s := range samples[m] {
+			row.Values[key] = report.IntervalOf(stat.Describe(s))
+			if base := samples[Shared][key]; base != nil {
+				row.Change[key] = report.IntervalOf(stat.Ratio(s, base, paired.Rule{}))
+			}
+		}
+		row.speed = samples[m][speed[name]]
+		if row.Runs > 0 {
+			p.Modes, rows[m] = append(p.Modes, row), row
+		}
+	}
+	for _, s := range steps {
+		from, to := rows[s.from], rows[s.to]
+		if from.Runs == 0 || to.Runs == 0 {
+			continue
+		}
+		p.Factors = append(p.Factors, Factor{s.of, s.from, s.to, report.IntervalOf(stat.Ratio(to.speed, from.speed, paired.Rule{}))})
+	}
+	return p
+}

@@ -1,0 +1,339 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/perf"
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/meter"
+	"tenon.sh/tenon/internal/lab/pi"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A cell is a part in a mode.
+type cell struct {
+	part string
+	mode pinning.Mode
+}
+
+func (c cell) String() string { return c.part + " " + string(c.mode) }
+
+// A bench is the experiment after its set-up.
+type bench struct {
+	Config
+	*site.Site
+	division
+	cells    []cell
+	wrk      string // path of wrk
+	servers  []work.NGINX
+	versions map[string]string
+	rate     float64 // requests per second of the open loop on each server
+}
+
+// Run runs the experiment. When it returns, even with an error, no process and
+// no cgroup of the experiment is left. If an Outcome with runs comes together
+// with an error, it describes the runs that had finished.
+func Run(ctx context.Context, c Config) (frame.Outcome, error) {
+	c, err := c.orDefaults()
+	if err != nil {
+		return frame.Outcome{}, err
+	}
+	b, err := set(ctx, c)
+	if err != nil {
+		return frame.Outcome{}, site.Interrupted(ctx, err)
+	}
+	return (&frame.Series[cell, pinning.Run]{
+		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: b.Work + 2*b.Duration,
+		Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: pinning.Open,
+		Save: func(r pinning.Run) error { return pinning.AddRun(b.Out, r) },
+		Void: func(r pinning.Run) []string { return r.Void },
+	}).Conduct(ctx)
+}
+
+func set(ctx context.Context, c Config) (_ *bench, err error) {
+	b := &bench{Config: c, versions: map[string]string{}}
+	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if b.division, err = c.divide(b.Topology, b.Place.Tested); err != nil {
+		return nil, err
+	}
+	if b.each == 0 {
+		b.Parts = slices.DeleteFunc(slices.Clone(b.Parts), func(p string) bool { return p == pinning.NGINX })
+	}
+	if slices.Contains(b.Parts, pinning.NGINX) {
+		if err := b.prepareServers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range b.Parts {
+		for _, m := range b.Modes {
+			b.cells = append(b.cells, cell{p, m})
+		}
+	}
+	return b, nil
+}
+
+// calibrate chooses the rounds of the job and the rate of the open loop.
+func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, []string, error) {
+	var lines []string
+	if slices.Contains(b.Parts, pinning.Pi) && b.Rounds == 0 {
+		b.Status.Now("calibrating: the job alone")
+		b.Rounds = 1
+		r, err := b.run(ctx, cell{pinning.Pi, pinning.SharedFree}, 0, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		b.Rounds = max(int(b.Work.Seconds()/r.CPU), 1)
+		lines = append(lines, fmt.Sprintf("one round of %d digits with %d threads needs %.2f s of CPU time: %d rounds", b.Digits, b.Threads, r.CPU, b.Rounds))
+	}
+	if slices.Contains(b.Parts, pinning.NGINX) && b.division.servers > 1 {
+		b.Status.Now("calibrating: the capacity of the servers")
+		r, err := b.run(ctx, cell{pinning.NGINX, pinning.Shared}, 0, 0)
+		if err != nil {
+			return nil, nil, err
+		}
+		const share = 0.6 // of the capacity
+		b.rate = max(share*r.Closed.Rate/float64(len(b.servers)), 1)
+		lines = append(lines, fmt.Sprintf("the servers answer %.0f requests/s in mode shared; the open loop offers %.0f %% of that", r.Closed.Rate, 100*share))
+	}
+	for _, why := range b.refused {
+		lines = append(lines, "left out: "+why)
+	}
+	return b.experiment(caveats), lines, nil
+}
+
+func (b *bench) experiment(caveats []string) pinning.Experiment {
+	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	machine.Mechanisms = nil
+	e := pinning.Experiment{
+		Schema: report.Schema, Kind: pinning.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
+		Parts: b.Parts, Modes: b.Modes, Blocks: b.Blocks, Seed: b.Seed, Limit: b.limit, Tested: b.Place.Tested,
+		Threads: b.Threads, Digits: b.Digits, Rounds: b.Rounds, Refused: b.refused, Machine: machine, Versions: b.versions,
+		Caveats: append(caveats, "the lab itself runs on the tested CPUs, and reads the counters five times a second"),
+	}
+	if len(b.servers) > 0 {
+		e.Client, e.Servers, e.ServerLimit, e.Rate = b.client, len(b.servers), b.each, b.rate*float64(len(b.servers))
+		e.Caveats = append(e.Caveats, "the closed loop waits for answers before it asks again: its average follows from its requests per second")
+	}
+	return e
+}
+
+func tell(r pinning.Run) string {
+	if r.Closed != nil {
+		return fmt.Sprintf("%8.0f requests/s  average %6.0f µs", r.Closed.Rate, r.Closed.Mean)
+	}
+	return fmt.Sprintf("%6.2f s  %6.2f CPU-s", r.Seconds, r.CPU)
+}
+
+// run measures one cell.
+func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Run, err error) {
+	r = pinning.Run{Index: index, Block: block, Part: c.part, Mode: c.mode, Started: time.Now()}
+	defer func() {
+		if err = errors.Join(err, site.Clear(b.Root, b.Host, b.Tree)); err != nil {
+			err = fmt.Errorf("%v: %w", c, err)
+		}
+	}()
+	n, limit, all := 1, b.limit, b.Place.Tested
+	if c.part == pinning.NGINX {
+		n, limit, all = len(b.servers), b.each, b.service
+	}
+	list := seats(c.mode, b.Topology, all, n, limit)
+	for _, s := range list {
+		r.CPUs = r.CPUs.Union(s.cpus)
+	}
+	if err := b.build(list); err != nil {
+		return r, err
+	}
+	if c.mode == pinning.SharedWarm {
+		stop, err := b.spin(all)
+		if err != nil {
+			return r, err
+		}
+		defer stop()
+	}
+	if c.part == pinning.Pi {
+		return r, b.runPi(ctx, list[0], &r)
+	}
+	return r, b.runNGINX(ctx, list, &r)
+}
+
+func (b *bench) work() node.CgroupPath      { return b.Root.Join("work") }
+func (b *bench) seat(i int) node.CgroupPath { return b.work().Join("seat-" + strconv.Itoa(i)) }
+func (b *bench) spinner() node.CgroupPath   { return b.Root.Join("spinner") }
+func (b *bench) meter() *meter.Meter        { return &meter.Meter{FS: b.FS, Tree: b.Tree} }
+func quotaOf(m unit.MilliCPU) time.Duration { return time.Duration(m) * node.DefaultPeriod / 1000 }
+
+// build makes the cgroups of the seats.
+func (b *bench) build(list []seat) error {
+	for _, p := range []node.CgroupPath{b.Root, b.work()} {
+		if err := b.Host.MakeGroup(p); err != nil {
+			return err
+		}
+		if err := b.Tree.WriteCPUs(string(p), b.Place.Tested); err != nil {
+			return err
+		}
+	}
+	for i, s := range list {
+		if err := b.Host.MakeGroup(b.seat(i)); err != nil {
+			return err
+		}
+		if err := b.Tree.WriteCPUs(string(b.seat(i)), s.cpus); err != nil {
+			return err
+		}
+		if s.quota == 0 {
+			continue
+		}
+		if err := b.Tree.WriteCPUMax(string(b.seat(i)), cgroup.CPUMax{Quota: quotaOf(s.quota), Period: node.DefaultPeriod}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spin keeps CPUs awake at the lowest priority.
+func (b *bench) spin(cpus unit.CPUSet) (stop func(), err error) {
+	if err := b.Host.MakeGroup(b.spinner()); err != nil {
+		return nil, err
+	}
+	if err := b.Tree.WriteCPUs(string(b.spinner()), cpus); err != nil {
+		return nil, err
+	}
+	if err := b.Tree.WriteCPUWeight(string(b.spinner()), cgroup.CPUWeight{Idle: true}); err != nil && !errors.Is(err, cgroup.ErrUnsupported) {
+		return nil, err // without cpu.idle, the policy SCHED_IDLE of the spinner must suffice
+	}
+	p, err := site.Start(b.Host, site.Child{Name: "the spinner", Argv: b.Child("spin", cpus.String()), Group: b.spinner(), CPUs: cpus})
+	if err != nil {
+		return nil, err
+	}
+	return p.Kill, nil
+}
+
+// runPi runs the job and counts what it does.
+func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
+	m := b.meter()
+	m.Group = b.seat(0)
+	defer m.Close()
+	watch, err := b.watch()
+	if err != nil {
+		return err
+	}
+	var out []byte
+	from, to, err := b.during(ctx, []*meter.Meter{m}, func(ctx context.Context) (err error) {
+		out, err = b.Await(ctx, site.Child{
+			Name: "the job", Argv: b.Child("pi", strconv.Itoa(b.Threads), strconv.Itoa(b.Digits), strconv.Itoa(b.Rounds)), Group: m.Group, CPUs: s.cpus,
+			Before: func(pid int) error { m.Follow(pid); return nil },
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.PiResult = &pi.Report{}
+	if err := json.Unmarshal(out, r.PiResult); err != nil {
+		return fmt.Errorf("read the result of the job: %w", err)
+	}
+	fill(r, from, to)
+	if r.PiResult.Right < r.PiResult.Digits {
+		r.Void = append(r.Void, fmt.Sprintf("%d of %d digits are right", r.PiResult.Right, r.PiResult.Digits))
+	}
+	why, err := watch()
+	r.Void = append(r.Void, why...)
+	return err
+}
+
+// during runs do and reads the meters before, during and after it.
+func (b *bench) during(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
+	readAll := func() (list []meter.Reading, err error) {
+		for _, m := range meters {
+			r, err := m.Read()
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, r)
+		}
+		return list, nil
+	}
+	if from, err = readAll(); err != nil {
+		return nil, nil, err
+	}
+	done := make(chan error, 1)
+	doing, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { done <- do(doing) }()
+	ticker := time.NewTicker(frame.SamplePeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				return nil, nil, err
+			}
+			to, err = readAll()
+			return from, to, err
+		case <-ticker.C:
+			if _, err := readAll(); err != nil {
+				stop()
+				return nil, nil, errors.Join(err, <-done)
+			}
+		}
+	}
+}
+
+// fill adds up the counters of all seats.
+func fill(r *pinning.Run, from, to []meter.Reading) {
+	var moves, switches float64
+	known := true
+	for i := range from {
+		a, z := from[i], to[i]
+		r.Seconds = z.At.Sub(a.At).Seconds()
+		r.CPU += (z.CPU.Usage - a.CPU.Usage).Seconds()
+		r.Periods += z.CPU.Periods - a.CPU.Periods
+		r.Throttled += z.CPU.NrThrottled - a.CPU.NrThrottled
+		r.Waiting += (z.Wait - a.Wait).Seconds()
+		m, okM := meter.Between(a, z, perf.Migrations).Value()
+		s, okS := meter.Between(a, z, perf.Switches).Value()
+		moves, switches, known = moves+m, switches+s, known && okM && okS
+	}
+	if known {
+		r.Moves, r.Switches = &moves, &switches
+	}
+}
+
+// watch returns a function that returns what other work did since then to void
+// the run.
+func (b *bench) watch() (func() ([]string, error), error) {
+	read := func() (frame.Reading, error) {
+		s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: frame.Recording{NoPSI: true}}
+		return s.Reading()
+	}
+	before, err := read()
+	return func() ([]string, error) {
+		after, err := read()
+		if err != nil {
+			return nil, err
+		}
+		used := frame.Between(before, after, b.Place.Tested.Len())
+		if share := 100 * used.StealRatio; share > b.StealPercent {
+			return []string{fmt.Sprintf("the hypervisor kept %.1f %% of the tested CPUs' time (steal), more than %g %%", share, b.StealPercent)}, nil
+		}
+		return nil, nil
+	}, err
+}

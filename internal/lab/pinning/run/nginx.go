@@ -1,0 +1,162 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/meter"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+)
+
+// connections is the number of connections to all servers together, as
+// published.
+const connections = 100
+
+// prepareServers finds the programs and gives each server a directory and a
+// port.
+func (b *bench) prepareServers(ctx context.Context) error {
+	var n work.NGINX
+	var err error
+	if n.Path, err = work.NGINXProgram.Find(); err != nil {
+		return err
+	}
+	if n.Version, b.versions["nginx"], err = work.NGINXProgram.Ask(ctx, n.Path); err != nil {
+		return err
+	}
+	if b.wrk, err = work.WrkProgram.Find(); err != nil {
+		return err
+	}
+	n.Workers = b.each
+	for range b.division.servers {
+		one, err := work.PrepareNGINX(b.Site, n, 0, connections)
+		if err != nil {
+			return err
+		}
+		b.servers = append(b.servers, one)
+	}
+	return nil
+}
+
+// runNGINX starts the servers, and sends the closed and then the open load.
+func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error {
+	var meters []*meter.Meter
+	for i, n := range b.servers {
+		m := b.meter()
+		m.Group = b.seat(i)
+		defer m.Close()
+		meters = append(meters, m)
+		n.Before = func(pid int) error { m.Follow(pid); return nil }
+		p, err := n.Start(ctx, b.Host, m.Group, list[i].cpus)
+		if err != nil {
+			return err
+		}
+		defer n.Stop(p)
+	}
+	watch, err := b.watch()
+	if err != nil {
+		return err
+	}
+	results := make([]*load.WrkResult, len(b.servers))
+	from, to, err := b.during(ctx, meters, func(ctx context.Context) error {
+		return b.everyServer(func(i int) (err error) {
+			results[i], err = b.closed(ctx, i)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	fill(r, from, to)
+	closed := sum(results)
+	r.Closed = &closed
+	for _, one := range results {
+		r.Void = append(r.Void, one.Void...)
+	}
+	if b.rate > 0 {
+		if err := b.open(ctx, r); err != nil {
+			return err
+		}
+	}
+	why, err := watch()
+	r.Void = append(r.Void, why...)
+	return err
+}
+
+// everyServer calls f for all servers at once.
+func (b *bench) everyServer(f func(i int) error) error {
+	errs := make([]error, len(b.servers))
+	var all sync.WaitGroup
+	for i := range b.servers {
+		all.Go(func() { errs[i] = f(i) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closed sends as much load to a server as it answers.
+func (b *bench) closed(ctx context.Context, i int) (*load.WrkResult, error) {
+	c := load.WrkConfig{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
+	argv := append([]string{b.wrk}, c.Args()...)
+	out, err := b.Await(ctx, site.Child{Name: "wrk", Argv: argv, CPUs: b.client})
+	if err != nil {
+		return nil, err
+	}
+	w, err := load.ParseWrk(string(out))
+	if err == nil {
+		w.Explain()
+	}
+	return w, err
+}
+
+// sum adds up the servers.
+func sum(all []*load.WrkResult) pinning.ClosedLoop {
+	var s pinning.ClosedLoop
+	for _, w := range all {
+		s.Rate += w.RequestRate
+		s.Mean += w.ThreadLatency.Mean * w.RequestRate
+		s.Stdev, s.Max = max(s.Stdev, w.ThreadLatency.Stdev), max(s.Max, w.ThreadLatency.Max)
+		s.P50, s.P75, s.P90, s.P99 = max(s.P50, w.Latency.P50), max(s.P75, w.Latency.P75), max(s.P90, w.Latency.P90), max(s.P99, w.Latency.P99)
+	}
+	if s.Rate > 0 {
+		s.Mean /= s.Rate
+	}
+	return s
+}
+
+// open sends the same rate in each mode.
+func (b *bench) open(ctx context.Context, r *pinning.Run) error {
+	client := *b.Site
+	client.Place.Client = b.client
+	var mu sync.Mutex
+	o := pinning.OpenLoop{Rate: b.rate * float64(len(b.servers))}
+	err := b.everyServer(func(i int) error {
+		spec := frame.LoadSpec{URL: b.servers[i].URL(), Duration: b.Duration, Warmup: 500 * time.Millisecond, Seed: b.Seed, Connections: connections / len(b.servers), Rate: b.rate,
+			Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5}} // late answers are a result
+		m, err := frame.LoadOpen(ctx, &client, spec.Of(r.Block))
+		if err != nil {
+			return fmt.Errorf("open loop: %w", err)
+		}
+		l := m.Client.Latency
+		mu.Lock()
+		defer mu.Unlock()
+		o.Mean += l.Mean / float64(len(b.servers))
+		o.P50, o.P99 = max(o.P50, l.P50), max(o.P99, l.P99)
+		r.Void = append(r.Void, m.Client.Void...)
+		return nil
+	})
+	if err == nil {
+		r.Open = &o
+	}
+	return err
+}

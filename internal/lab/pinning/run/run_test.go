@@ -1,0 +1,239 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/pi"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// TestMain lets the test binary also serve as the lab's child process.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 3 || os.Args[1] != "lab-child" {
+		os.Exit(m.Run())
+	}
+	if err := child(os.Args[2], os.Args[3:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// child is the part of lab.Child that this experiment needs.
+func child(role string, args []string) error {
+	switch role {
+	case "pi":
+		return pi.Main(args, os.Stdout)
+	case "spin":
+		cpus, err := unit.ParseCPUSet(args[0])
+		if err != nil {
+			return err
+		}
+		return work.Spin(context.Background(), cpus, true)
+	}
+	var c load.Config
+	if err := json.NewDecoder(os.Stdin).Decode(&c); err != nil {
+		return err
+	}
+	r, err := load.Run(context.Background(), c)
+	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(r))
+}
+
+func little(t *testing.T, needs ...work.Program) Config {
+	t.Helper()
+	skip := t.Skipf
+	if os.Getenv("TENON_TEST_STRICT") == "1" {
+		skip = t.Fatalf
+	}
+	switch {
+	case testing.Short():
+		t.Skip("takes seconds")
+	case os.Geteuid() != 0:
+		t.Skip("needs root to make cgroups")
+	}
+	for _, p := range needs {
+		if _, err := p.Find(); err != nil {
+			skip("%v", err)
+		}
+	}
+	c := Config{
+		Setting: site.Setting{
+			Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"), Once: true,
+			Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())), Self: []string{os.Args[0], "lab-child"},
+		},
+		Blocks: 1, Duration: time.Second, StealPercent: 100,
+	}
+	t.Cleanup(func() {
+		tree, err := cgroup.Detect("/proc")
+		if err != nil || tree.Exists(string(c.Root)) {
+			t.Errorf("cgroup %s is left (%v)", c.Root, err)
+		}
+	})
+	return c
+}
+
+func measured(t *testing.T, c Config) map[pinning.Mode]pinning.Run {
+	t.Helper()
+	var notices strings.Builder
+	c.Notices = &notices
+	o, err := Run(t.Context(), c)
+	t.Log(notices.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runs, err := pinning.Load(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(o.Report()); err != nil {
+		t.Error(err)
+	}
+	byMode := map[pinning.Mode]pinning.Run{}
+	for _, r := range runs {
+		byMode[r.Mode] = r
+	}
+	return byMode
+}
+
+// TestPiRunsWithAllItsThreads: the job has its threads and right digits in each
+// mode, on one CPU it changes to no other, and only a quota holds it.
+func TestPiRunsWithAllItsThreads(t *testing.T) {
+	c := little(t)
+	c.Parts, c.Modes, c.Threads, c.Digits, c.Rounds = []string{pinning.Pi}, []pinning.Mode{pinning.Shared, pinning.SharedWarm, pinning.Pinned}, 300, 3000, 40
+	c.Limit = 1
+	runs := measured(t, c)
+	for _, m := range c.Modes {
+		r := runs[m]
+		if r.PiResult == nil || r.PiResult.Threads < 300 || r.PiResult.Right != 3000 || r.CPU <= 0 {
+			t.Errorf("%s: %+v %+v", m, r, r.PiResult)
+		}
+	}
+	if r := runs[pinning.Pinned]; r.Throttled != 0 || r.CPUs.Len() != 1 || r.Moves != nil && *r.Moves > 0 {
+		t.Errorf("pinned to CPUs %v: %d periods throttled, moves %v", r.CPUs, r.Throttled, r.Moves)
+	}
+	if r := runs[pinning.Shared]; r.Periods == 0 {
+		t.Error("shared has no quota")
+	}
+}
+
+// TestServersAnswer runs the web servers: the closed loop is answered, and the
+// open loop where its client has CPUs of its own.
+func TestServersAnswer(t *testing.T) {
+	c := little(t, work.NGINXProgram, work.WrkProgram)
+	if runtime.NumCPU() < 2 {
+		t.Skip("the client needs a CPU")
+	}
+	dir, err := os.MkdirTemp("", "tenon-test-") // nginx's workers must enter it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", dir)
+	c.Parts, c.Modes = []string{pinning.NGINX}, []pinning.Mode{pinning.Shared}
+	r := measured(t, c)[pinning.Shared]
+	if r.Closed == nil || r.Closed.Rate <= 0 || r.Closed.Mean <= 0 || r.Closed.P99 < r.Closed.P50 || r.CPU <= 0 {
+		t.Errorf("closed loop %+v of %+v", r.Closed, r)
+	}
+	if cpus := runtime.NumCPU(); cpus < 3 && r.Open != nil || cpus >= 3 && (r.Open == nil || r.Open.Mean <= 0) {
+		t.Errorf("open loop %+v", r.Open)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
+		t.Errorf("files are left: %v", left)
+	}
+}
+
+func TestInterruptedPinningLeavesNothing(t *testing.T) {
+	c := little(t)
+	c.Parts, c.Threads, c.Digits, c.Rounds = []string{pinning.Pi}, 50, 20000, 1000
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := Run(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestTheSmallestMachinesRefuseServers(t *testing.T) {
+	machine := func(cpus int) (node.Topology, unit.CPUSet) {
+		var t node.Topology
+		for i := range cpus {
+			t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i)})
+		}
+		return t, t.All()
+	}
+	for cpus, want := range map[int]struct {
+		servers, each, limit int
+		refusal              string
+	}{
+		1: {0, 0, 1, "with 1 CPU there is none for the client"},
+		2: {1, 1, 1, "two servers and their client need 3 CPUs, the machine has 2"},
+		3: {2, 1, 1, "pinned-worst: every CPU here is a core of its own"},
+		9: {2, 3, 4, "static: the kubelet would choose the CPUs that pinned has"},
+	} {
+		topology, all := machine(cpus)
+		d, err := Config{}.divide(topology, all)
+		if err != nil || d.servers != want.servers || d.each != want.each || d.limit != want.limit || !strings.Contains(strings.Join(d.refused, "\n"), want.refusal) {
+			t.Errorf("%d CPUs: %+v, %v", cpus, d, err)
+		}
+		if cpus > 2 && !d.client.Intersect(d.service).Empty() {
+			t.Errorf("%d CPUs: client %v and servers %v share CPUs", cpus, d.client, d.service)
+		}
+	}
+	topology, all := machine(2)
+	if _, err := (Config{Limit: 3}).divide(topology, all); err == nil || !strings.Contains(err.Error(), "--limit 3: the job may use at most the 2") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestModesDifferByOneThing(t *testing.T) {
+	var topology node.Topology
+	for i := range 4 {
+		topology.CPUs = append(topology.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i)})
+	}
+	for mode, want := range map[pinning.Mode]struct {
+		sets  string
+		quota unit.MilliCPU
+	}{
+		pinning.Shared: {"0-3 0-3", 2000}, pinning.SharedFree: {"0-3 0-3", 0}, pinning.SharedWarm: {"0-3 0-3", 2000},
+		pinning.Pinned: {"0-1 2-3", 0}, pinning.PinnedQuota: {"0-1 2-3", 2000},
+	} {
+		list := seats(mode, topology, topology.All(), 2, 2)
+		if got := list[0].cpus.String() + " " + list[1].cpus.String(); got != want.sets || list[0].quota != want.quota {
+			t.Errorf("%s: CPUs %s, quota %v", mode, got, list[0].quota)
+		}
+	}
+}
+
+func TestBadInputNamesFieldAndRange(t *testing.T) {
+	for want, c := range map[string]Config{
+		`--parts "redis": want pi, nginx`:     {Parts: []string{"redis"}},
+		`--modes "numa": want some of shared`: {Modes: []pinning.Mode{pinning.Shared, "numa"}},
+		"--modes: want shared among them":     {Modes: []pinning.Mode{pinning.Pinned}},
+		"--blocks -1: want 1 or more":         {Blocks: -1},
+		"20000 threads: want 1 to 9000":       {Threads: 20000},
+		"--duration 1ms: want 1s or more":     {Duration: time.Millisecond},
+		"--limit -1, --rounds 0: want 1":      {Limit: -1},
+		"--work -1s: want 0 or more":          {Work: -time.Second},
+		"--agent":                             {Setting: site.Setting{Agent: "/no/such/tenond"}},
+	} {
+		if _, err := c.orDefaults(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
