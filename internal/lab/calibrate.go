@@ -59,7 +59,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	defer func() { err = st.close(err) }()
 	length := min(max(b.Duration, 1500*time.Millisecond), 10*time.Second)
 	if len(b.works) > 0 {
-		length = max(length, 3*time.Second) // their lines of progress may be rare
+		length = max(length, 2*time.Second) // their lines of progress may be rare
 	}
 	m, err := st.measureAlone(ctx, 0, length)
 	if err != nil {

@@ -162,6 +162,20 @@ func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 	return nil
 }
 
+// markEvery is the least time between the marks of a command that prints many
+// lines.
+const markEvery = 20 * time.Millisecond
+
+// thin removes the last mark but one if it is close to the marks on both sides.
+func (m *Marks) thin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.marks); n > 2 && m.marks[n-1].At.Sub(m.marks[n-3].At) < markEvery {
+		m.marks[n-2] = m.marks[n-1]
+		m.marks = m.marks[:n-1]
+	}
+}
+
 // FollowLines reads lines until r ends, and takes those that match as progress.
 func (m *Marks) FollowLines(r io.Reader, line *regexp.Regexp, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
@@ -182,6 +196,7 @@ func (m *Marks) FollowLines(r io.Reader, line *regexp.Regexp, now func() time.Ti
 			done = amount
 		}
 		m.Add(Mark{At: now(), Frames: done})
+		m.thin()
 	}
 	return lines.Err()
 }

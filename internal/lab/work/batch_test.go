@@ -35,6 +35,20 @@ func TestLinesOfABatchCommandAreItsProgress(t *testing.T) {
 	}
 }
 
+func TestManyLinesNeedFewMarks(t *testing.T) {
+	at := time.Unix(100, 0)
+	m := &Marks{}
+	if err := m.FollowLines(strings.NewReader(strings.Repeat("ok\n", 10000)), regexp.MustCompile("^ok"), func() time.Time { at = at.Add(100 * time.Microsecond); return at }); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := m.Between(time.Unix(0, 0), at); got != 10000 || len(m.marks) > 150 {
+		t.Errorf("%v lines in %d marks", got, len(m.marks))
+	}
+	if half, _ := m.Between(time.Unix(100, 0), time.Unix(100, 5e8)); half < 4800 || half > 5200 {
+		t.Errorf("%v lines in the first half second of one, want 5000", half)
+	}
+}
+
 func TestACommandWithoutProgressIsMeasuredInCPUTime(t *testing.T) {
 	began := time.Now()
 	s := &site.Site{FS: proc.Default()}
