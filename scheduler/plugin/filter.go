@@ -170,7 +170,11 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	// The pod waits from now on. What the node has freed before, it would not
 	// be woken for.
 	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand) })
-	if now := p.keeper.viewOf(node.Node()); now != view {
+	now := p.keeper.viewOf(node.Node())
+	if pod.Status.NominatedNodeName == node.Node().Name {
+		now = p.keeper.without(node)
+	}
+	if now != view {
 		why = now.Room(&c.pod.Demand)
 	}
 	return refusal(why)

@@ -146,6 +146,21 @@ func (k *keeper) view(node string) *place.View { return k.views.Load().named(nod
 // viewOf is view for a node whose object is at hand.
 func (k *keeper) viewOf(n *corev1.Node) *place.View { return k.views.Load().of(n) }
 
+// without returns the view of a node without the pods that the scheduler knows to
+// have ended. The scheduler and the ledger learn of the end of a pod in no fixed
+// order. A pod whose preemption has ended others would find their CPUs taken, and
+// preempt on another node, too. If the ledger still has them in Reserve, the pod
+// waits until it has not.
+func (k *keeper) without(n fwk.NodeInfo) *place.View {
+	listed := map[place.UID]bool{}
+	for _, p := range n.GetPods() {
+		listed[place.UID(p.GetPod().UID)] = true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ledger.Without(n.Node().Name, func(uid place.UID) bool { return listed[uid] })
+}
+
 // publish makes the present state of a node visible. The caller holds k.mu.
 func (k *keeper) publish(node string) {
 	x, view := k.views.Load(), k.ledger.View(node)

@@ -12,14 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/scheduler/plugin"
+	"tenon.sh/tenon/scheduler/inprocess"
 )
 
 // The schedulers.
@@ -31,21 +26,10 @@ const (
 
 var names = []string{stock, stockAgain, withPlugin}
 
-// configuration is what docs/scheduler.md says for a scheduler in place of the
-// cluster's own.
-const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-  - schedulerName: default-scheduler
-    plugins:
-      multiPoint: {enabled: [{name: TenonCPUs, weight: 5}]}
-      bind: {enabled: [{name: TenonCPUs}]}
-`
-
 // An arm is one scheduler with an API server of its own.
 type arm struct {
 	name string
-	api  *api
+	api  *inprocess.API
 
 	mu            sync.Mutex
 	bound, gone   int           // pods seen bound, and seen deleted, by the scheduler's informer
@@ -56,40 +40,23 @@ type arm struct {
 
 // newArm starts a scheduler and waits until it has seen the cluster.
 func newArm(ctx context.Context, name string, c contents) (*arm, error) {
-	a := &arm{name: name, api: newAPI(c.nodes, c.pods), changed: make(chan struct{}, 1)}
-	var options []scheduler.Option
+	a := &arm{name: name, api: inprocess.New(c.nodes, c.pods), changed: make(chan struct{}, 1)}
+	var reports *inprocess.Reports
 	if name == withPlugin {
-		reports, err := serve(ctx, c.reports)
-		if err != nil {
+		var err error
+		if reports, err = inprocess.Serve(ctx, c.reports); err != nil {
 			return nil, err
 		}
-		o, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, scheduler.WithKubeConfig(reports), scheduler.WithProfiles(o.(*config.KubeSchedulerConfiguration).Profiles...),
-			scheduler.WithComponentConfigVersion("kubescheduler.config.k8s.io/v1"),
-			scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{plugin.Name: plugin.New}))
 	}
-	factory := scheduler.NewInformerFactory(a.api, 0, nil)
-	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
-	s, err := scheduler.New(ctx, a.api, factory, nil, recorder, options...)
+	factory, err := inprocess.Start(ctx, a.api, reports)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) { a.saw(before.(*corev1.Pod), after.(*corev1.Pod)) },
 		DeleteFunc: func(any) { a.count(&a.gone) },
-	}); err != nil {
-		return nil, err
-	}
-	factory.Start(ctx.Done())
-	factory.WaitForCacheSync(ctx.Done())
-	if err := s.WaitForHandlersSync(ctx); err != nil {
-		return nil, err
-	}
-	go s.Run(ctx)
-	return a, nil
+	})
+	return a, err
 }
 
 func (a *arm) saw(before, after *corev1.Pod) {
@@ -166,7 +133,7 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begun, used := time.Now(), spent()
-	a.api.create(pods)
+	a.api.Create(pods)
 	if err := a.await(ctx, "bound", &a.bound, len(pods)); err != nil {
 		return block{}, err
 	}
@@ -175,7 +142,7 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	if a.name == withPlugin && int(a.word.Load()) != asking {
 		return block{}, fmt.Errorf("%d of %d pods have their CPUs", a.word.Load(), asking)
 	}
-	a.api.remove(pods)
+	a.api.Remove(pods)
 	if err := a.await(ctx, "deleted", &a.gone, len(pods)); err != nil {
 		return block{}, err
 	}

@@ -90,3 +90,8 @@ func podOf(name string, asks bool) *corev1.Pod {
 	}
 	return p
 }
+
+// amounts is a list of resources.
+func amounts(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}

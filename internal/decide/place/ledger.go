@@ -237,6 +237,26 @@ func (l *Ledger) View(node string) *View {
 	return p.view
 }
 
+// Without returns the view of a node without its bound pods that another list of
+// the cluster does not have any more.
+func (l *Ledger) Without(node string, listed func(UID) bool) *View {
+	v := l.View(node)
+	p := l.nodes[node]
+	if p == nil {
+		return v
+	}
+	var ended []UID
+	for uid, e := range p.promised {
+		if e.state == bound && !listed(uid) {
+			ended = append(ended, uid)
+		}
+	}
+	if len(ended) == 0 {
+		return v
+	}
+	return v.Without(ended...)
+}
+
 // look merges facts, contracts and reservations by pod.
 func (p *place) look() *View {
 	if p.m == nil {
