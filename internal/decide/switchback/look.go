@@ -20,6 +20,10 @@ const (
 	// gain is the ratio that a candidate must be able to reach. If the pairs show
 	// that it does not, the trial ends before its last look.
 	gain = 0.90
+	// keptFrom is the number of pairs from which a candidate may be kept. Fewer
+	// pairs may all have missed an epoch in ten in which it makes services wait
+	// long.
+	keptFrom = 32
 	// costShare is the part of the waiting of a service in the time every that
 	// all trials of a round together may add. A trial ends at 0.4 of it, because
 	// the cost is seen a tick later.
@@ -29,9 +33,9 @@ const (
 // rule is the rule of a trial: looks of which each may be wrong with a
 // probability of 1.25 % on each side. Four would be enough where services wait
 // evenly; the fifth finds a fifth of the waiting where a pair has a standard
-// deviation of 0.5.
+// deviation of 0.5, and the sixth where one epoch of ten is bad for all.
 func rule() paired.Rule {
-	looks := []int{8, 16, 32, 64, 128}
+	looks := []int{8, 16, 32, 64, 128, 256}
 	return paired.Rule{Looks: looks, Alpha: 0.0125 * float64(len(looks)), Least: 8, LeastSkewed: 8}
 }
 
@@ -48,21 +52,52 @@ func (st State) look(in Input) State {
 	j := r.Judge(logs)
 	last := len(logs) == r.Last()
 	harmed, certain := t.harmed()
-	switch below := j.Below(1); {
-	case below && harmed == "":
+	switch below := j.Below(1) && len(logs) >= keptFrom; {
+	case below && harmed == "" && !t.dearer():
 		return st.end(trial.Kept, "the services wait less with it", j, in)
 	case j.Above(1):
 		return st.end(trial.Worse, "the services wait longer with it", j, in)
 	case certain:
 		return st.end(trial.Harmed, harmed+" waits longer with it", j, in)
+	case below && last && harmed == "":
+		return st.end(trial.NoGain, "most epochs have less waiting with it, but all together have not", j, in)
 	case below && last:
 		return st.end(trial.Harmed, harmed+" may wait longer with it, though all together wait less", j, in)
 	case last:
 		return st.end(trial.NoGain, fmt.Sprintf("no difference shows in %d pairs", len(logs)), j, in)
-	case j.Above(gain):
+	case j.Above(gain) || hopeless(len(logs), max(j.Mean, j.Median)):
 		return st.end(trial.NoGain, "it does not save a tenth of the waiting", j, in)
 	}
 	return st.say()
+}
+
+// hopeless reports whether a trial of that many pairs is not worth more of them. at
+// is the logarithm of their mean or median ratio, whichever is larger. Without
+// this, a candidate that harms where services wait unevenly would cost twice as
+// much with the last look as without it.
+func hopeless(pairs int, at float64) bool {
+	switch {
+	case pairs >= 128:
+		return at > math.Log(gain)/2
+	case pairs >= 64:
+		return at > 0
+	}
+	return false
+}
+
+// dearer reports whether all epochs with the candidate together have no less
+// waiting for each wait than those without it. The logarithms of the pairs give a
+// few very bad epochs little weight, and for a service these are most of what it
+// waits. Each service has the weight of its waits, as in pairOf.
+func (t Trial) dearer() bool {
+	var without, with float64
+	for _, name := range sortedNames(t.By) {
+		x := t.By[name]
+		weight := float64(x.Without.Waits + x.With.Waits)
+		without += weight * (x.Without.mean() + resolution)
+		with += weight * (x.With.mean() + resolution)
+	}
+	return with >= without
 }
 
 // harmed returns the name of a service of which the pairs do not show that it

@@ -20,6 +20,9 @@ type world struct {
 	// bad is the share of epochs in which all services wait e² times as long,
 	// whatever is in force.
 	bad float64
+	// worse is the share of epochs with the candidate in which all services wait
+	// e² times as long.
+	worse float64
 	// heavy: the noise has the tails of Student's t with 3 degrees of freedom.
 	heavy    bool
 	services []simulated
@@ -67,7 +70,7 @@ func (w world) run(rnd *rand.Rand) outcome {
 		with := st.Use() != ""
 		if now := st.Trial.Asked; now != asked || now.IsZero() {
 			asked = now
-			w.draw(rnd, factor)
+			w.draw(rnd, factor, with)
 		}
 		next := make(map[string]Count, len(counts))
 		in.Missed = ""
@@ -103,10 +106,13 @@ func (w world) run(rnd *rand.Rand) outcome {
 }
 
 // draw draws the factors of an epoch: half of the variance of a pair.
-func (w world) draw(rnd *rand.Rand, factor []float64) {
+func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 	shared := 0.0
 	if rnd.Float64() < w.bad {
 		shared = 2
+	}
+	if w.worse > 0 && rnd.Float64() < w.worse && with {
+		shared += 2
 	}
 	for i := range factor {
 		z := rnd.NormFloat64()
@@ -151,7 +157,8 @@ func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 		{"saves 20 %", world{sd: 0.17, services: one(0.8)}, 0.90, 1},
 		{"saves 20 %", world{sd: 0.5, services: one(0.8)}, 0, 1},
 		{"saves 20 %, heavy tails", world{sd: 0.17, heavy: true, services: one(0.8)}, 0.90, 1},
-		{"saves 20 %, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(0.8)}, 0, 1},
+		{"saves 20 %, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(0.8)}, 0.90, 1},
+		{"saves 25 %, one epoch of ten with it is bad", world{sd: 0.17, worse: 0.1, services: one(0.75)}, 0, 1},
 		{"saves 50 %", world{sd: 0.5, services: one(0.5)}, 0.90, 1},
 		{"ties", world{sd: 0.17, services: one(1)}, 0, 0.05},
 		{"ties", world{sd: 0.5, services: one(1)}, 0, 0.05},

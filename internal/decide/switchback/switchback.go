@@ -32,7 +32,7 @@ const (
 	// services or BE did not run in them or counters began anew.
 	patience = 32
 	// longest is the time after which a trial that has found nothing ends.
-	longest = time.Hour
+	longest = 90 * time.Minute
 	// namesKnown bounds the names of services that are remembered.
 	namesKnown = 1024
 )

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/trial"
 )
 
 // A scene is a node on which trials run, a tick of a second at a time.
@@ -93,7 +94,7 @@ func TestACandidateThatHelpsIsKept(t *testing.T) {
 		t.Errorf("%s; in use %q", n.findings(), n.st.Use())
 	}
 	r := n.st.Results[0]
-	if r.Pairs != 8 || r.Ratio < 0.45 || r.Ratio > 0.55 || r.Low >= r.Ratio || r.High <= r.Ratio || r.High >= 1 {
+	if r.Pairs != keptFrom || r.Ratio < 0.45 || r.Ratio > 0.55 || r.Low >= r.Ratio || r.High <= r.Ratio || r.High >= 1 {
 		t.Errorf("%+v", r)
 	}
 	s := r.Services[0]
@@ -274,5 +275,32 @@ func TestABusierEpochIsNotAWorseOne(t *testing.T) {
 	all, one, ok := pairOf(without, with)
 	if !ok || all < -0.001 || all > 0.001 || len(one) != 2 {
 		t.Errorf("log %v, %v, %v", all, one, ok)
+	}
+}
+
+// TestMostEpochsDoNotOutvoteAFewBadOnes judges trials in which each pair has less
+// waiting with the candidate, by a fifth, but the sum of all epochs may not.
+func TestMostEpochsDoNotOutvoteAFewBadOnes(t *testing.T) {
+	trialOf := func(pairs int, with time.Duration) State {
+		logs := make([]int, pairs)
+		for i := range logs {
+			logs[i] = -223 + i%3
+		}
+		web := Tally{Without: Count{Waits: 1000, Waited: 20 * time.Millisecond}, With: Count{Waits: 1000, Waited: with}}
+		web.Pairs, web.Sum, web.Squares = pairs, -0.223*float64(pairs), 0.223*0.223*float64(pairs)
+		return State{Trial: Trial{Candidate: node.MechanismIdle, Logs: logs, By: map[string]Tally{"web": web}, For: time.Minute}}
+	}
+	const less, more = 16 * time.Millisecond, 25 * time.Millisecond
+	for _, c := range []struct {
+		pairs int
+		with  time.Duration
+		want  trial.Finding // empty: the trial goes on
+	}{
+		{keptFrom, less, trial.Kept}, {keptFrom, more, ""}, {keptFrom / 2, less, ""}, {rule().Last(), more, trial.NoGain}, {rule().Last(), less, trial.Kept},
+	} {
+		st := trialOf(c.pairs, c.with).look(Input{})
+		if c.want == "" && !st.Trial.running() || c.want != "" && (len(st.Results) != 1 || st.Results[0].Finding != c.want) {
+			t.Errorf("%d pairs, %v with the candidate: %+v, want %q", c.pairs, c.with, st.Results, c.want)
+		}
 	}
 }
