@@ -150,7 +150,8 @@ func (c *checker) order(s Strategies) {
 type pair struct {
 	low, high string
 	equal     bool // they may be equal
-	// holds is the effect of a pair in the wrong order; "": none.
+	// holds says in a message which of the two values holds if they are in the
+	// wrong order; "": none.
 	holds string
 }
 

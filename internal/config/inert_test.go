@@ -141,7 +141,7 @@ func TestKeysAreReadInAnyCase(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, strings.Join(notices, "\n"))
 		}
 	}
-	// The exact key goes before the other spelling.
+	// If a section has both spellings of a key, the exact one counts.
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy":{"Enable":false,"enable":true,"memoryEvictThresholdPercent":0}}`})
 	if !on(t, c, nil, nil).Policy.Suppress.Enable || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0], "Enable: unknown key: did you mean enable?") {
 		t.Errorf("notices %q", c.Notices())

@@ -14,8 +14,9 @@ import (
 // A suite that checks the same facts on several machines runs on one of them
 // for each commit, and on all of them in make soak.
 
-// rotating are the suites that run on one kernel each, in an order that gives
-// all kernels with sched_ext a turn in every run.
+// rotating are the suites that a run of the tests makes on one kernel each, and
+// another run on another kernel. Neighbours in this order get different kernels,
+// so that every run uses each kernel with sched_ext.
 var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs", "by hand"}
 
 // withSchedExt are the series of the kernels with sched_ext. They have three

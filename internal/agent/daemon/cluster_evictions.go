@@ -30,8 +30,8 @@ const (
 	// small, because a shortage of memory is urgent.
 	attempts     = 2
 	attemptEvery = 500 * time.Millisecond
-	// awayAfter is the silence of the API server after which Tenon treats it as
-	// away without sending the eviction.
+	// awayAfter is how long the API server must have been silent before Tenon
+	// counts it as away. To a server that is away Tenon sends no eviction.
 	awayAfter = 30 * time.Second
 	// mostEnds is the maximum number of queued evictions.
 	mostEnds = 64

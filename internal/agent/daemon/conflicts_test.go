@@ -101,8 +101,9 @@ func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestAFightIsSaidAndStaysSaidAfterARelease: the policy gives the knob back and
-// limits best-effort work by another one; the other component still writes.
+// TestAFightIsSaidAndStaysSaidAfterARelease: another component writes a knob again
+// and again. The policy then gives that knob back and limits best-effort work by a
+// second knob. The conflict must stay reported, because the component still writes.
 func TestAFightIsSaidAndStaysSaidAfterARelease(t *testing.T) {
 	var c writeConflicts
 	now := time.Unix(1e9, 0)

@@ -117,9 +117,10 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// ApplyAll performs the first of steps on the node, and as many more as go
-// together. Thousands of cgroups that appear at once take longer than a tick:
-// each part that is done shows that the loop is alive.
+// ApplyAll performs the first steps on the node: as many as host.Together lets it
+// perform as one batch. The caller calls it again for the rest. Thousands of
+// cgroups that appear at once take longer than a tick. After each batch it
+// prolongs the lease, so that the watchdog does not take the loop for dead.
 func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	n := host.Together(steps)
 	if n == 1 {

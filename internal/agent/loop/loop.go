@@ -70,7 +70,8 @@ func (a *Agent) Pause() time.Duration { return max(a.pause, a.Period) }
 // reported, and the next snapshot tells the truth.
 func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.tickOnce(ctx, nil) }
 
-// tickOnce is a Step that does not come by its period, but for some events.
+// tickOnce makes a tick. events are the reasons why it comes before its period is
+// over; empty: the period is over.
 func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, error) {
 	start := time.Now()
 	t := tick.Tick{Begun: start, Events: events}

@@ -47,8 +47,8 @@ const (
 	reasonNone = "NoPodMissed"
 	// mostNamed is the maximum number of pods that a message names.
 	mostNamed = 5
-	// mostRead is the maximum number of pods that one search reads in full. A
-	// profile that missed more names only a part of them.
+	// mostRead is the maximum number of pods that one search reads in full. If
+	// admission missed more pods of a profile, the profile's status names a part.
 	mostRead = 500
 )
 

@@ -95,10 +95,10 @@ func (k *kernelOf) of(p node.CgroupPath, file node.File) unit.CPUSet {
 }
 
 // TestAContainerStartsOnTheCPUsOfItsContract starts the containers of a pod
-// whose scheduler chose its CPUs. When the runtime may start a container, its
-// cgroup must have the part of the contract that is its own, and the memory of
-// the NUMA node of the pod. The same holds without a contract, by the choice of
-// the node.
+// whose scheduler chose its CPUs and wrote them to an annotation, the contract.
+// When the runtime may start a container, the container's cgroup must have the
+// CPUs that the contract gives to this container, and the memory of the pod's
+// NUMA node. A pod without a contract must have the CPUs that the agent chose.
 func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 	amounts := func(cpu string) corev1.ResourceRequirements {
 		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("64Mi")}

@@ -49,8 +49,8 @@ type Hold struct {
 	Home unit.CPUSet
 	// Request is the load that seated or pooled work puts on its home.
 	Request unit.MilliCPU
-	// Apart is the wish of the workload to be alone, which other work with the
-	// same wish obeys.
+	// Apart is what the workload wants to have for itself, such as a core. Only
+	// work that wants the same stays away from it.
 	Apart Apart
 }
 

@@ -81,7 +81,9 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	}
 }
 
-// TestPreemptionSeesFreedCPUs reads a view without a victim.
+// TestPreemptionSeesFreedCPUs takes one of two pods out of a copy of a full node,
+// as preemption does to try what its end would free: its CPUs count as free there,
+// and stay taken in the ledger.
 func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(1, 1, 4, 2)})

@@ -213,8 +213,8 @@ func (b Burst) mostSavings(base node.CPUMax) int64 {
 	return min(int64(facts.MilliOf(base)), 1e6) * percent / 100 * seconds * 1000
 }
 
-// savings returns the savings after the elapsed time. Use above the limit
-// reduces them, and use below thrifty percent of the limit increases them.
+// savings returns the savings after the elapsed time. Use above the limit reduces
+// them; use below thrifty (a constant, in percent of the limit) increases them.
 func (b Burst) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
 	limit := facts.MilliOf(base)
 	if over := used - limit; rated && (over >= 0 || used < limit*thrifty/100) {

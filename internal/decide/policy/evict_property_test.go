@@ -74,7 +74,8 @@ func (n *scene) fill(rnd *rand.Rand) {
 // TestOnlyAsLittleAsNeededEnds runs random nodes for some time. It checks that
 // only BE work that may be evicted is stopped, that no workload is chosen while
 // the use of memory is below the threshold or unknown, that the lowest priority
-// goes first, and that all victims but the last would not have freed enough.
+// goes first, and that the victims without the last one would not have freed
+// enough.
 func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	chosen, killed, frozen := 0, 0, 0

@@ -146,9 +146,9 @@ func (p *parts) trim(window time.Duration) {
 	}
 }
 
-// index returns a function that returns the index of a workload's account, or
-// -1. It first tries the given index, which is right while the list of
-// workloads does not change.
+// index returns a function that finds the index of a workload in d.Work; -1: it
+// is not there. That function first tries the index place, where the workload is
+// unless the list of workloads has changed.
 func (d demand) index() func(place int, id node.WorkloadID) int {
 	var all map[node.WorkloadID]int
 	return func(place int, id node.WorkloadID) int {

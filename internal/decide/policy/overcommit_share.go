@@ -39,8 +39,8 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	case has && r.Policy == ByRequest:
 		counts = asked
 	case has && (!byUse || !seen || !r.measured(w) || w.Starting):
-		// Work that uses more than its request is not bound to the requested
-		// CPUs, so its use counts.
+		// A request is no limit: work may use more than it requests. Then its use
+		// counts.
 		counts = max(counts, asked)
 		if byUse {
 			h.unmeasured++

@@ -234,8 +234,9 @@ func (r *round) seat(claims []claim) {
 	r.move(claims)
 }
 
-// move moves at most one workload to better CPUs. It tries a few workloads with
-// flaws in each call, others each second, and none while no core is free.
+// move moves at most one workload to better CPUs. It considers workloads whose
+// CPUs have flaws (see flaws): a few in each call, so that within some calls each
+// is tried, and none while no core is free.
 func (r *round) move(claims []claim) {
 	var flawed []claim
 	for _, c := range claims {

@@ -55,8 +55,8 @@ func ControllerIn(version int, controller string) string {
 type Tree struct {
 	// of maps a controller to its hierarchy.
 	of map[string]*hierarchy
-	// all has each hierarchy once. The first one has the cpu controller, if any
-	// does, and represents the groups themselves.
+	// all has each hierarchy once, that of the cpu controller first. A v1 group may
+	// be in several; the first of them tells what it is and which groups it has.
 	all []*hierarchy
 }
 

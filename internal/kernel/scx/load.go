@@ -205,7 +205,8 @@ func (s *Scheduler) prepare() error {
 	if err := s.kernel.Variables[scheduler613VarEnd].Set(scheduler613ScxEnd{}); err != nil {
 		return fmt.Errorf("clear the reason of the last end: %w", err)
 	}
-	// The time between two attachments must not count for any class.
+	// Clear the time of each CPU's last switch. Otherwise the time since the
+	// scheduler was detached would count as run time of some class.
 	at := int64(unsafe.Offsetof(s.view.cpu.Since))
 	for _, c := range s.topology {
 		if _, err := s.view.cpus.WriteAt(make([]byte, unsafe.Sizeof(s.view.cpu.Since)), int64(c.ID)*int64(unsafe.Sizeof(s.view.cpu))+at); err != nil {

@@ -120,7 +120,8 @@ func LoadOpen(ctx context.Context, s *site.Site, order load.Config) (m Measureme
 	return Loaded(r, order)
 }
 
-// Loaded is the measurement of an open load: it finds the end of the warm-up.
+// Loaded makes the measurement of an open-loop run. The measurement begins after
+// the warm-up, whose end Loaded finds in the result.
 func Loaded(r *load.Result, order load.Config) (m Measurement, err error) {
 	m.Client = r
 	if m.drifts, err = settle(m.Client, order.Warmup); err != nil {

@@ -37,9 +37,10 @@ type Job struct {
 // Duration returns how long the job ran.
 func (j Job) Duration() time.Duration { return j.Out.Sub(j.In) }
 
-// Seconds returns how long a whole job takes: Duration, or for a row that
-// describes a part of the work of an endless job, what the whole work takes at
-// the same rate.
+// Seconds returns how long a whole job takes. That is Duration, unless the row
+// describes only a part of a job, such as a few seconds of work that repeats
+// without end. Then it is the time that the work of a whole job (Extra.JobWork)
+// takes at the rate of the row.
 func (j Job) Seconds() float64 { return j.Duration().Seconds() * j.scale() }
 
 // scale is the work of a whole job relative to the work in the row.

@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/decide/paired"
 )
 
-// around returns an estimate with bounds at the given distances.
+// around returns an estimate of value. Its interval extends wide to both sides,
+// and its bounds for claims lie claim below and above it.
 func around(value, wide, claim float64) Estimate {
 	return Estimate{Value: value, Blocks: 30, Enough: true, Low: value - wide, High: value + wide, ClaimLower: value - claim, ClaimUpper: value + claim}
 }

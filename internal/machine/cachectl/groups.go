@@ -20,8 +20,8 @@ import (
 )
 
 // Groups is the control groups of resctrl, and which threads are in them. It
-// caches what snapshots show: all of it is read again within reread.Changed and
-// after a write. It is safe for concurrent use.
+// caches what snapshots show. It reads all of it again after each write, and
+// otherwise once in the time reread.Changed. It is safe for concurrent use.
 type Groups struct {
 	proc    string       // where procfs is mounted
 	tree    *cgroup.Tree // nil: this machine has no cgroups that we can use

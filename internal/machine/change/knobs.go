@@ -153,7 +153,8 @@ func (i intention) refused() error {
 	return unnote(c, k)
 }
 
-// before returns the value from before Tenon of a knob that reads as v.
+// before returns the value that a knob had before Tenon changed anything, if it
+// now reads as v.
 func (c *Knobs) before(v node.Value) node.Value {
 	if _, threads := v.(node.Threads); threads {
 		// A thread that had it before had it from an earlier Tenon, or from its

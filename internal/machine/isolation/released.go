@@ -76,8 +76,8 @@ func (i *Isolation) recheckReleased(at time.Time) {
 // removeEverywhere removes a best-effort attribute from all threads of the
 // machine: a thread that was moved out of a best-effort cgroup keeps it, and is in
 // no managed cgroup. It runs after the last release only, since it reads every
-// thread. While another component's scheduler is loaded, threads with the
-// policy belong to that.
+// thread. While the sched_ext scheduler of another component is loaded, threads
+// with SCHED_EXT belong to that scheduler and keep their policy.
 func (i *Isolation) removeEverywhere(f node.File) error {
 	ours := i.scheduler.Loaded()
 	all := func() ([]int, error) { return allThreads(i.fs) }

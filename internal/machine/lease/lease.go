@@ -147,7 +147,8 @@ func (l *Lease) Expired() bool {
 }
 
 // Announce prolongs the lease by d, at most MaxAnnounce, because the holder is
-// about to stop and another one will replace it. It needs no space.
+// about to stop and another one will replace it. It also works on a
+// full file system.
 func (l *Lease) Announce(d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
