@@ -9,7 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh) || exit 1
 commit=$(git rev-parse --short HEAD)
-all="tools vet user chart cluster-build root cluster walk vm-kernel vm chaos nodes fuzz colocation"
+all="tools vet user chart scheduler cluster-build root cluster walk vm-kernel vm chaos nodes fuzz colocation"
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 export GOFLAGS=-trimpath CGO_ENABLED=0
@@ -27,6 +27,7 @@ stage() {
 	tools) scripts/install-deps.sh test ;;
 	vet) make --no-print-directory vet lint ;;
 	user) make --no-print-directory user-test ;;
+	scheduler) (cd scheduler && "$go" test -count=1 -timeout 60m ./...) ;;
 	chart | cluster-build | vm-kernel) make --no-print-directory "$1" ;;
 	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
 	cluster) tests cluster 120m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
