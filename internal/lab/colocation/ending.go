@@ -23,7 +23,7 @@ type sentence struct {
 // first what it decided, then what it cannot tell. The words need no knowledge
 // of the lab.
 func ending(ev report.Evidence, r report.Result) []string {
-	all := slices.Concat(requestsSentence(ev), useSentence(ev), besideBestEffort(ev, r), besideAlone(ev), tailSentence(ev))
+	all := slices.Concat(usualSentences(ev), useSentence(ev), besideBestEffort(ev, r), besideAlone(ev), tailSentence(ev))
 	slices.SortStableFunc(all, func(a, b sentence) int {
 		switch {
 		case a.decided == b.decided:
@@ -40,11 +40,18 @@ func ending(ev report.Evidence, r report.Result) []string {
 	return texts
 }
 
-// requestsSentence compares batch work with CPU requests with batch work under
-// Tenon.
-func requestsSentence(ev report.Evidence) []sentence {
-	e := ev.Ratio(report.Burstable, report.Tenon, report.Waiting)
-	return compare(e, e.Enough && (e.ClaimLower > 1 || e.ClaimUpper < 1), waits, "Batch work with requests")
+// usualSentences compare batch work as it is usually run, with CPU requests or at
+// nice 19, with batch work under Tenon.
+func usualSentences(ev report.Evidence) []sentence {
+	var all []sentence
+	for _, usual := range []struct {
+		mode  report.Mode
+		where string
+	}{{report.Burstable, "Batch work with requests"}, {report.Nice, "Batch work at nice 19"}} {
+		e := ev.Ratio(usual.mode, report.Tenon, report.Waiting)
+		all = append(all, compare(e, e.Enough && (e.ClaimLower > 1 || e.ClaimUpper < 1), waits, usual.where)...)
+	}
+	return all
 }
 
 // useSentence says how much of the CPU is used under Tenon.
