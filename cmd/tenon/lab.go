@@ -20,7 +20,6 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/cmd/tenon/metacmd"
 	"tenon.sh/tenon/internal/lab"
-	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
@@ -47,7 +46,7 @@ func newLabCommand(g *global) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metacmd.Frame{Usage: jobFrame(g).Usage, Print: jobFrame(g).Print}), newPackCommand(), newChildCommand())
+	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metaFrame(g)), metacmd.NewSubmit(metaFrame(g)), metacmd.NewPack(metaFrame(g)), newChildCommand())
 	return cmd
 }
 
@@ -97,6 +96,17 @@ func jobFrame(g *global) jobcmd.Frame {
 	}
 }
 
+func metaFrame(g *global) metacmd.Frame {
+	return metacmd.Frame{
+		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *lab.Config) error { return prepare(g, &c.Setting, false) },
+		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return interruption(ctx, run(ctx))
+		},
+	}
+}
+
 // interruption reports that the user has interrupted the experiment.
 func interruption(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -125,32 +135,6 @@ which may be packed (see tenon lab pack).`,
 				return err
 			}
 			fmt.Fprintf(os.Stderr, "report: %s\n", frame.Outcome{Dir: args[0]}.Report())
-			return nil
-		},
-	}
-}
-
-func newPackCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "pack DIR",
-		Short: "Put the raw data of an experiment into one file, raw.tar.zst",
-		Long: `Put the raw data of an experiment into one file, raw.tar.zst, in its directory.
-README.md, result.json and table.txt stay beside it, and so does every
-subdirectory that has a raw.tar.zst of its own. The archive is read back and
-compared before a packed file is removed. report.html is removed, too: tenon lab
-report makes it again, from the archive. The same files give the same archive.
-To unpack: tar --zstd -xf raw.tar.zst.`,
-		Example: "  tenon lab pack tenon-lab-20260102-150405",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("lab pack wants one directory, got %d: see tenon lab pack --help", len(args))}
-			}
-			p, err := archive.Pack(args[0])
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files, %d bytes packed into %d\n",
-				filepath.Join(args[0], archive.Name), p.Files, p.RawBytes, p.Bytes)
 			return nil
 		},
 	}

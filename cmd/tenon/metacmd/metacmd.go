@@ -1,12 +1,16 @@
-// Package metacmd has the command tenon lab meta.
+// Package metacmd has the commands for results of experiments: tenon lab pack,
+// tenon lab submit, and tenon lab meta, which puts several together.
 package metacmd
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/colocation/submission"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -16,6 +20,10 @@ type Frame struct {
 	Usage func(error) error
 	// Print writes v as JSON if the user asked for JSON, otherwise text.
 	Print func(cmd *cobra.Command, v any, text string) error
+	// Prepare fills in the settings of an experiment that have no flag.
+	Prepare func(*lab.Config) error
+	// Experiment runs an experiment until it ends or the user interrupts it.
+	Experiment func(cmd *cobra.Command, run func(context.Context) error) error
 }
 
 // New returns the command.
@@ -25,19 +33,20 @@ func New(f Frame) *cobra.Command {
 		Use:   "meta DIR... [flags]",
 		Short: "Put several colocation experiments together",
 		Long: `Estimate the ratio of each mode to --base over several experiments of tenon lab
-colocation, packed or not, by random effects: every experiment has a true ratio
+colocation, packed or not, or files of tenon lab submit, by random effects: every experiment has a true ratio
 of its own, because machines and their neighbours differ from hour to hour. The
 95 % interval tells how well the mean over experiments is known, the interval of
 the next experiment where one more result is expected, and I² how much the
 experiments disagree. Experiments that cannot be used are listed with the
-reason. With -o json, the medians of each experiment are there as well.`,
+reason, and so is what went wrong in those that count. With -o json, the medians of each experiment are there as well.`,
 		Example: `  tenon lab meta campaign-1 campaign-2 campaign-3
-  tenon lab meta docs/experiments/*colocation* --base tenon`,
+  tenon lab meta docs/experiments/*colocation* --base tenon
+  tenon lab meta tenon-submission-*.tar.zst`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return f.Usage(errors.New("lab meta wants one directory or more: see tenon lab meta --help"))
 			}
-			m := colocation.Together(args, report.Mode(base))
+			m := colocation.Together(args, report.Mode(base), submission.Check)
 			if err := f.Print(cmd, m, m.Text()); err != nil {
 				return err
 			}

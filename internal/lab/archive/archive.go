@@ -44,10 +44,14 @@ func Exists(dir string) bool {
 // Open returns the raw data of the experiment in dir: the content of its
 // archive, or the folder itself if it has no archive. Open reads the whole
 // archive into memory, so that it reports a damaged archive before the analysis
-// starts. Errors name the archive.
-// analysis. Errors name the archive.
+// starts. dir may also be the path of an archive with another name, such as a
+// submission. Errors name the archive.
 func Open(dir string) (fs.FS, error) {
-	f, err := os.Open(filepath.Join(dir, Name))
+	path := filepath.Join(dir, Name)
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		path = dir
+	}
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return os.DirFS(dir), nil
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -141,6 +142,31 @@ func create(dir string, names []string) (err error) {
 // write packs the files of dir. The result does not depend on the time, the
 // user or the number of CPUs.
 func write(to io.Writer, dir string, names []string) error {
+	return pack(to, names, func(name string) ([]byte, fs.FileMode, error) { return readFile(dir, name) })
+}
+
+// WriteFile writes an archive of files that are in memory to a path. The same
+// files give the same archive.
+func WriteFile(path string, files map[string][]byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	names := slices.SortedFunc(maps.Keys(files), byKind)
+	err = pack(f, names, func(name string) ([]byte, fs.FileMode, error) { return files[name], 0o644, nil })
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// pack packs the files that read returns.
+func pack(to io.Writer, names []string, read func(name string) ([]byte, fs.FileMode, error)) error {
 	zip, err := zstd.NewWriter(to, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
 		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
 	if err != nil {
@@ -148,7 +174,7 @@ func write(to io.Writer, dir string, names []string) error {
 	}
 	out := tar.NewWriter(zip)
 	for _, name := range names {
-		data, perm, err := readFile(dir, name)
+		data, perm, err := read(name)
 		if err != nil {
 			return err
 		}

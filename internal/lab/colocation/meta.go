@@ -2,6 +2,7 @@ package colocation
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,7 @@ type Meta struct {
 	Base     report.Mode  `json:"base"`
 	Included []string     `json:"experiments"`
 	Excluded []string     `json:"left_out"` // with the reasons
+	Notes    []string     `json:"notes"`    // what went wrong in experiments that count
 	Rows     []MetaRow    `json:"ratios"`
 	Levels   []MetaLevels `json:"levels"`
 }
@@ -55,12 +57,15 @@ var metaMeasures = []report.Measure{report.P90, report.Mean, report.P99, report.
 // Together analyses several experiments. An experiment that cannot be read, is
 // of another kind or does not have the base is left out with the reason, and
 // stays in the result.
-func Together(dirs []string, base report.Mode) Meta {
-	m := Meta{Base: base, Included: []string{}, Excluded: []string{}, Rows: []MetaRow{}, Levels: []MetaLevels{}}
+//
+// check returns the reason why a directory or submission must not be used.
+func Together(dirs []string, base report.Mode, check func(string) error) Meta {
+	m := Meta{Base: base, Included: []string{}, Excluded: []string{}, Notes: []string{}, Rows: []MetaRow{}, Levels: []MetaLevels{}}
 	var modes []report.Mode
 	var all []report.Evidence
 	for _, dir := range dirs {
 		e, runs, err := report.Load[Experiment, Run](dir)
+		err = errors.Join(check(dir), err)
 		a := Analyse(e, runs)
 		ev := a.Evidence()
 		switch {
@@ -75,6 +80,7 @@ func Together(dirs []string, base report.Mode) Meta {
 			continue
 		}
 		m.Included, all = append(m.Included, dir), append(all, ev)
+		m.Notes = append(m.Notes, notesOf(dir, a.Base)...)
 		for _, mode := range a.Base.Order {
 			r := a.Base.Modes[mode]
 			m.Levels = append(m.Levels, MetaLevels{dir, mode, r.P90, r.P99, r.Waiting, r.FramesPerS, r.CPUPercent})
@@ -101,6 +107,24 @@ func Together(dirs []string, base report.Mode) Meta {
 	return m
 }
 
+// notesOf lists what went wrong in an experiment. It counts all the same, because
+// to leave out what failed would select the results.
+func notesOf(dir string, r report.Result) []string {
+	var notes []string
+	if r.Experiment.Ended != "" && !r.Experiment.Ended.Planned() {
+		notes = append(notes, fmt.Sprintf("%s: it did not end as planned (%s)", dir, r.Experiment.Ended))
+	}
+	if r.Control != nil {
+		if c := r.Control.Metrics[report.P90.Key]; !c.Resolves {
+			notes = append(notes, fmt.Sprintf("%s: two equal modes differ in P90 by more than %s allows: %s", dir, report.Limit(r.Experiment.Margin), report.FormatRatio(c.Ratio)))
+		}
+	}
+	if n := len(r.VoidRuns); n > 0 {
+		notes = append(notes, fmt.Sprintf("%s: %s", dir, layout.Plural(n, "void run", "void runs")))
+	}
+	return notes
+}
+
 // Text prints the ratios as a table.
 func (m Meta) Text() string {
 	var b bytes.Buffer
@@ -112,6 +136,7 @@ func (m Meta) Text() string {
 	}
 	layout.List(&b, "Experiments", m.Included)
 	layout.List(&b, "Left out", m.Excluded)
+	layout.List(&b, "What went wrong (they count all the same)", m.Notes)
 	return b.String()
 }
 

@@ -1,0 +1,138 @@
+package metacmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/colocation/submission"
+)
+
+// NewSubmit returns the command tenon lab submit.
+func NewSubmit(f Frame) *cobra.Command {
+	var c lab.Config
+	var from, to string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "submit [flags]",
+		Short: "Run the fixed protocol for half an hour, and make one file of it to hand in",
+		Long: `Run the colocation experiment by a fixed protocol, and make one file of it that
+others can put together with theirs (tenon lab meta). What is run, and what is
+expected, is written to the directory of the results before the first run:
+thirty blocks of six modes, or as many as fit into thirty minutes. It needs what
+tenon lab colocation needs.
+
+The file has the raw histograms and counters of all runs, void ones too, facts of
+the machine (kernel, CPU, memory, versions), and a hash. It has no names of the
+machine or of users, no paths, no addresses, no command line and no names of
+other programs. Before the file is written, the command prints all that it would
+have, and asks. A submission counts whether its result pleases or not, and so
+does one of a machine on which two equal modes differ.`,
+		Example: `  sudo tenon lab submit
+  tenon lab submit --from tenon-lab-20260102-150405 --yes
+  tenon lab meta tenon-submission-*.tar.zst`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return f.Usage(errors.New("lab submit wants no arguments: see tenon lab submit --help"))
+			}
+			if from == "" {
+				dir, err := runProtocol(cmd, f, c)
+				if err != nil {
+					return err
+				}
+				from = dir
+			}
+			return bundle(cmd, from, to, yes)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
+	flags.StringVar(&from, "from", "", "run nothing: take the results of an earlier submit in this directory")
+	flags.StringVar(&to, "to", ".", "directory of the file")
+	flags.BoolVar(&yes, "yes", false, "write the file without asking")
+	return cmd
+}
+
+// runProtocol runs the experiment and returns the directory of its results.
+func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
+	p := submission.Fixed()
+	c.Modes, c.Blocks, c.Duration, c.MaxTime, c.Margin, c.LoadPercent = p.Modes, p.Blocks, p.Duration, p.Most, p.Margin, p.Load
+	if err := f.Prepare(&c); err != nil {
+		return "", err
+	}
+	if c.Out == "" {
+		c.Out = "tenon-lab-" + time.Now().Format("20060102-150405")
+	}
+	if _, err := os.Stat(filepath.Join(c.Out, submission.ProtocolFile)); err == nil {
+		return "", fmt.Errorf("--out %s: there is a protocol already, choose another directory", c.Out)
+	}
+	c.Seed = uint64(time.Now().UnixNano()) // the order of the modes differs from submission to submission
+	if err := p.Write(c.Out, time.Now()); err != nil {
+		return "", err
+	}
+	err := f.Experiment(cmd, func(ctx context.Context) error {
+		o, err := lab.Colocate(ctx, c)
+		if o.Runs > 0 {
+			err = errors.Join(err, o.Findings.WriteTable(cmd.OutOrStdout()))
+		}
+		return err
+	})
+	return c.Out, err
+}
+
+// bundle shows what the submission of the results in a directory has, and writes
+// it if the user agrees.
+func bundle(cmd *cobra.Command, from, to string, yes bool) error {
+	b, err := submission.Make(from, privateWords())
+	if err != nil {
+		return fmt.Errorf("make a submission of %s: %w", from, err)
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintln(out, b.Shown())
+	if !yes {
+		fmt.Fprintf(out, "Write %s? [y/N] ", filepath.Join(to, b.Name()))
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer is no
+		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+			fmt.Fprintf(out, "Nothing was written. Later: tenon lab submit --from %s\n", from)
+			return nil
+		}
+	}
+	path, err := b.Write(to)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s\n", path)
+	return nil
+}
+
+// privateWords are the names of this machine and of the users that run the
+// command.
+func privateWords() submission.Private {
+	var words []string
+	if host, err := os.Hostname(); err == nil {
+		short, _, _ := strings.Cut(host, ".")
+		words = append(words, host, short)
+	}
+	for _, name := range []string{"SUDO_USER", "USER", "LOGNAME"} {
+		words = append(words, os.Getenv(name))
+	}
+	if u, err := user.Current(); err == nil {
+		words = append(words, u.Username, filepath.Base(u.HomeDir))
+	}
+	var real []string
+	for _, w := range words {
+		if w != "root" { // says nothing, and is a part of other words
+			real = append(real, w)
+		}
+	}
+	return submission.Private{Words: real}
+}

@@ -1,0 +1,167 @@
+package submission
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// experimentOf copies what a submission has of an experiment. A field that is not
+// named here stays at home: the command line, paths, caveats, and the
+// configuration of tenond.
+func experimentOf(e colocation.Experiment, private Private) colocation.Experiment {
+	m := e.Machine
+	clean := report.Experiment{
+		Schema: e.Schema, Started: e.Started, Version: private.withhold(e.Version), Modes: e.Modes, Blocks: e.Blocks, Looks: e.Looks, Ended: e.Ended,
+		Duration: e.Duration, Seed: e.Seed, Margin: e.Margin, TestedCPUs: e.TestedCPUs, ClientCPUs: e.ClientCPUs, Client: e.Client,
+		OfferedRate: e.OfferedRate, LoadPercent: e.LoadPercent, BEProcesses: e.BEProcesses, BEThreads: e.BEThreads,
+		SoloFramesPerSecond: e.SoloFramesPerSecond, SoloCPU: e.SoloCPU,
+		Machine: report.Machine{
+			Kernel: private.withhold(m.Kernel), OS: private.withhold(m.OS), CPUModel: private.withhold(m.CPUModel), CPUs: m.CPUs, SMT: m.SMT,
+			Virtualization: private.withhold(m.Virtualization), Emulated: m.Emulated, CgroupVersion: m.CgroupVersion, MemoryBytes: m.MemoryBytes,
+			Governor: private.withhold(m.Governor),
+		},
+		Versions: map[string]string{},
+	}
+	for _, mechanism := range m.Mechanisms {
+		clean.Machine.Mechanisms = append(clean.Machine.Mechanisms, private.withhold(mechanism))
+	}
+	for _, program := range []string{"nginx", "ffmpeg"} {
+		if v, known := e.Versions[program]; known {
+			clean.Versions[program] = private.withhold(v)
+		}
+	}
+	return colocation.Experiment{Experiment: clean, Siblings: e.Siblings}
+}
+
+// voided stands for each reason of a void run: the reasons may name programs of
+// the owner.
+const voided = "void"
+
+// runOf copies what a submission has of a run: numbers.
+func runOf(r colocation.Run) colocation.Run {
+	clean := report.Run{
+		Index: r.Index, Block: r.Block, Mode: r.Mode, Length: r.Length, Warmup: r.Warmup, Latency: r.Latency, Requests: r.Requests,
+		ClientLag: r.ClientLag, Spoiled: r.Spoiled, ClientCPU: r.ClientCPU, CPUPercent: r.CPUPercent, LSCPU: r.LSCPU, BECPU: r.BECPU,
+		OtherCPU: r.OtherCPU, StealRatio: r.StealRatio, Frames: r.Frames, FramesPerS: r.FramesPerS, RunDelay: r.RunDelay,
+		Timeslices: r.Timeslices, DelayPerRun: r.DelayPerRun, LSThrottled: r.LSThrottled, BEThrottled: r.BEThrottled, PSICPU: r.PSICPU,
+	}
+	for range r.Void {
+		clean.Void = append(clean.Void, voided)
+	}
+	failed := 0
+	for _, n := range r.Errors {
+		failed += n
+	}
+	if failed > 0 {
+		clean.Errors = map[string]int{"requests": failed}
+	}
+	return colocation.Run{Run: clean}
+}
+
+// Private has words that must not be in a submission: the names of the machine
+// and of its users.
+type Private struct{ Words []string }
+
+// withheld replaces a fact of the machine that contains a private word.
+const withheld = "(withheld)"
+
+// aPath matches a path of a file: a slash at the beginning of a word.
+var aPath = regexp.MustCompile(`(?:^|[\s"'=:(,])[~.]{0,2}/[^\s/]`)
+
+// shortest is the length of a private word from which it is looked for. A
+// shorter one is part of too many other words.
+const shortest = 3
+
+// find returns what is private in a text; empty: nothing is.
+func (p Private) find(text string) string {
+	if aPath.MatchString(text) {
+		return "a path"
+	}
+	if strings.Contains(text, "@") {
+		return "an address"
+	}
+	low := strings.ToLower(text)
+	for _, w := range p.Words {
+		if len(w) >= shortest && strings.Contains(low, strings.ToLower(w)) {
+			return "the name of the machine or of a user"
+		}
+	}
+	return ""
+}
+
+func (p Private) withhold(text string) string {
+	if p.find(text) != "" {
+		return withheld
+	}
+	return text
+}
+
+// check returns an error for the first text in v that is private. It looks at all
+// texts, so that a field that a later version adds is looked at, too.
+func (p Private) check(name string, v any) error {
+	var err error
+	walk(reflect.ValueOf(v), name, func(path string, leaf reflect.Value) {
+		if leaf.Kind() == reflect.String && err == nil {
+			if what := p.find(leaf.String()); what != "" {
+				err = fmt.Errorf("%s is %q: it contains %s", path, leaf.String(), what)
+			}
+		}
+	})
+	return err
+}
+
+// walk calls see for each value that is not zero and has no parts.
+func walk(v reflect.Value, path string, see func(string, reflect.Value)) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			walk(v.Elem(), path, see)
+		}
+	case reflect.Struct:
+		if v.IsZero() {
+			return
+		}
+		if v.NumField() == 0 || !v.Type().Field(0).IsExported() { // a time, a set of CPUs
+			see(path, v)
+			return
+		}
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case name == "-" || !f.IsExported():
+			case f.Anonymous:
+				walk(v.Field(i), path, see)
+			default:
+				walk(v.Field(i), path+"."+name, see)
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			walk(v.Index(i), path, see)
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			walk(k, path, see)
+			walk(v.MapIndex(k), path, see)
+		}
+	default:
+		if !v.IsZero() {
+			see(path, v)
+		}
+	}
+}
+
+// fieldsOf lists the fields of v that are not zero.
+func fieldsOf(name string, v any) []string {
+	all := map[string]bool{}
+	walk(reflect.ValueOf(v), name, func(path string, _ reflect.Value) { all[path] = true })
+	return slices.Sorted(maps.Keys(all))
+}
