@@ -169,7 +169,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	// The pod waits from now on. What the node has freed before, it would not
 	// be woken for.
-	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand) })
+	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand, why) })
 	now := p.keeper.viewOf(node.Node())
 	if pod.Status.NominatedNodeName == node.Node().Name {
 		now = p.keeper.without(node)

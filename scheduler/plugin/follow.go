@@ -136,7 +136,7 @@ func (k *keeper) reportChanged(o any) {
 	}
 	cpus := r.Status.CPUs
 	repeats := s.cpus != nil && cpus != nil && !s.stale && equal(cpus, s.cpus)
-	*s = sighting{sequence: r.Status.Sequence, run: r.Status.Run, changed: k.now(), cpus: cpus}
+	*s = sighting{sequence: r.Status.Sequence, run: r.Status.Run, changed: k.now(), cpus: cpus, moved: s.moved}
 	switch {
 	case repeats:
 		return
@@ -150,6 +150,7 @@ func (k *keeper) reportChanged(o any) {
 			k.log.Error(err, "The report of a node cannot be read", "node", r.Name)
 			break
 		}
+		s.moved = k.moved(report, s.moved)
 		k.ledger.Learn(r.Name, report)
 	}
 	k.changed(r.Name)

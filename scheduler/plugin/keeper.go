@@ -35,6 +35,7 @@ type keeper struct {
 	failed map[types.UID]*corev1.Pod  // pods that a node did not take
 	wants  map[types.UID]place.Demand // of failed
 	freed  map[string]bool            // nodes with new room, for wake
+	counts counts
 	waker  chan struct{}
 
 	// views has the present view of each node that has a report or a pod with
@@ -52,6 +53,7 @@ type sighting struct {
 	changed  time.Time
 	stale    bool
 	cpus     *v1alpha1.CPUs
+	moved    map[place.UID]bool // pods that hold other CPUs than was chosen for them
 }
 
 // doubtFor is the time for which the CPUs of a pod are kept whose bind may have
@@ -65,7 +67,7 @@ func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 	k := &keeper{
 		stale: stale, queue: queue, log: klog.Background().WithName(Name), now: time.Now, ledger: place.New(),
 		seen: map[string]*sighting{}, doubts: map[types.UID]time.Time{}, failed: map[types.UID]*corev1.Pod{}, wants: map[types.UID]place.Demand{},
-		freed: map[string]bool{}, waker: make(chan struct{}, 1),
+		freed: map[string]bool{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
 	k.views.Store(newIndex(map[string]*slot{}))

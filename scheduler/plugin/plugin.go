@@ -120,6 +120,7 @@ func with(ctx context.Context, args runtime.Object, h fwk.Handle, source func(fw
 			keepers.of = map[informers.SharedInformerFactory]*keeper{}
 		}
 		keepers.of[h.SharedInformerFactory()] = k
+		register()
 		context.AfterFunc(ctx, func() {
 			keepers.Lock()
 			defer keepers.Unlock()

@@ -12,10 +12,11 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// waits puts a pod among those that a node did not take.
-func (k *keeper) waits(p *corev1.Pod, d place.Demand) {
+// waits puts a pod among those that a node did not take, for a reason.
+func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.counts.refused[why]++
 	k.failed[p.UID], k.wants[p.UID] = p, d
 }
 

@@ -174,3 +174,25 @@ func checkShared(t *testing.T, m *Map, s Seats, keep int) {
 		}
 	}
 }
+
+// TestStrandedCPUsAreThoseThatNoSuchClaimGets fills caches with claims of one
+// size until none fits in one cache.
+func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
+	m := Compile(machine(1, 4, 4, 2))
+	for n := 1; n <= 8; n++ {
+		holds := []Hold{{Grade: Own, CPUs: unit.CPUSetOf(0, 1, 2, 8)}}
+		s := m.Seats(unit.CPUSet{}, 0, holds)
+		u := m.Sum(s)
+		want := u.Stranded(n)
+		for {
+			o, why := m.Fit(s, Claim{Grade: Own, CPUs: n, Within: L3})
+			if why != Fits {
+				break
+			}
+			s = m.With(s, Hold{Grade: Own, CPUs: o.CPUs})
+		}
+		if left := m.Open(s).Len(); left != want {
+			t.Errorf("claims of %d CPUs leave %d, and %d are stranded", n, left, want)
+		}
+	}
+}

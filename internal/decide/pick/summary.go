@@ -100,6 +100,16 @@ func (u *Summary) most(by int) *[levels]int32 {
 	return &u.more[by-len(u.first)]
 }
 
+// Stranded returns the number of CPUs that are free for exclusive use in L3
+// caches, but not for a claim of n CPUs within one cache.
+func (u *Summary) Stranded(n int) int {
+	all := 0
+	for _, room := range u.sorted[L3] {
+		all += int(room) % max(n, 1)
+	}
+	return all
+}
+
 // bestNodes returns the number of CPUs that a claim may take from at most j
 // NUMA nodes, for each j from 0.
 func (m *Map) bestNodes(room []int32) []int32 {

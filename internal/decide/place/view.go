@@ -133,3 +133,10 @@ func (v *View) Open() unit.CPUSet {
 	}
 	return v.m.Open(v.seats)
 }
+
+// Stranded returns the number of CPUs that are free for exclusive use, but not
+// for a demand of n CPUs within one L3 cache.
+func (v *View) Stranded(n int) int { return v.sum.Stranded(n) }
+
+// Reserved returns the CPUs that are for no pod of the ledger.
+func (v *View) Reserved() unit.CPUSet { return v.off }

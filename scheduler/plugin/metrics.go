@@ -1,0 +1,113 @@
+package plugin
+
+import (
+	"strconv"
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+// counts are what the keeper counts for the metrics.
+type counts struct {
+	refused map[place.Reason]int // attempts to schedule a pod, by the reason of the first node that had no CPUs for it
+	moved   int                  // pods whose node reported other CPUs than were chosen
+}
+
+// moved returns the pods that hold own CPUs that were not chosen for them, by a
+// report, and counts those that are new. The caller holds k.mu.
+func (k *keeper) moved(r place.Report, before map[place.UID]bool) map[place.UID]bool {
+	var now map[place.UID]bool
+	for i := range r.Held {
+		h := &r.Held[i]
+		c, _, known := k.ledger.Contract(h.UID)
+		if !known || h.Hold.Grade != pick.Own || c.CPUs.Empty() || c.CPUs == h.Hold.CPUs {
+			continue
+		}
+		if now == nil {
+			now = map[place.UID]bool{}
+		}
+		now[h.UID] = true
+		if !before[h.UID] {
+			k.counts.moved++
+		}
+	}
+	return now
+}
+
+// The metrics, beside those of kube-scheduler.
+var (
+	cpusDesc = metrics.NewDesc("tenon_scheduler_cpus", "CPUs of the nodes that report them: own, held by one pod; reserved, for no pod; or open, all others",
+		[]string{"state"}, nil, metrics.ALPHA, "")
+	strandedDesc = metrics.NewDesc("tenon_scheduler_stranded_cpus", "CPUs that are free for exclusive use, but not for a pod of this number of CPUs within one L3 cache",
+		[]string{"size"}, nil, metrics.ALPHA, "")
+	waitingDesc = metrics.NewDesc("tenon_scheduler_waiting_pods", "Pods that wait for CPUs", nil, nil, metrics.ALPHA, "")
+	refusedDesc = metrics.NewDesc("tenon_scheduler_refusals_total", "Attempts to schedule a pod in which a node had no CPUs for it, by the reason of the first such node",
+		[]string{"reason"}, nil, metrics.ALPHA, "")
+	movedDesc = metrics.NewDesc("tenon_scheduler_moved_pods_total", "Pods with other CPUs on their node than were chosen for them", nil, nil, metrics.ALPHA, "")
+)
+
+// sizes are the numbers of CPUs for which stranded CPUs are counted.
+var sizes = [...]int{2, 4, 8, 16}
+
+// A collector shows the ledgers of this process.
+type collector struct{ metrics.BaseStableCollector }
+
+var registered sync.Once
+
+func register() { registered.Do(func() { legacyregistry.CustomMustRegister(&collector{}) }) }
+
+// DescribeWithStability implements metrics.StableCollector.
+func (*collector) DescribeWithStability(to chan<- *metrics.Desc) {
+	for _, d := range []*metrics.Desc{cpusDesc, strandedDesc, waitingDesc, refusedDesc, movedDesc} {
+		to <- d
+	}
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (*collector) CollectWithStability(to chan<- metrics.Metric) {
+	keepers.Lock()
+	defer keepers.Unlock()
+	for _, k := range keepers.of { // a process has one, except in tests
+		k.collect(to)
+	}
+}
+
+// collect adds up the views of all nodes: some microseconds for each.
+func (k *keeper) collect(to chan<- metrics.Metric) {
+	state := map[string]int{"own": 0, "reserved": 0, "open": 0}
+	var stranded [len(sizes)]int
+	for _, s := range k.views.Load().slots {
+		v := s.view.Load()
+		m := v.Map()
+		if m == nil {
+			continue
+		}
+		open, reserved := v.Open(), v.Reserved().Intersect(m.All())
+		state["open"] += open.Len()
+		state["reserved"] += reserved.Len()
+		state["own"] += m.Len() - open.Union(reserved).Len()
+		for i, n := range sizes {
+			stranded[i] += v.Stranded(n)
+		}
+	}
+	gauge := func(d *metrics.Desc, v int, labels ...string) {
+		to <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, float64(v), labels...)
+	}
+	for name, n := range state {
+		gauge(cpusDesc, n, name)
+	}
+	for i, n := range sizes {
+		gauge(strandedDesc, stranded[i], strconv.Itoa(n))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	gauge(waitingDesc, len(k.failed))
+	for why, n := range k.counts.refused {
+		to <- metrics.NewLazyConstMetric(refusedDesc, metrics.CounterValue, float64(n), string(why))
+	}
+	to <- metrics.NewLazyConstMetric(movedDesc, metrics.CounterValue, float64(k.counts.moved))
+}

@@ -1,0 +1,58 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/component-base/metrics/testutil"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+func TestTheMetricsSayWhatIsOwnedStrandedAndRefused(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4)) // two caches of 8 CPUs
+	moved := b.run(pinned("a", 5, 100), "n")
+	b.run(pinned("b", 5, 100), "n")
+	if _, why := b.try(pinned("c", 9, 100), "n"); why == "" {
+		t.Fatal("9 of 6 CPUs are free")
+	}
+	other := unit.CPUSet{} // the node gives the first pod other CPUs
+	for c := range b.keeper.view("n").Open().All() {
+		if other.Len() < 5 {
+			other = other.With(c)
+		}
+	}
+	b.keeper.reportChanged(machine("n", 2, 2, 4, place.Held{UID: place.UID(moved.UID), Hold: pick.Hold{Grade: pick.Own, CPUs: other}}))
+	keepers.Lock()
+	before := keepers.of
+	keepers.of = map[informers.SharedInformerFactory]*keeper{b.handle.factory: b.keeper}
+	keepers.Unlock()
+	defer func() {
+		keepers.Lock()
+		keepers.of = before
+		keepers.Unlock()
+	}()
+	want := `
+# HELP tenon_scheduler_cpus [ALPHA] CPUs of the nodes that report them: own, held by one pod; reserved, for no pod; or open, all others
+# TYPE tenon_scheduler_cpus gauge
+tenon_scheduler_cpus{state="open"} 6
+tenon_scheduler_cpus{state="own"} 10
+tenon_scheduler_cpus{state="reserved"} 0
+# HELP tenon_scheduler_moved_pods_total [ALPHA] Pods with other CPUs on their node than were chosen for them
+# TYPE tenon_scheduler_moved_pods_total counter
+tenon_scheduler_moved_pods_total 1
+# HELP tenon_scheduler_waiting_pods [ALPHA] Pods that wait for CPUs
+# TYPE tenon_scheduler_waiting_pods gauge
+tenon_scheduler_waiting_pods 1
+# HELP tenon_scheduler_refusals_total [ALPHA] Attempts to schedule a pod in which a node had no CPUs for it, by the reason of the first such node
+# TYPE tenon_scheduler_refusals_total counter
+tenon_scheduler_refusals_total{reason="too few CPUs are free for exclusive use"} 1
+`
+	if err := testutil.CustomCollectAndCompare(&collector{}, strings.NewReader(want),
+		"tenon_scheduler_cpus", "tenon_scheduler_moved_pods_total", "tenon_scheduler_waiting_pods", "tenon_scheduler_refusals_total"); err != nil {
+		t.Error(err)
+	}
+}
