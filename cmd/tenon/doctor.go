@@ -33,7 +33,7 @@ type diagnosis struct {
 	// Virtualization is "virtual machine", "none seen" or "unknown: WHY".
 	Virtualization string `json:"virtualization"`
 	// Isolation describes the mechanism that would isolate best-effort work.
-	// Ladder lists all mechanisms, from the strongest to the weakest.
+	// Selection lists all mechanisms, from the strongest to the weakest.
 	Isolation  string          `json:"isolation"`
 	Selection  []mechanismLine `json:"ladder"`
 	Mechanisms []mechanism     `json:"mechanisms"`

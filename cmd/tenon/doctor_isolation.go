@@ -24,11 +24,11 @@ type mechanismLine struct {
 // weight that it writes in addition to each mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	config := policy.CPUQOS{Enable: true, Measured: true}
-	ladder := policy.Mechanisms(config, can, i)
-	for _, r := range ladder.Mechanisms {
-		d.Selection = append(d.Selection, mechanismLine{Name: r.Mechanism, Available: r.Can, Why: r.Why, Chosen: r.Mechanism == ladder.Mechanism})
+	chosen := policy.Mechanisms(config, can, i)
+	for _, r := range chosen.Mechanisms {
+		d.Selection = append(d.Selection, mechanismLine{Name: r.Mechanism, Available: r.Can, Why: r.Why, Chosen: r.Mechanism == chosen.Mechanism})
 	}
-	d.Isolation = fmt.Sprintf("%s: %s", ladder.Mechanism, ladder.Why)
+	d.Isolation = fmt.Sprintf("%s: %s", chosen.Mechanism, chosen.Why)
 	_, wants := policy.Decide(policy.Config{CPUQOS: config}, policy.State{}, node.Snapshot{Capabilities: can, Workloads: []node.Workload{launchedBE()}})
 	for _, w := range wants {
 		if w.Intent == plan.Set && w.Knob.File == node.FileCPUWeight {
@@ -43,7 +43,7 @@ func (d diagnosis) printSelection(out io.Writer) {
 		return
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUNG\tAVAILABLE\tTENON\tWHY")
+	fmt.Fprintln(table, "MECHANISM\tAVAILABLE\tTENON\tWHY")
 	for _, r := range d.Selection {
 		takes := ""
 		if r.Chosen {

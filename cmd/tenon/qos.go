@@ -15,14 +15,14 @@ func newQOSCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "qos",
 		Short: "Show and choose the mechanism that isolates best-effort work on the CPU",
-		Long: `Show and choose by which means best-effort work is kept out of the way of
-latency-sensitive work on the CPU. The means make a ladder: vendor, sched_ext,
-core_sched, siblings, cpu.idle, weight, from the strongest down. tenond takes the
-strongest that the node can carry, or what its configuration asks for; load and
-unload choose by hand, while everything runs, and auto takes that back. tenond
-must run.`,
+		Long: `Show and choose the mechanism that keeps best-effort work off the CPUs of
+latency-sensitive work. The mechanisms, from the strongest to the weakest, are
+vendor, sched_ext, core_sched, siblings, cpu.idle and weight. tenond begins with
+the one that its configuration names, or with weight, and keeps a stronger one
+that a trial has shown to help. load and unload select a mechanism while tenond
+runs; auto ends that selection.`,
 		Example: `  sudo tenon qos status
-  sudo tenon qos load --rung sched_ext
+  sudo tenon qos load --mechanism sched_ext
   sudo tenon qos unload
   sudo tenon qos auto`,
 		Args: knownCommand,
@@ -38,10 +38,11 @@ func newQOSStatusCommand(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the mechanism in use, the reason, and its effects",
-		Long: `Show which means keeps best-effort work out of the way on the CPU, since when and
-why; what the node can carry, and why not more; what the scheduler does and has
-done: run time by class, expels, the CPU that is kept idle for latency-sensitive
-work, waits, strays, exits; and the falls of the last hour.`,
+		Long: `Show the isolation mechanism in use, since when and why; which mechanisms the
+node supports, and why it does not support the others; the counters of the BE
+scheduler: run time by class, expels, the CPU that stays idle for
+latency-sensitive work, waits, strays and exits; and the failures of mechanisms in
+the last hour.`,
 		Example: `  sudo tenon qos status
   sudo tenon qos status -o json | jq -r .ladder.rung`,
 		Args: noArgs,
@@ -74,7 +75,7 @@ func (f *mechanismFlag) Set(s string) error {
 	return nil
 }
 func (f *mechanismFlag) String() string { return string(f.Mechanism) }
-func (f *mechanismFlag) Type() string   { return "RUNG" }
+func (f *mechanismFlag) Type() string   { return "MECHANISM" }
 
 func newQOSLoadCommand(g *global) *cobra.Command {
 	var mechanism mechanismFlag
@@ -82,13 +83,13 @@ func newQOSLoadCommand(g *global) *cobra.Command {
 		Use:   "load",
 		Short: "Use a mechanism now, instead of the choice of the configuration",
 		Long: `Use a mechanism now, instead of the choice of the configuration: the given one, or else the
-strongest that the node can carry, also where it fell too often and stays down.
+strongest that the node supports, even if it failed too often and is not tried for now.
 The choice holds until tenon qos auto, unload or another load, or until the node
 boots; a tenond that starts again keeps it. Nothing is interrupted.
 
 Waits up to 5 s for the effect and prints what happened.`,
 		Example: `  sudo tenon qos load
-  sudo tenon qos load --rung core_sched`,
+  sudo tenon qos load --mechanism core_sched`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.choose(cmd, func(q control.QOS) (node.Mechanism, error) {
@@ -99,8 +100,11 @@ Waits up to 5 s for the effect and prints what happened.`,
 			})
 		},
 	}
-	cmd.Flags().Var(&mechanism, "rung", "the mechanism: one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
-	complete(cmd, "rung", mechanismNames()...)
+	cmd.Flags().Var(&mechanism, "mechanism", "one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
+	complete(cmd, "mechanism", mechanismNames()...)
+	cmd.Flags().Var(&mechanism, "rung", "the old name of --mechanism")
+	_ = cmd.Flags().MarkDeprecated("rung", "use --mechanism") // fails only for an unknown flag
+	cmd.MarkFlagsMutuallyExclusive("mechanism", "rung")
 	return cmd
 }
 

@@ -125,16 +125,16 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 		t.Logf("%s: %s: %s", r.Mechanism, r.Can, r.Why)
 	}
 	for _, mechanism := range mechanisms {
-		s.isolated(mechanism, s.choose(mechanism, "load", "--rung", string(mechanism)), job)
+		s.isolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
 		s.goesOn(job)
 		s.isolated(node.MechanismIdle, s.qos("unload"), job)
 		s.goesOn(job)
 	}
 	for _, mechanism := range mechanisms {
-		s.isolated(mechanism, s.choose(mechanism, "load", "--rung", string(mechanism)), job)
+		s.isolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
 	}
 	for _, mechanism := range slices.Backward(mechanisms) {
-		s.isolated(mechanism, s.choose(mechanism, "load", "--rung", string(mechanism)), job)
+		s.isolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
 		s.goesOn(job)
 	}
 	q := s.qos("status")
@@ -165,7 +165,7 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 		t.Skipf("this kernel has no cpu.idle: %s", idle.Why)
 	}
 	then := time.Now()
-	if q := s.qos("load", "--rung", "weight"); q.Selection.Mechanism != node.MechanismWeight || q.Selection.Pinned != node.MechanismWeight || !q.Selection.ByHand {
+	if q := s.qos("load", "--mechanism", "weight"); q.Selection.Mechanism != node.MechanismWeight || q.Selection.Pinned != node.MechanismWeight || !q.Selection.ByHand {
 		t.Errorf("load --mechanism weight: %+v", q.Selection)
 	}
 	t.Logf("the pin was in effect after %v", time.Since(then).Round(time.Millisecond))
@@ -180,12 +180,12 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 	}
 	for _, r := range auto.Mechanisms {
 		if r.Can != node.Yes {
-			if said := s.refused("load", "--rung", string(r.Mechanism)); !strings.Contains(said, "this node cannot carry "+string(r.Mechanism)+": "+r.Why) {
+			if said := s.refused("load", "--mechanism", string(r.Mechanism)); !strings.Contains(said, "this node does not support "+string(r.Mechanism)+": "+r.Why) {
 				t.Errorf("load --mechanism %s: %s", r.Mechanism, said)
 			}
 		}
 	}
-	q := s.qos("load", "--rung", "weight")
+	q := s.qos("load", "--mechanism", "weight")
 	since := q.Selection.Since
 	d.stop()
 	d = s.tenond()

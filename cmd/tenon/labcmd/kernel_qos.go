@@ -28,7 +28,7 @@ ffmpeg with Tenon on one isolation mechanism at a time, and show latency
 nginx's time ffmpeg ran on the same core.
 
 ` + report.ModeHelp(lab.KernelQOSModes) + `
-Mechanisms that this node does not have are left out, and the report says why; one
+The report names the mechanisms that this node does not support, and why; one
 that is named with --modes and missing is an error. Every mode runs once in each
 block, in random order, with nginx restarted. After the measured part of a run the
 kernel records its scheduler for a second, under the same load. In an emulated

@@ -104,8 +104,8 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 		e.Knobs = append(e.Knobs, l.knob(k))
 	}
 	if laddered {
-		ladder := l.last.Selection
-		e.Selection = &ladder
+		selection := l.last.Selection
+		e.Selection = &selection
 	}
 	e.Inputs, e.More = inputs(all, k.Cgroup)
 	if k.ControlGroup != "" {

@@ -111,7 +111,7 @@ func (q QOS) Best() (node.Mechanism, error) {
 	for _, r := range q.Selection.Mechanisms {
 		switch {
 		case r.Mechanism == base:
-			return "", fmt.Errorf("this node can carry no rung above %s: %s", base, strings.Join(lacks, "; "))
+			return "", fmt.Errorf("this node supports no mechanism above %s: %s", base, strings.Join(lacks, "; "))
 		case r.Can == node.Yes:
 			return r.Mechanism, nil
 		}
@@ -135,17 +135,17 @@ func (q QOS) Base() (node.Mechanism, error) {
 // or nil.
 func (q QOS) can(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {
-		return fmt.Errorf("no rung is called %q: want one of %v", mechanism, node.Mechanisms)
+		return fmt.Errorf("no mechanism is called %q: want one of %v", mechanism, node.Mechanisms)
 	}
 	for _, r := range q.Selection.Mechanisms {
 		if r.Mechanism == mechanism && r.Can == node.Yes {
 			return nil
 		} else if r.Mechanism == mechanism {
-			return fmt.Errorf("this node cannot carry %s: %s", mechanism, r.Why)
+			return fmt.Errorf("this node does not support %s: %s", mechanism, r.Why)
 		}
 	}
 	if q.At.IsZero() {
-		return errors.New("tenond has started and has not turned once: ask again in a moment")
+		return errors.New("tenond has started and has made no tick yet: ask again in a moment")
 	}
 	return errors.New("CPU QoS is off: enable cpuQOS of beClass under resource-qos-config in tenond's configuration first")
 }
@@ -159,7 +159,7 @@ type Operator interface {
 	// Pin pins an isolation mechanism until the next call; an empty mechanism
 	// returns the choice to the configuration. Pin returns after a tick that
 	// applied it, or when ctx ends.
-	Pin(ctx context.Context, rung node.Mechanism) error
+	Pin(ctx context.Context, mechanism node.Mechanism) error
 }
 
 // mostWait is the maximum time to wait until a request takes effect.
@@ -225,7 +225,7 @@ func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault er
 		return !q.Selection.ByHand, nil
 	}
 	if failures := q.failuresOf(mechanism); len(failures) > before {
-		return true, fmt.Errorf("%s was tried and fell: %s; in use: %s", mechanism, failures[len(failures)-1].Why, shownMechanism(q.Selection.Mechanism))
+		return true, fmt.Errorf("%s was tried and failed: %s; in use: %s", mechanism, failures[len(failures)-1].Why, shownMechanism(q.Selection.Mechanism))
 	}
 	waits := slices.IndexFunc(q.Knobs, func(k Knob) bool { return k.Intent == plan.Abstain })
 	switch s := q.Means.Scheduler; {

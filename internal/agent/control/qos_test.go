@@ -71,23 +71,23 @@ func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
 
 func TestTheIsolationAsText(t *testing.T) {
 	l := NewLedger("v1")
-	if got := l.QOS().String(); got != "tenond has started and has not turned once.\n" {
+	if got := l.QOS().String(); got != "tenond has started and has made no tick yet.\n" {
 		t.Errorf("before the first tick: %s", got)
 	}
 	turn := isolated(time.Minute, node.MechanismSchedExt)
 	turn.Selection.Mechanisms[1].Retry = noon // the retry is due
 	turn.Selection.Mechanisms[1].Failures, turn.Selection.Failures = 1, []node.Failure{{At: noon.Add(-time.Minute), Mechanism: node.MechanismSchedExt, Why: "runnable task stall"}}
 	l.Observe(turn, nil)
-	const want = `rung     sched_ext, since 2026-03-01 12:00:00 (1m00s)
-because  the strongest that this node supports
+	const want = `mechanism  sched_ext, since 2026-03-01 12:00:00 (1m00s)
+because    the strongest that this node supports
 
-RUNG        NODE CAN  NOW                WHY
-vendor      no        -                  it has no vendor
-sched_ext   yes       in use, fell once  probed
-core_sched  no        -                  it has no core_sched
-siblings    no        -                  it has no siblings
-cpu.idle    yes       -                  probed
-weight      yes       -                  probed
+MECHANISM   NODE CAN  NOW                  WHY
+vendor      no        -                    it has no vendor
+sched_ext   yes       in use, failed once  probed
+core_sched  no        -                    it has no core_sched
+siblings    no        -                    it has no siblings
+cpu.idle    yes       -                    probed
+weight      yes       -                    probed
 
 scheduler  enabled, loaded 2026-03-01 12:00:00; loads 2; interface of Linux 6.12
 exits      1 stall; the last at 11:59:00: stall: runnable task stall: cc1[42] failed to run for 30.0s (code 7)
@@ -101,7 +101,7 @@ repairs    12 records of CPUs were wrong, 13 events were lost
 progress   oldest wait 12ms; 5 let run in relief; 4 spilled, 1 of them now
 strays     3 found, 2 converted, 1 real-time left alone
 slices     6 threads keep their own, or are of SCHED_IDLE: on their CPU the long slice does nothing
-fall       11:59:00 sched_ext: runnable task stall
+failure    11:59:00 sched_ext: runnable task stall
 knob       / scheduler: loaded siblings hold 200µs headroom 1
 `
 	if got := l.QOS().String(); got != want {
@@ -127,7 +127,7 @@ func TestAMechanismThatIsDownOrPinnedSaysSo(t *testing.T) {
 	l.Observe(turn, nil)
 	got := l.QOS().String()
 	for _, want := range []string{
-		"fell 3 times, down until 13:00:00", "pinned   cpu.idle, by hand: tenon qos auto gives", "falls  none in the last hour",
+		"failed 3 times, down until 13:00:00", "pinned     cpu.idle, by hand: tenon qos auto gives", "failures  none in the last hour",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
@@ -142,7 +142,7 @@ func TestAMechanismThatIsDownOrPinnedSaysSo(t *testing.T) {
 	turn.Selection.ByHand, turn.Selection.Mechanisms[1].Down, turn.Selection.Mechanisms[1].Retry = false, false, turn.Snapshot.At.Add(90*time.Second)
 	l.Observe(turn, nil)
 	got = l.QOS().String()
-	if !strings.Contains(got, "fell 3 times, tried again in 1m30s") || !strings.Contains(got, "pinned   cpu.idle, by the configuration\n") {
+	if !strings.Contains(got, "failed 3 times, tried again in 1m30s") || !strings.Contains(got, "pinned     cpu.idle, by the configuration\n") {
 		t.Error(got)
 	}
 }
@@ -190,7 +190,7 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	l.Observe(isolated(2*time.Second, node.MechanismIdle), nil)
 	for _, knob := range []node.Knob{scheduler, {Cgroup: "batch.slice", File: node.FileCookie}} {
 		e, err := l.ExplainKnob(knob)
-		if err != nil || !strings.Contains(e.String(), "rung     cpu.idle") || !strings.Contains(e.String(), "it has no core_sched") || !strings.Contains(e.String(), "No policy asks") {
+		if err != nil || !strings.Contains(e.String(), "mechanism  cpu.idle") || !strings.Contains(e.String(), "it has no core_sched") || !strings.Contains(e.String(), "No policy asks") {
 			t.Errorf("%s\n%v", e, err)
 		}
 	}
@@ -230,10 +230,10 @@ func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 			t.Done = append(t.Done, tick.Outcome{Step: plan.Step{Knob: scheduler, To: node.Scheduler{Loaded: true}}, Err: errors.New("the kernel checks it")})
 		}},
 		"taken back":     {mechanism: "", inUse: node.MechanismIdle, asked: 1},
-		"cannot be":      {mechanism: node.MechanismCoreSched, want: "this node cannot carry core_sched: it has no core_sched"},
-		"no such rung":   {mechanism: "sched-ext", want: `no rung is called "sched-ext": want one of [vendor sched_ext`},
+		"cannot be":      {mechanism: node.MechanismCoreSched, want: "this node does not support core_sched: it has no core_sched"},
+		"no such rung":   {mechanism: "sched-ext", want: `no mechanism is called "sched-ext": want one of [vendor sched_ext`},
 		"the turn hangs": {mechanism: node.MechanismIdle, inUse: node.MechanismIdle, err: errors.New("no turn has followed"), want: "no turn has followed", asked: 1},
-		"fell": {mechanism: node.MechanismSchedExt, inUse: node.MechanismIdle, asked: 1, want: "sched_ext was tried and fell: no room; in use: cpu.idle", change: func(t *tick.Tick) {
+		"fell": {mechanism: node.MechanismSchedExt, inUse: node.MechanismIdle, asked: 1, want: "sched_ext was tried and failed: no room; in use: cpu.idle", change: func(t *tick.Tick) {
 			t.Selection.Failures = []node.Failure{{At: t.Snapshot.At, Mechanism: node.MechanismSchedExt, Why: "no room"}}
 		}},
 	} {
@@ -290,7 +290,7 @@ func TestTheBestAndTheBaseOfANode(t *testing.T) {
 		t.Errorf("%s, %v", base, err)
 	}
 	q.Selection.Mechanisms[1].Can, q.Selection.Mechanisms[1].Why = node.No, "no CONFIG_SCHED_CLASS_EXT"
-	if _, err := q.Best(); err == nil || !strings.Contains(err.Error(), "no rung above cpu.idle: vendor: it has no vendor; sched_ext: no CONFIG_SCHED_CLASS_EXT; core_sched") {
+	if _, err := q.Best(); err == nil || !strings.Contains(err.Error(), "no mechanism above cpu.idle: vendor: it has no vendor; sched_ext: no CONFIG_SCHED_CLASS_EXT; core_sched") {
 		t.Error(err)
 	}
 	q.Selection.Mechanisms[4].Can = node.No
@@ -300,7 +300,7 @@ func TestTheBestAndTheBaseOfANode(t *testing.T) {
 	if _, err := (QOS{At: noon}).Base(); err == nil || !strings.Contains(err.Error(), "CPU QoS is off") {
 		t.Error(err)
 	}
-	if _, err := (QOS{}).Best(); err == nil || !strings.Contains(err.Error(), "has not turned once") {
+	if _, err := (QOS{}).Best(); err == nil || !strings.Contains(err.Error(), "has made no tick yet") {
 		t.Error(err)
 	}
 }

@@ -37,7 +37,7 @@ func (i Isolation) describe(at time.Time) string {
 		s += "; trials: " + i.Trials
 	}
 	if i.Failures > 0 {
-		s += fmt.Sprintf("; %d falls in an hour", i.Failures)
+		s += fmt.Sprintf("; %d failures in an hour", i.Failures)
 	}
 	return s
 }
@@ -63,7 +63,7 @@ func (q QOS) String() string {
 
 func (q QOS) describe(b *strings.Builder) {
 	if q.At.IsZero() {
-		b.WriteString("tenond has started and has not turned once.\n")
+		b.WriteString("tenond has started and has made no tick yet.\n")
 		return
 	}
 	describeSelection(b, q.Selection, q.At)
@@ -75,10 +75,10 @@ func (q QOS) describe(b *strings.Builder) {
 	rest := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	describeMeans(rest, q.Means, q.Selection.Slotless)
 	if len(q.Selection.Failures) == 0 {
-		fmt.Fprintln(rest, "falls\tnone in the last hour")
+		fmt.Fprintln(rest, "failures\tnone in the last hour")
 	}
 	for _, f := range q.Selection.Failures {
-		fmt.Fprintf(rest, "fall\t%s %s: %s\n", f.At.Format(time.TimeOnly), f.Mechanism, f.Why)
+		fmt.Fprintf(rest, "failure\t%s %s: %s\n", f.At.Format(time.TimeOnly), f.Mechanism, f.Why)
 	}
 	for _, k := range q.Knobs {
 		now := "?"
@@ -105,7 +105,7 @@ func (q QOS) describe(b *strings.Builder) {
 // the other mechanisms.
 func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "rung\t%s", shownMechanism(l.Mechanism))
+	fmt.Fprintf(head, "mechanism\t%s", shownMechanism(l.Mechanism))
 	if !l.Since.IsZero() {
 		fmt.Fprintf(head, ", since %s (%s)", l.Since.Format(time.DateTime), Ago(at.Sub(l.Since)))
 	}
@@ -119,7 +119,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	_ = head.Flush() // to memory
 	b.WriteByte('\n')
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUNG\tNODE CAN\tNOW\tWHY")
+	fmt.Fprintln(table, "MECHANISM\tNODE CAN\tNOW\tWHY")
 	for _, r := range l.Mechanisms {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Mechanism, r.Can, stands(l, r, at), r.Why)
 	}
@@ -134,9 +134,9 @@ func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	}
 	switch {
 	case r.Failures == 1:
-		s = append(s, "fell once")
+		s = append(s, "failed once")
 	case r.Failures > 1:
-		s = append(s, fmt.Sprintf("fell %d times", r.Failures))
+		s = append(s, fmt.Sprintf("failed %d times", r.Failures))
 	}
 	switch {
 	case !r.Retry.After(at): // the mechanism may be tried again

@@ -74,7 +74,7 @@ func (s Status) describe(b *strings.Builder) {
 		fmt.Fprintf(b, "TROUBLE (%s): %s\n\n", t.Kind, t.Text)
 	}
 	if s.At.IsZero() {
-		fmt.Fprintf(b, "tenond %s has started and has not turned once.\n", s.Version)
+		fmt.Fprintf(b, "tenond %s has started and has made no tick yet.\n", s.Version)
 		if s.Blind != "" {
 			fmt.Fprintf(b, "The node cannot be read: %s\n", s.Blind)
 		}

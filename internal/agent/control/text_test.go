@@ -33,7 +33,7 @@ Last writes:
 	if got := l.Status().String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := NewLedger("v1").Status().String(); got != "tenond v1 has started and has not turned once.\n" {
+	if got := NewLedger("v1").Status().String(); got != "tenond v1 has started and has made no tick yet.\n" {
 		t.Errorf("before the first tick: %s", got)
 	}
 }

@@ -18,11 +18,11 @@ func (r *mechanismReport) report(log *slog.Logger, l node.Selection) {
 	for _, f := range l.Failures {
 		if f.At.After(r.seen) {
 			r.seen = f.At
-			log.Warn("isolation on the CPU failed; it is tried again later", "rung", f.Mechanism, "error", f.Why)
+			log.Warn("isolation on the CPU failed; it is tried again later", "mechanism", f.Mechanism, "error", f.Why)
 		}
 	}
 	if l.Mechanism != r.last {
 		r.last = l.Mechanism
-		log.Info("isolation on the CPU", "rung", l.Mechanism, "reason", l.Why)
+		log.Info("isolation on the CPU", "mechanism", l.Mechanism, "reason", l.Why)
 	}
 }

@@ -16,7 +16,7 @@ func TestAMechanismIsLoggedWhenItChangesAndEachFailureOnce(t *testing.T) {
 	one := tickOnce(nil)
 	one.Selection = node.Selection{Mechanism: node.MechanismSchedExt, Why: "the strongest that this node supports", Failures: []node.Failure{old}}
 	r.tick(one, nil)
-	if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "rung=sched_ext reason=\"the strongest") {
+	if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "mechanism=sched_ext reason=\"the strongest") {
 		t.Errorf("the first tick: %q", got)
 	}
 	r.tick(one, nil)

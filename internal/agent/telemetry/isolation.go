@@ -10,10 +10,10 @@ import (
 )
 
 var (
-	descMechanism = desc("tenon_isolation_rung", "1: this isolation mechanism is in use, 0: it is not.", "rung")
-	descCan       = desc("tenon_isolation_possible", "1: the node supports this isolation mechanism, 0: it does not, or that is unknown.", "rung")
-	descFalls     = desc("tenon_isolation_falls", "Failures of this isolation mechanism in the last hour although the node supports it.", "rung")
-	descDown      = desc("tenon_isolation_down", "1: this isolation mechanism failed so often that Tenon does not try it for now.", "rung")
+	descMechanism = desc("tenon_isolation_mechanism", "1: this isolation mechanism is in use, 0: it is not.", "mechanism")
+	descCan       = desc("tenon_isolation_mechanism_possible", "1: the node supports this isolation mechanism, 0: it does not, or that is unknown.", "mechanism")
+	descFailures  = desc("tenon_isolation_mechanism_failures", "Failures of this isolation mechanism in the last hour although the node supports it.", "mechanism")
+	descDown      = desc("tenon_isolation_mechanism_down", "1: this isolation mechanism failed so often that Tenon does not try it for now.", "mechanism")
 	descTrial     = desc("tenon_isolation_trial_ratio", "Waiting of all services for each wait with the mechanism that was tried, as a multiple of that without it: mean, and the bounds low and high.", "candidate", "found", "bound")
 	descTrying    = desc("tenon_isolation_trial_running", "1: a trial of this isolation mechanism is in progress.", "candidate")
 	descPairs     = desc("tenon_isolation_trial_pairs", "Pairs of epochs of the last trial of this isolation mechanism.", "candidate", "found")
@@ -85,15 +85,31 @@ var schedulerCounts = []struct {
 		func(c node.SchedulerCounts) uint64 { return c.Lost }},
 }
 
+// The former names of these metrics, which dashboards may still use. The first
+// release has both; the next one drops these.
+var (
+	oldMechanism = desc("tenon_isolation_rung", "The old name of tenon_isolation_mechanism.", "rung")
+	oldCan       = desc("tenon_isolation_possible", "The old name of tenon_isolation_mechanism_possible.", "rung")
+	oldFailures  = desc("tenon_isolation_falls", "The old name of tenon_isolation_mechanism_failures.", "rung")
+	oldDown      = desc("tenon_isolation_down", "The old name of tenon_isolation_mechanism_down.", "rung")
+)
+
+// both emits a gauge under its name and its old name.
+func (e emitter) both(now, old *prometheus.Desc, v float64, label string) {
+	e.gauge(now, v, label)
+	e.gauge(old, v, label)
+}
+
 // isolation emits the isolation mechanism in use and the counters of the
 // mechanisms. The metrics of the scheduler exist only after its first load; its
 // counters restart with each load.
 func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
-		e.gauge(descMechanism, oneIf(r.Mechanism == l.Mechanism), string(r.Mechanism))
-		e.gauge(descCan, oneIf(r.Can == node.Yes), string(r.Mechanism))
-		e.gauge(descFalls, float64(r.Failures), string(r.Mechanism))
-		e.gauge(descDown, oneIf(r.Down), string(r.Mechanism))
+		name := string(r.Mechanism)
+		e.both(descMechanism, oldMechanism, oneIf(r.Mechanism == l.Mechanism), name)
+		e.both(descCan, oldCan, oneIf(r.Can == node.Yes), name)
+		e.both(descFailures, oldFailures, float64(r.Failures), name)
+		e.both(descDown, oldDown, oneIf(r.Down), name)
 	}
 	e.trials(l, v)
 	e.gauge(descByHand, oneIf(l.ByHand))

@@ -40,9 +40,10 @@ func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 	m.Observe(turn, nil, time.Second)
 	_, text := scrape(t, m, "/metrics")
 	for _, line := range []string{
-		`tenon_isolation_rung{rung="cpu.idle"} 1`, `tenon_isolation_rung{rung="sched_ext"} 0`,
-		`tenon_isolation_possible{rung="sched_ext"} 1`, `tenon_isolation_possible{rung="core_sched"} 0`,
-		`tenon_isolation_falls{rung="sched_ext"} 3`, `tenon_isolation_down{rung="sched_ext"} 1`, `tenon_isolation_down{rung="cpu.idle"} 0`,
+		`tenon_isolation_mechanism{mechanism="cpu.idle"} 1`, `tenon_isolation_mechanism{mechanism="sched_ext"} 0`,
+		`tenon_isolation_mechanism_possible{mechanism="sched_ext"} 1`, `tenon_isolation_mechanism_possible{mechanism="core_sched"} 0`,
+		`tenon_isolation_mechanism_failures{mechanism="sched_ext"} 3`, `tenon_isolation_mechanism_down{mechanism="sched_ext"} 1`, `tenon_isolation_mechanism_down{mechanism="cpu.idle"} 0`,
+		`tenon_isolation_rung{rung="cpu.idle"} 1`, `tenon_isolation_falls{rung="sched_ext"} 3`, // the former names
 		"tenon_isolation_pinned_by_hand 1", "tenon_isolation_strays_total 5", "tenon_isolation_strays_converted_total 4",
 		"tenon_isolation_spills_total 9", "tenon_isolation_spilled_threads 2", "tenon_isolation_realtime_threads 1", "tenon_isolation_own_slice_threads 6",
 		"tenon_scheduler_loads_total 3", `tenon_scheduler_exits_total{kind="stall"} 2`, `tenon_scheduler_exits_total{kind="error"} 0`, "tenon_scheduler_running 0", "tenon_scheduler_untold 1",
@@ -80,7 +81,7 @@ func TestNothingIsShownOfASchedulerThatWasNeverLoaded(t *testing.T) {
 	turn := tick.Tick{Snapshot: node.Snapshot{At: time.Unix(5, 0)}}
 	m.Observe(turn, nil, time.Second)
 	_, text := scrape(t, m, "/metrics")
-	if strings.Contains(text, "tenon_scheduler_run_") || strings.Contains(text, "tenon_isolation_rung{") || !strings.Contains(text, "tenon_scheduler_running 0\n") || !strings.Contains(text, "tenon_scheduler_untold 0\n") {
+	if strings.Contains(text, "tenon_scheduler_run_") || strings.Contains(text, "tenon_isolation_mechanism{") || !strings.Contains(text, "tenon_scheduler_running 0\n") || !strings.Contains(text, "tenon_scheduler_untold 0\n") {
 		t.Error(text)
 	}
 }

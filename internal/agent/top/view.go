@@ -114,7 +114,7 @@ func (m model) isolation() []string {
 	if i.Mechanism == "" {
 		return nil
 	}
-	s := "rung  " + string(i.Mechanism)
+	s := "mechanism  " + string(i.Mechanism)
 	if i.ByHand {
 		s += " (by hand)"
 	}
@@ -124,7 +124,7 @@ func (m model) isolation() []string {
 	if e, known := i.Expelled.Value(); known {
 		s += fmt.Sprintf("  expelled %v  held %v", e, i.Held.Or(0))
 	}
-	failures := fmt.Sprintf("falls %d", i.Failures)
+	failures := fmt.Sprintf("failures %d", i.Failures)
 	if i.Failures > 0 {
 		failures = alarming.Styled(failures)
 	}
@@ -238,9 +238,10 @@ CPU is in thousandths of one CPU: 1500m is one and a half. THROTTLED is the
 share of the time in which the workload's own CPU quota held it back, with !
 if the limit does not fit the workload: enter says what to write in its place.
 A question mark is a number that the kernel does not give, or not yet.
-RUNG: what keeps best-effort work off the CPUs of services. EXPELLED, HELD: CPU
-kept idle beside them, and for a while after. STRAYS: threads found outside of
-it. FALLS: how often it failed in the last hour. tenon qos status says more.
+MECHANISM: what keeps best-effort work off the CPUs of services. EXPELLED,
+HELD: CPU kept idle beside them, and for a while after. FAILURES: how often it
+failed in the last hour. STRAYS: threads found outside of it. tenon qos status
+says more.
 WAIT P99: 99 of 100 waits ended sooner. WANTED: the objective. [delay],
 [pressure], …: the event for which the write did not wait for its period.
 

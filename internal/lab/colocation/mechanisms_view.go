@@ -21,7 +21,7 @@ var kernelQOSMethod string
 func (c colocated) kernelQOSStudy() report.Study {
 	e := c.experiment
 	s := report.Study{
-		Title: "Kernel CPU QoS: a service beside batch work, rung by rung", Headline: kernelQOSHeadline, Legend: c.kernelQOSLegend,
+		Title: "Kernel CPU QoS: a service beside batch work, one isolation mechanism at a time", Headline: kernelQOSHeadline, Legend: c.kernelQOSLegend,
 		Rows: c.kernelQOSRows(), Heads: true, Claims: mechanismClaims, Figures: c.figures, Plots: c.kernelQOSPlots, LeftOut: c.skippedTexts(),
 		Transcodes: true, Method: kernelQOSMethod, Details: e,
 	}
@@ -37,7 +37,7 @@ func (c colocated) kernelQOSStudy() report.Study {
 		if mechanisms = mechanisms[n:]; len(mechanisms) == 0 {
 			return s
 		}
-		table = report.Section{Title: "The same with the stronger rungs", Modes: in(report.Exclusive, report.Default)}
+		table = report.Section{Title: "The same with the stronger mechanisms", Modes: in(report.Exclusive, report.Default)}
 	}
 }
 
@@ -104,7 +104,7 @@ func (c colocated) kernelQOSLegend(r report.Result) string {
 
 func kernelQOSHeadline(r report.Result) string {
 	e := r.Experiment
-	return fmt.Sprintf("nginx on %s %s, %.0f requests/s offered (%.0f %% of capacity): alone (baseline), beside ffmpeg as a BestEffort pod with the shares of kubelet (control), and with Tenon on one rung of the ladder at a time; ffmpeg, %s of %s; %s, %s a run, %s.",
+	return fmt.Sprintf("nginx on %s %s, %.0f requests/s offered (%.0f %% of capacity): alone (baseline), beside ffmpeg as a BestEffort pod with the shares of kubelet (control), and with Tenon on one isolation mechanism at a time; ffmpeg, %s of %s; %s, %s a run, %s.",
 		report.CPUWord(e), e.TestedCPUs, e.OfferedRate, e.LoadPercent, layout.Plural(e.BEProcesses, "process", "processes"), layout.Plural(e.BEThreads, "thread", "threads"),
 		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }

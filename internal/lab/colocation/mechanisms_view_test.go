@@ -204,9 +204,9 @@ func TestLadderPageShowsTableAndPlots(t *testing.T) {
 	e, runs := literalKernelQOS()
 	page := htmlOf(t, e, runs)
 	for _, want := range []string{
-		"Kernel CPU QoS", "sched_ext</th>", "Rungs left out", "BE beside LS",
+		"Kernel CPU QoS", "sched_ext</th>", "Mechanisms left out", "BE beside LS",
 		`aria-label="Ratio of run-queue delay to exclusive by block"`, `aria-label="Wake-up delay P90 by block"`,
-		`aria-label="Share of the service’s CPU time with batch work on the same core"`, "one rung of the ladder, pinned",
+		`aria-label="Share of the service’s CPU time with batch work on the same core"`, "one isolation mechanism, pinned",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)

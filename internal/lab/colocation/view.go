@@ -48,7 +48,7 @@ func tablesOf(e report.Experiment) []report.Section {
 		of = append(of, report.Section{Title: "Without cgroups", Modes: append(append([]report.Mode{report.Exclusive}, sessions...), report.Tenon)})
 	}
 	if mechanisms := run(report.MechanismModes); len(mechanisms) > 0 {
-		of = append(of, report.Section{Title: "One rung of the ladder at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
+		of = append(of, report.Section{Title: "One isolation mechanism at a time", Modes: append([]report.Mode{report.Exclusive, report.Default}, mechanisms...)})
 	}
 	return of
 }

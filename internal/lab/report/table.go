@@ -114,7 +114,7 @@ func (a Analysis) WriteTable(w io.Writer) error {
 	for _, v := range r.VoidRuns {
 		layout.Paragraph(&b, fmt.Sprintf("  %03d %-15s", v.Index, v.Mode), strings.Join(v.Reasons, "; "))
 	}
-	layout.List(&b, "Rungs left out", study.LeftOut)
+	layout.List(&b, "Mechanisms left out", study.LeftOut)
 	layout.List(&b, "Warnings", r.Warnings)
 	layout.List(&b, "Caveats", r.Experiment.Caveats)
 	if study.Ending != nil {

@@ -27,8 +27,8 @@ func TestTheMechanismIsTakenFromTenondsLog(t *testing.T) {
 	ready := make(chan struct{})
 	log := &logLines{each: func(l logLine) { g.observeLog(l, ready) }}
 	for _, line := range []string{
-		`{"level":"INFO","msg":"isolation on the CPU","rung":"sched_ext","reason":"the configuration asks for sched_ext"}`,
-		`{"level":"INFO","msg":"isolation on the CPU","rung":"cpu.idle","reason":"sched_ext fell: stall"}`,
+		`{"level":"INFO","msg":"isolation on the CPU","mechanism":"sched_ext","reason":"the configuration asks for sched_ext"}`,
+		`{"level":"INFO","msg":"isolation on the CPU","mechanism":"cpu.idle","reason":"sched_ext fell: stall"}`,
 	} {
 		if _, err := log.Write([]byte(line + "\n")); err != nil {
 			t.Fatal(err)

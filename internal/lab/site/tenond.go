@@ -198,7 +198,7 @@ type logLine struct {
 	From      string         `json:"from"`
 	To        string         `json:"to"`
 	Reason    string         `json:"reason"`
-	Mechanism node.Mechanism `json:"rung"`
+	Mechanism node.Mechanism `json:"mechanism"`
 	Error     string         `json:"error"`
 }
 

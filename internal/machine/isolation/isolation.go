@@ -245,7 +245,7 @@ func (i *Isolation) fail(r node.Mechanism, refused bool, why error) {
 	i.failures = append(i.failures, f)
 	i.failures = i.failures[max(len(i.failures)-failuresShown, 0):]
 	i.mu.Unlock()
-	i.wake(fmt.Sprintf("%s fell: %s", r, text))
+	i.wake(fmt.Sprintf("%s failed: %s", r, text))
 }
 
 func (i *Isolation) wake(text string) {
