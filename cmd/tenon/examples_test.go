@@ -68,7 +68,7 @@ func TestExamplesAreCommandLines(t *testing.T) {
 func commandLine(line string) ([]string, bool) {
 	line, _, _ = strings.Cut(line, " #")
 	line, _, _ = strings.Cut(line, " | ")
-	words := strings.Fields(line)
+	words := wordsOf(line)
 	if len(words) > 0 && words[0] == "sudo" {
 		words = words[1:]
 	}
@@ -76,4 +76,19 @@ func commandLine(line string) ([]string, bool) {
 		return nil, false
 	}
 	return words[1:], true
+}
+
+// wordsOf splits a line as a shell does, as far as single quotes go.
+func wordsOf(line string) []string {
+	quoted := false
+	return strings.FieldsFunc(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\'':
+			quoted = !quoted
+			return -1
+		case r == ' ' && !quoted:
+			return '\n'
+		}
+		return r
+	}, line), func(r rune) bool { return r == '\n' })
 }
