@@ -31,6 +31,7 @@ type clusterFlags struct {
 	port       uint16
 	ca         string
 	insecure   bool
+	root       string
 	poll       time.Duration
 	configMap  string
 	daemonSet  string
@@ -45,6 +46,7 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.Uint16Var(&f.port, "kubelet-port", kubelet.Port, "the port of the kubelet, where --kubelet does not say it")
 	flags.StringVar(&f.ca, "kubelet-ca", "", "the file of the authorities that sign the kubelet's certificate; empty: those of the API server's")
 	flags.BoolVar(&f.insecure, "kubelet-insecure", false, "do not check the kubelet's certificate: by default it has signed that itself")
+	flags.StringVar(&f.root, "kubelet-root", "/var/lib/kubelet", "the root directory of the kubelet: its files say who binds CPUs there, also if the kubelet refuses its API; empty: do not read it")
 	flags.DurationVar(&f.poll, "kubelet-poll", 5*time.Second, "how often to ask the kubelet for its pods when no cgroup comes or goes")
 	flags.StringVar(&f.configMap, "cluster-config", "koordinator-system/slo-controller-config", "the ConfigMap with the configuration, as NAMESPACE/NAME; ACK's is kube-system/ack-slo-config")
 	flags.StringVar(&f.nri, "nri", nri.DefaultSocket, "the socket at which the container runtime offers NRI, so that containers have their values before they start; empty: none")
@@ -85,7 +87,7 @@ func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubelet.Open(kubelet.Options{URL: f.kubeletURL(os.Getenv("NODE_IP")), CAFile: f.ca, Insecure: f.insecure, As: config})
+	client, err := kubelet.Open(kubelet.Options{URL: f.kubeletURL(os.Getenv("NODE_IP")), CAFile: f.ca, Insecure: f.insecure, As: config, Root: f.root})
 	if err != nil {
 		return nil, err
 	}

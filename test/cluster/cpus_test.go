@@ -73,8 +73,8 @@ func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 		if journal := a.journal(); strings.Contains(journal, "cpuset") {
 			t.Errorf("the journal has sets of CPUs:\n%s", journal)
 		}
-		if r := a.report(); !holds(r.Status.Conditions, "KnobsWritten", "True", "") {
-			t.Errorf("%+v", r.Status.Conditions)
+		if r := a.report(); !holds(r.Status.Conditions, "KnobsWritten", "True", "") || r.Status.CPUs == nil || r.Status.CPUs.Manager != "static" {
+			t.Errorf("%+v, CPUs %+v", r.Status.Conditions, r.Status.CPUs)
 		}
 		a.stop()
 		a.restore(before)

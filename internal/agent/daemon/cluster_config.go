@@ -163,11 +163,12 @@ func (c *cluster) over(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs leaves cpusets to a kubelet that writes them itself, and removes
+// shareCPUs leaves cpusets to a kubelet or driver that writes them, and removes
 // the kubelet's reserved CPUs from the shared pool. The notices name the
 // reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
-	if !binds(f) {
+	_, why := binder(f)
+	if why == "" {
 		return nil
 	}
 	p.Pool.CPUSetsManagedExternally, p.CPUQOS.CPUSetsManagedExternally = true, true
@@ -176,8 +177,8 @@ func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 		notices = append(notices, fmt.Sprintf("the kubelet's reservedSystemCPUs cannot be read: %v", err))
 	}
 	if open := p.Pool.ReservedCPUs.Minus(strict); !open.Empty() {
-		notices = append(notices, fmt.Sprintf("CPUs %v are reserved, and best-effort work may run there: the kubelet binds CPUs here (cpuManagerPolicy: static), so a quota is all that bounds it; "+
-			"the kubelet's reservedSystemCPUs with strict-cpu-reservation keeps pods off", open))
+		notices = append(notices, fmt.Sprintf("CPUs %v are reserved, and best-effort work may run there: %s, so a quota is all that bounds it; "+
+			"the kubelet's reservedSystemCPUs with strict-cpu-reservation keeps pods off", open, why))
 	}
 	p.Pool.ReservedCPUs = p.Pool.ReservedCPUs.Union(strict)
 	return notices

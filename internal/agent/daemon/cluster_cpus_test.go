@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/starting"
+	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
@@ -84,6 +88,37 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 		}
 		if len(wants) == 0 {
 			t.Errorf("%s: nothing is wanted", name)
+		}
+	}
+}
+
+// TestWhoBindsCPUsHasThemToItself has a pod of each kind that demands CPUs, on a
+// node whose kubelet or driver binds them. Tenon binds none of them, and the
+// report names the other manager, so that no scheduler chooses CPUs there.
+func TestWhoBindsCPUsHasThemToItself(t *testing.T) {
+	own := node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 2}}
+	for _, c := range []struct {
+		facts  kubelet.Facts
+		name   string
+		reason string
+	}{
+		{kubelet.Facts{CPUManagerPolicy: "none"}, "", ""},
+		{kubelet.Facts{CPUManagerPolicy: "static"}, "static", "the kubelet binds CPUs here (cpuManagerPolicy: static)"},
+		{kubelet.Facts{CPUManagerPolicy: "none", CPUDriver: "dra.cpu"}, "dra", "the driver dra.cpu binds CPUs here"},
+	} {
+		pods := []node.Workload{{ID: "a/rt", Class: node.LSE, CPURequest: node.Some[unit.MilliCPU](2000)}, {ID: "a/pi", Class: node.LS, Overrides: own}, {ID: "a/web", Class: node.LS}}
+		remarks := unbind(pods, c.facts)
+		name, _ := binder(c.facts)
+		demand := slices.ContainsFunc(pods, hold.Demands)
+		var p policy.Config
+		shareCPUs(&p, c.facts)
+		if bound := c.name != ""; name != c.name || demand == bound || p.Pool.CPUSetsManagedExternally != bound || bound && len(remarks) != 2 {
+			t.Errorf("%+v: manager %q, %q, pods %+v", c.facts, name, remarks, pods)
+		}
+		for _, r := range remarks {
+			if !strings.Contains(r, c.reason) {
+				t.Errorf("%+v: remark %q does not say %q", c.facts, r, c.reason)
+			}
 		}
 	}
 }

@@ -97,22 +97,32 @@ func (c *cluster) workloads() []node.Workload {
 	return v.workloads
 }
 
-// binds reports whether a kubelet assigns CPUs to containers itself.
-func binds(f kubelet.Facts) bool { return f.CPUManagerPolicy == "static" }
+// binder returns what assigns CPUs to containers on a node beside Tenon, by its
+// name in the report and as a reason; empty: nothing does.
+func binder(f kubelet.Facts) (name, reason string) {
+	switch {
+	case f.CPUManagerPolicy == "static":
+		return "static", "the kubelet binds CPUs here (cpuManagerPolicy: static)"
+	case f.CPUDriver != "":
+		return "dra", "the driver " + f.CPUDriver + " binds CPUs here"
+	}
+	return "", ""
+}
 
-// unbind leaves the CPUs of pods to a kubelet that assigns them itself, because
-// two owners would overwrite each other.
+// unbind leaves the CPUs of pods to a kubelet or driver that assigns them
+// itself, because two owners would overwrite each other.
 func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
-	if !binds(f) {
+	_, why := binder(f)
+	if why == "" {
 		return nil
 	}
 	for i := range workloads {
 		w := &workloads[i]
 		switch {
 		case w.Class == node.LSE || w.Class == node.LSR:
-			remarks = append(remarks, fmt.Sprintf("pod %s is %s and is treated as LS: the kubelet binds CPUs here (cpuManagerPolicy: static)", w.ID, w.Class))
+			remarks = append(remarks, fmt.Sprintf("pod %s is %s and is treated as LS: %s", w.ID, w.Class, why))
 		case hold.Demands(*w):
-			remarks = append(remarks, fmt.Sprintf("pod %s demands CPUs and gets none: the kubelet binds CPUs here (cpuManagerPolicy: static)", w.ID))
+			remarks = append(remarks, fmt.Sprintf("pod %s demands CPUs and gets none: %s", w.ID, why))
 		}
 		withoutCPUs(w)
 	}

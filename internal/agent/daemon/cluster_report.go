@@ -61,8 +61,9 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	pods.From, pods.At, pods.Trouble = known.From, known.At, known.Trouble
 	pods.BatchCPU, pods.BatchMemory = cpu, memory
 	status.Trouble = c.configTrouble()
+	manager, _ := binder(c.cfg.facts)
 	next := nodereport.Status(nodereport.View{
-		Tick: t, Policy: by, Agent: r.version, Run: r.run, Pods: pods, Config: status, NRI: c.nriState(),
+		Tick: t, Policy: by, Agent: r.version, Run: r.run, Pods: pods, Config: status, NRI: c.nriState(), CPUManager: manager,
 	}, r.pace.Conditions())
 	if !r.pace.Due(t.Snapshot.At, next) {
 		return

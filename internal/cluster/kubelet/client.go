@@ -50,11 +50,15 @@ type Options struct {
 	// certificate also authenticates to the kubelet. A token in a file is read
 	// again from time to time.
 	As *rest.Config
+	// Root is the root directory of the kubelet as this process sees it; empty:
+	// it is not read.
+	Root string
 }
 
 // A Client reads from one kubelet. Only one goroutine may use it at a time.
 type Client struct {
 	url  string
+	root string
 	http *http.Client
 
 	body  bytes.Buffer
@@ -82,7 +86,7 @@ func Open(o Options) (*Client, error) {
 	}
 	// Do not follow redirects: the token must not leave the kubelet.
 	h.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{url: strings.TrimSuffix(o.URL, "/"), http: h}, nil
+	return &Client{url: strings.TrimSuffix(o.URL, "/"), root: o.Root, http: h}, nil
 }
 
 // Pods returns the pods that the kubelet runs or is about to run, including
@@ -136,6 +140,9 @@ type Facts struct {
 	// CPUManagerPolicy is none or static. With static, the kubelet writes the
 	// CPUs of containers itself.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
+	// CPUDriver is the DRA driver that writes the CPUs of containers; empty:
+	// there is none.
+	CPUDriver string `json:"cpuDriver,omitempty"`
 	// ReservedCPUs is the list of CPUs, such as 0-1, on which the kubelet runs
 	// no pod: reservedSystemCPUs, if the policy is static and
 	// strict-cpu-reservation is on.
@@ -145,8 +152,21 @@ type Facts struct {
 	NoQuotas bool `json:"noQuotas,omitempty"`
 }
 
-// Facts reads the configuration that the kubelet uses.
+// Facts reads the configuration that the kubelet uses. If the kubelet does not
+// answer, the facts beside the error are those of its files.
 func (c *Client) Facts(ctx context.Context) (Facts, error) {
+	facts, err := c.configuration(ctx)
+	policy, driver, wrong := filesOf(c.root)
+	if err != nil {
+		facts, err = Facts{CPUManagerPolicy: policy}, errors.Join(err, wrong)
+	}
+	if driver {
+		facts.CPUDriver = CPUDriver
+	}
+	return facts, err
+}
+
+func (c *Client) configuration(ctx context.Context) (Facts, error) {
 	if err := c.read(ctx, "/configz"); err != nil {
 		return Facts{}, err
 	}
@@ -167,7 +187,7 @@ func (c *Client) Facts(ctx context.Context) (Facts, error) {
 		return Facts{}, fmt.Errorf("read the configuration of the kubelet at %s: %w", c.url, err)
 	}
 	facts := answer.KubeletConfig.Facts
-	facts.ReservedCPUs, facts.NoQuotas = "", answer.KubeletConfig.Quotas != nil && !*answer.KubeletConfig.Quotas
+	facts.ReservedCPUs, facts.CPUDriver, facts.NoQuotas = "", "", answer.KubeletConfig.Quotas != nil && !*answer.KubeletConfig.Quotas
 	if facts.CPUManagerPolicy == "static" && answer.KubeletConfig.Options["strict-cpu-reservation"] == "true" {
 		facts.ReservedCPUs = answer.KubeletConfig.Reserved
 	}

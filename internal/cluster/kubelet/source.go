@@ -184,6 +184,9 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 		s.log.Warn("the kubelet does not list its pods; reading them from the API server", "error", err)
 		s.replace(ctx)
 	}
+	if errors.Is(err, ErrRefused) {
+		s.learn(ctx, now)
+	}
 	s.stand(err)
 	s.waited = min(max(2*s.waited, time.Second), askAtLatest)
 	return s.waited
@@ -286,9 +289,16 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 			s.facts = now.Add(factsAgain - factsEvery)
 		}
 		s.log.Warn("the kubelet does not provide its configuration; looking for the cgroups of pods in the default places", "error", err)
-		return
+		if facts == (Facts{}) {
+			return
+		}
 	}
 	s.mu.Lock()
+	if err != nil { // the files say who binds CPUs, and nothing else
+		policy, driver := facts.CPUManagerPolicy, facts.CPUDriver
+		facts = s.known.Facts
+		facts.CPUManagerPolicy, facts.CPUDriver = policy, driver
+	}
 	changed := s.known.Facts != facts
 	s.known.Facts = facts
 	s.mu.Unlock()

@@ -17,7 +17,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 		return nil
 	}
 	pool := v.Policy.Pool.On(s).Counted(s)
-	r := place.Report{Topology: s.Topology, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool)}
+	r := place.Report{Topology: s.Topology, Manager: v.CPUManager, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool)}
 	notes := map[string]node.WorkloadID{}
 	var refused []v1alpha1.RefusedCPUs
 	for _, w := range s.Workloads {

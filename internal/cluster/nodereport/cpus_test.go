@@ -6,6 +6,8 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpureport"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -48,6 +50,18 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	r, err := cpureport.Read(got)
 	if err != nil || len(r.Held) != 2 || r.Reserved.Len() != 2 {
 		t.Errorf("a scheduler reads %+v, %v", r, err)
+	}
+	for manager, want := range map[string]pick.Reason{"": pick.Fits, "static": place.OtherManager, "dra": place.OtherManager} {
+		v.CPUManager = manager
+		r, err := cpureport.Read(Status(v, nil).CPUs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := place.New()
+		l.Learn("n", r)
+		if _, why := l.Reserve(place.Pod{UID: "new", Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: 1}}}, "n"); why != want {
+			t.Errorf("with the manager %q a scheduler finds %q, want %q", manager, why, want)
+		}
 	}
 	var p Pace
 	p.Sent(s.At, v1alpha1.NodeReportStatus{CPUs: got})

@@ -117,7 +117,9 @@ func suppressedBy(v View) (by, why string) {
 		}
 	}
 	if v.Policy.Pool.CPUSetsManagedExternally && len(has) > 0 && why == "" {
-		why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"
+		if why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"; v.CPUManager == "dra" {
+			why = "by quota alone: a DRA driver binds CPUs here"
+		}
 	}
 	if len(has) == 0 && why == "" {
 		why = "there is no best-effort work"

@@ -33,6 +33,9 @@ type View struct {
 	Config Config
 	// NRI is the runtime that gives containers their limits before they start.
 	NRI Means
+	// CPUManager is what writes the CPUs of pods beside Tenon: static (the
+	// kubelet's policy), dra (a driver), or empty.
+	CPUManager string
 }
 
 // Means names a mechanism in By. Why is the reason if the mechanism is missing
