@@ -82,14 +82,14 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 	flags.StringVar(&text.job, "job", "", "command of a job, for the shell, in place of the transcode")
 	flags.IntVar(&c.Slice, "slice", 0, "CPUs of a pinned virtual worker (default: the limit, rounded up)")
 	flags.StringVar(&text.burst, "burst-max", "8", "least quota of strategy burst in CPUs")
-	flags.StringVar((*string)(&c.Fill), "fill", "", "steady: jobs follow each other; wave: all begin at once, and the run ends with the last (default steady)")
+	flags.StringVar((*string)(&c.Fill), "fill", "", "steady: jobs follow each other; wave: all begin at once, and the run ends with the last; window: endless transcodes, by frames (default steady)")
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every cell runs (default 4)")
-	flags.DurationVar(&c.Window, "window", 2500*time.Millisecond, "length of the measured part of a steady run")
+	flags.DurationVar(&c.Window, "window", 2*time.Second, "time in which the jobs of a steady run begin that count")
 	flags.DurationVar(&c.Warmup, "warmup", 800*time.Millisecond, "time before the measured part")
 	flags.DurationVar(&c.MaxTime, "max-time", 9*time.Minute+30*time.Second, "stop before a block that does not fit into this time")
 	flags.BoolVar(&c.AsPublished, "as-published", false, "run each cell once, in order, as a wave, and give slices the quota of the limit")
 	flags.StringVar(&c.Type, "type", "", "word in the column Type of jobs.csv (default: the strategy)")
-	flags.DurationVar(&c.Work, "work", 2*time.Second, "CPU time of one transcode, alone")
+	flags.DurationVar(&c.Work, "work", 500*time.Millisecond, "CPU time of one transcode, alone")
 	flags.IntVar(&c.Height, "height", 0, "lines of the transcoded picture: 360, 720 or 1080 (default: enough for a thread on each CPU)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: the lab's own, rendered once)")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
@@ -99,7 +99,7 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	for name, values := range map[string][]string{
-		"preset": sweep.Presets(), "strategies": strategyNames(), "fill": {string(sweep.Steady), string(sweep.Wave)}, "height": {"360", "720", "1080"},
+		"preset": sweep.Presets(), "strategies": strategyNames(), "fill": {string(sweep.Steady), string(sweep.Wave), string(sweep.Window)}, "height": {"360", "720", "1080"},
 		"jobs": nil, "limits": nil, "memory": nil, "threads": nil, "job": nil, "slice": nil, "burst-max": nil, "blocks": nil, "window": nil, "warmup": nil,
 		"max-time": nil, "type": nil, "work": nil, "max-steal": nil, "max-foreign": nil, "seed": nil, "cpus": nil,
 	} {

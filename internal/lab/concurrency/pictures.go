@@ -134,7 +134,7 @@ func lines(r Result) template.HTML {
 	}
 	return draw.Scatter(styled(series), draw.Chart{
 		Title: "Seconds a job over the jobs on a node", XLabel: "jobs beside each other on a node",
-		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 220, Height: 380,
+		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 270, Height: 380,
 	})
 }
 

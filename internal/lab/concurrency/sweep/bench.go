@@ -129,7 +129,9 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 	b.Status.Now("calibrating: one job alone")
 	var lines []string
 	if b.task.reports() {
-		r, err := b.measure(ctx, reference, 0, 0)
+		endless := *b
+		endless.Fill = Window
+		r, err := endless.measure(ctx, reference, 0, 0)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -139,7 +141,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 			return nil, nil, fmt.Errorf("a job alone has done no work in %v: is %s a film?", b.Window, b.task.source())
 		}
 		b.whole = max(float64(int(rate*b.Work.Seconds())), 1)
-		lines = append(lines, fmt.Sprintf("a job is %.0f frames: %v of CPU time, alone; it uses %.2f of %d CPUs", b.whole, b.Work, row.Extra.CPUSeconds.Or(0)/row.Duration().Seconds(), b.Place.Tested.Len()))
+		lines = append(lines, fmt.Sprintf("a job is %.0f frames: about %v of CPU time, alone; it uses %.2f of %d CPUs", b.whole, b.Work, row.Extra.CPUSeconds.Or(0)/row.Duration().Seconds(), b.Place.Tested.Len()))
 	} else {
 		one := *b
 		one.Fill = Wave

@@ -22,9 +22,14 @@ type Fill string
 
 // The ways to fill slots.
 const (
-	// Steady keeps every slot busy for a window of time. All jobs that begin in
-	// the window run to their end beside as many others.
+	// Steady keeps every slot busy: jobs follow each other. All jobs that begin in a
+	// window of time run to their end beside as many others.
 	Steady Fill = "steady"
+	// Window measures endless transcodes for a window of time by their frames. It
+	// takes as long for a small limit as for a large one. But an encoder that gets
+	// little CPU first empties its look-ahead, and the frames of this time cost
+	// less than later ones.
+	Window Fill = "window"
 	// Wave starts one job in each slot at once and ends with the last of them.
 	Wave Fill = "wave"
 )
@@ -46,7 +51,7 @@ type Config struct {
 	BurstMax unit.MilliCPU // strategy burst: the quota is the larger one of this and twice the limit; 8 CPUs
 	Fill     Fill          // steady
 	Blocks   int           // 4
-	Window   time.Duration // of the measured part of a run; 2.5 s, and twice as long where the jobs get less than 0.4 CPUs
+	Window   time.Duration // in which the jobs begin that count; 2 s
 	Warmup   time.Duration // before it; 800 ms
 	MaxTime  time.Duration // of the whole experiment; 9 min 30 s
 	// AsPublished runs each cell once, in the order of the lists, all jobs at
@@ -55,7 +60,7 @@ type Config struct {
 	Type        string // of all jobs, in the table; the strategy
 
 	Argv     []string      // command of a job; the lab's transcode
-	Work     time.Duration // CPU time of one of the lab's transcodes, alone; 2 s
+	Work     time.Duration // CPU time of one of the lab's transcodes, alone; 500 ms
 	Height   int           // of the transcode's picture in lines; 360, 720 or 1080, the smallest with a thread for each CPU
 	Input    string        // film; the lab's own clip
 	CacheDir string        // directory of the rendered clip; work.CacheDir
@@ -134,7 +139,7 @@ func (c Config) orDefaults() (Config, error) {
 
 func (c Config) times(fault func(string, ...any)) Config {
 	if c.AsPublished {
-		if c.Fill == Steady || c.Blocks > 1 {
+		if c.Fill != "" && c.Fill != Wave || c.Blocks > 1 {
 			fault("--as-published runs each cell once, as a wave: leave --fill and --blocks out")
 		}
 		c.Fill, c.Blocks = Wave, 1
@@ -142,8 +147,11 @@ func (c Config) times(fault func(string, ...any)) Config {
 	if c.Fill == "" {
 		c.Fill = Steady
 	}
-	if c.Fill != Steady && c.Fill != Wave {
-		fault("--fill %q: want %s or %s", c.Fill, Steady, Wave)
+	if c.Fill != Steady && c.Fill != Wave && c.Fill != Window {
+		fault("--fill %q: want %s, %s or %s", c.Fill, Steady, Wave, Window)
+	}
+	if c.Fill == Window && len(c.Argv) > 0 {
+		fault("--fill %s counts the frames of the lab's own job, and a command was given", Window)
 	}
 	if c.Blocks == 0 {
 		c.Blocks = 4
@@ -152,7 +160,7 @@ func (c Config) times(fault func(string, ...any)) Config {
 		fault("--blocks %d: want 1 or more", c.Blocks)
 	}
 	if c.Window == 0 {
-		c.Window = 2500 * time.Millisecond
+		c.Window = 2 * time.Second
 	}
 	if c.Window < leastWindow || c.Window > time.Hour {
 		fault("--window %v: want %v to 1h", c.Window, leastWindow)
@@ -170,7 +178,7 @@ func (c Config) times(fault func(string, ...any)) Config {
 		fault("--max-time %v: want 0 or more", c.MaxTime)
 	}
 	if c.Work == 0 {
-		c.Work = 2 * time.Second
+		c.Work = 500 * time.Millisecond
 	}
 	if c.BurstMax == 0 {
 		c.BurstMax = unit.CPUs(8)

@@ -51,7 +51,7 @@ func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ run
 		}
 	}
 	var rows []jobs.Job
-	if b.Fill == Steady && b.task.reports() && !r.div.waiting {
+	if b.Fill == Window && !r.div.waiting {
 		rows, err = r.window(ctx)
 	} else {
 		rows, err = r.wholeJobs(ctx)

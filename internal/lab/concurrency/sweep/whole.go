@@ -51,14 +51,14 @@ func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	var clients sync.WaitGroup
 	for i := range r.cell.Jobs {
 		clients.Go(func() {
-			for q.one(ctx, i) && r.Fill == Steady {
+			for q.one(ctx, i) && r.Fill != Wave {
 			}
-			if ctx.Err() == nil && r.Fill == Steady {
+			if ctx.Err() == nil && r.Fill != Wave {
 				stop() // a fault ends the run
 			}
 		})
 	}
-	if r.Fill == Steady {
+	if r.Fill != Wave {
 		q.count(ctx)
 		stop()
 	}
@@ -78,7 +78,7 @@ func (q *queue) count(ctx context.Context) {
 	q.mu.Lock()
 	q.open = true
 	q.mu.Unlock()
-	if wait(ctx, q.r.length()) != nil {
+	if wait(ctx, q.r.Window) != nil {
 		return
 	}
 	select {
@@ -183,8 +183,11 @@ func (q *queue) job(ctx context.Context, s *slot, number int, asked time.Time) (
 	}
 	row := q.r.row(s, number, from, to)
 	row.In, row.Extra.QueueSeconds = asked.UTC(), node.Some(from.At.Sub(asked).Seconds())
-	if q.r.Fill == Steady {
+	if q.r.Fill != Wave {
 		row.Extra.LocalJobs = node.Some(float64(q.r.cell.Jobs))
+	}
+	if q.r.whole > 0 {
+		row.Extra.Work = node.Some(q.r.whole)
 	}
 	if err := s.process.Err(); err != nil {
 		row.Extra.Void = err.Error()
