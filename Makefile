@@ -24,7 +24,7 @@ deps-build deps-demo deps-cluster deps-generate deps-vm-kernel deps-test:
 .PHONY: demo
 demo: deps-demo ## install what is missing, build, run the experiment in five modes on this machine
 	$(MAKE) --no-print-directory build
-	$(SUDO) bin/tenon lab colocation --modes exclusive,exclusive-aa,default,burstable,tenon --blocks 12 --duration 3s --max-time 9m
+	$(SUDO) bin/tenon lab colocation --modes exclusive,exclusive-aa,default,burstable,tenon --blocks 20 --duration 2s --max-time 9m
 
 .PHONY: build
 build: deps-build ## build bin/tenon, bin/tenond, bin/tenon-manager and bin/kubectl-tenon
