@@ -249,7 +249,7 @@ func TestEndOfTheSchedulerIsAFall(t *testing.T) {
 	b.ext.now.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitErrorStall, Reason: "runnable task stall", Message: "sh[12] failed to run for 30.1s"}}
 	select {
 	case e := <-b.isolation.Events():
-		if !strings.Contains(e.Text, "sched_ext fell") {
+		if !strings.Contains(e.Text, "sched_ext failed") {
 			t.Errorf("event %q", e.Text)
 		}
 	case <-time.After(5 * time.Second):
