@@ -12,8 +12,8 @@ import (
 // call Close for each group that it stops reading, and for each that was made
 // again or renamed: the open file stays with the old group. The Tree keeps at
 // most so many files open in each hierarchy, because a node may have more groups
-// than a process descriptors. Settings get half of them, because counters are
-// read more often.
+// than a process descriptors. Settings get at most half of them, because counters
+// are read more often.
 func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{of: map[string]*hierarchy{}}
 	for _, h := range t.all {

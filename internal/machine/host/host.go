@@ -135,9 +135,10 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	return h, nil
 }
 
-// mostOpen returns how many counters to keep open in each hierarchy. At most four
-// have counters (cgroup v1), which leaves half of the descriptors of this process
-// to the journal, the knobs and the sockets.
+// mostOpen returns how many files to keep open in each hierarchy. On cgroup v1 at
+// most four have counters, and that of cpuset has settings, which get half as many
+// files. That leaves at least three eighths of the descriptors of this process to
+// the journal and the sockets.
 func mostOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -15,6 +15,10 @@ const (
 	// (docs/decisions/0024-counters-read-in-turn.md).
 	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
+	// sleepsWithin is the largest age of memory.stat, the most expensive file, of
+	// a workload that has neither run nor changed its charged memory since.
+	// Reclaim may have moved its pages to the inactive list meanwhile.
+	sleepsWithin = time.Minute
 	// scarcePart: memory is scarce when less than this part of it is available.
 	scarcePart = 4
 	// mostFirst bounds the new workloads that one snapshot reads.
@@ -39,7 +43,8 @@ type slowCache struct {
 // slowCounters are those of a workload or of the node.
 type slowCounters struct {
 	cpu           time.Duration // CPU time at that read: a smaller value means another cgroup
-	charged       unit.Bytes    // memory charged at that read
+	charged       unit.Bytes    // memory charged when memory.stat was read
+	at            time.Time     // when memory.stat was read
 	cold          node.Maybe[unit.Bytes]
 	refaults      node.Maybe[int64]
 	read, written node.Maybe[unit.Bytes]
@@ -63,7 +68,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 		for i := range s.Workloads {
 			w := &s.Workloads[i]
 			have := c.readWorkload(*w)
-			have.readMemory(c, *w)
+			have.readMemory(c, *w, s.At)
 			have.addTo(&w.Usage)
 		}
 		return
@@ -84,10 +89,10 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 			w := s.Workloads[i]
 			had, known := r.known[w.ID]
 			have := c.readWorkload(w)
-			if known && !scarce && had.slept(w) {
-				have.charged, have.cold, have.refaults = had.charged, had.cold, had.refaults
+			if known && !scarce && had.slept(w, s.At) {
+				have.charged, have.cold, have.refaults, have.at = had.charged, had.cold, had.refaults, had.at
 			} else {
-				have.readMemory(c, w)
+				have.readMemory(c, w, s.At)
 			}
 			r.known[w.ID] = have
 		} else {
@@ -106,11 +111,11 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 			}
 			first--
 			have = c.readWorkload(*w)
-			have.readMemory(c, *w)
+			have.readMemory(c, *w, s.At)
 			r.known[w.ID] = have
 		} else if moved > 0 && have.moved(w.Usage.Memory, s.MemoryTotal) {
 			moved--
-			have.readMemory(c, *w)
+			have.readMemory(c, *w, s.At)
 			r.known[w.ID] = have
 		}
 		have.addTo(&w.Usage)
@@ -155,20 +160,19 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 }
 
 // readMemory reads memory.stat of a workload.
-func (x *slowCounters) readMemory(c *Counters, w node.Workload) {
-	x.charged, x.cold, x.refaults = w.Usage.Memory.Or(0), node.Maybe[unit.Bytes]{}, node.Maybe[int64]{}
+func (x *slowCounters) readMemory(c *Counters, w node.Workload, at time.Time) {
+	x.at, x.charged, x.cold, x.refaults = at, w.Usage.Memory.Or(0), node.Maybe[unit.Bytes]{}, node.Maybe[int64]{}
 	if m, err := c.tree.MemoryUse(string(w.Cgroup)); err == nil {
 		x.cold, x.refaults = node.Some(m.InactiveFile), node.Some(m.Refaults)
 	}
 }
 
-// slept reports whether a workload has used no CPU and its charged memory has not
-// changed since x was read. Then its memory.stat, the most expensive file, can
-// have changed only by reclaim, which happens while memory is scarce.
-func (x slowCounters) slept(w node.Workload) bool {
+// slept reports whether memory.stat was read less than sleepsWithin ago, and the
+// workload has used no CPU and its charged memory has not changed since.
+func (x slowCounters) slept(w node.Workload, at time.Time) bool {
 	cpu, counted := w.Usage.CPU.Value()
 	charged, known := w.Usage.Memory.Value()
-	return counted && known && cpu == x.cpu && charged == x.charged
+	return x.cold.Known() && at.Sub(x.at) < sleepsWithin && counted && known && cpu == x.cpu && charged == x.charged
 }
 
 // moved reports whether the charged memory of a workload has changed much since
