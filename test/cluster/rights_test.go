@@ -52,6 +52,11 @@ var seldom = map[right]string{
 	{"tenon-uninstall", "get", "", "nodes"}:                "agents on nodes that are lost",
 	{"tenon-uninstall", "patch", "", "nodes/status"}:       "where the manager is not the first to take the batch resources off",
 	{"tenon-uninstall", "list", "", "pods"}:                "agents on nodes that are lost",
+
+	// The search for missed pods reads none in a cluster without profiles.
+	{"tenon-manager", "get", "", "pods"}:                                                    "TestPodsThatAProfileMissedAreSaid",
+	{"tenon-manager", "list", "", "pods"}:                                                   "TestPodsThatAProfileMissedAreSaid",
+	{"tenon-manager", "patch", "config.koordinator.sh", "clustercolocationprofiles/status"}: "TestPodsThatAProfileMissedAreSaid",
 }
 
 // auditing returns the API server's arguments for the audit log, and the log's
