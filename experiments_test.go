@@ -23,6 +23,7 @@ const (
 )
 
 var largeExperiments = map[string]int{
+	"2026-11-24-floor-beside-default":      224_000,
 	"2026-11-21-colocation-rule-corrected": 355_000,
 	"2026-11-21-colocation-two-cpus":       1_240_000,
 	"2026-11-22-colocation-long-slices":    927_000,
