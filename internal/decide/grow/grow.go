@@ -38,6 +38,9 @@ const (
 	restFor = time.Minute
 	// negligible is the use of a service whose CPUs need not be known.
 	negligible unit.MilliCPU = 50
+	// blindFor is the time without counters for each CPU after which a pool gives
+	// back all that it has beside its home: longer than one reading that fails.
+	blindFor = 2 * time.Second
 	// useTau is the time constant of the means of use. A sample over sampleFor
 	// counts without a mean.
 	useTau, sampleFor = time.Second, 500 * time.Millisecond
@@ -63,6 +66,8 @@ type Pool struct {
 	Spare time.Time                 `json:"spare,omitzero"`
 	// Left is the time at which it last had to leave a cache.
 	Left time.Time `json:"left,omitzero"`
+	// Blind is the time since when the use of each CPU is not known; zero: it is.
+	Blind time.Time `json:"blind,omitzero"`
 	// Beside holds the other caches of the NUMA node, by their lowest CPU.
 	Beside map[unit.CPU]Cache `json:"beside,omitempty"`
 	// Why is the reason for the last change; empty: there was none.
@@ -84,7 +89,7 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	if g.Map == nil {
 		return State{}, g
 	}
-	x := decision{Grants: g, before: before, now: now, missed: missed, snap: s}
+	x := &decision{Grants: g, before: before, now: now, missed: missed, snap: s}
 	var next State
 	shared := g.Shared
 	for _, w := range s.Workloads {
@@ -95,6 +100,7 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 		}
 		if next.Pools == nil {
 			next.Pools, shared, x.How = map[node.WorkloadID]Pool{}, maps.Clone(g.Shared), maps.Clone(g.How)
+			x.count()
 		}
 		p := x.follow(w, h, st.Pools[w.ID])
 		h.CPUs = h.CPUs.Union(p.More)
@@ -114,6 +120,11 @@ type decision struct {
 	missed      map[node.WorkloadID]string
 	snap        node.Snapshot
 	grew        bool // one pool grows at a time, so that the next tick sees what it does
+	// total is the use of each CPU by latency-sensitive work since the last
+	// snapshot. uncounted is a service that uses CPU and is not in it; empty: all
+	// are.
+	total     []unit.MilliCPU
+	uncounted node.WorkloadID
 }
 
 // follow returns the next state of one pool.
@@ -156,15 +167,17 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 // observe adds the use since the last snapshot to the means of a pool. Without
 // counters for each CPU it forgets them.
 func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet) Pool {
-	own, others, counted := x.used(w.ID)
-	beside := map[unit.CPU]Cache{}
+	if x.blindTo(w.ID) != "" {
+		p.Blind = since(p.Blind, x.snap.At, true)
+		p.Beside, p.Load = map[unit.CPU]Cache{}, node.Maybe[unit.MilliCPU]{}
+		return p
+	}
+	p.Blind = time.Time{}
+	beside := make(map[unit.CPU]Cache, len(caches))
 	for _, set := range caches {
 		at := lowest(set)
 		c, seen := p.Beside[at]
-		if !counted {
-			continue
-		}
-		switch use := sum(others, set); {
+		switch use := x.useOf(set) - x.useBy(w.ID, set); {
 		case !seen, use > c.Use && x.now.Elapsed >= sampleFor: // who comes is seen at once
 			c.Use = use
 		default:
@@ -174,12 +187,7 @@ func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.C
 		beside[at] = c
 	}
 	p.Beside = beside
-	if !counted {
-		p.Load = node.Maybe[unit.MilliCPU]{}
-		return p
-	}
-	has := h.CPUs.Union(p.More)
-	load := sum(own, has) + sum(others, has)
+	load := x.useOf(h.CPUs.Union(p.More))
 	if mean, known := p.Load.Value(); known {
 		load = trend.Decay(mean, load, x.now.Elapsed, useTau)
 	}
@@ -187,31 +195,61 @@ func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.C
 	return p
 }
 
-// used returns the use of each CPU by a workload and by all other
-// latency-sensitive work since the last snapshot. counted is false if the
-// workload, or another one that uses CPU, is not counted by CPU.
-func (x *decision) used(id node.WorkloadID) (own, others map[unit.CPU]unit.MilliCPU, counted bool) {
-	own, others = map[unit.CPU]unit.MilliCPU{}, map[unit.CPU]unit.MilliCPU{}
-	for of, after := range x.now.PerCPU {
-		then, had := x.before.PerCPU[of]
+// count adds up the use of each CPU, once for all pools.
+func (x *decision) count() {
+	x.total = make([]unit.MilliCPU, unit.MaxCPUs)
+	for id, after := range x.now.PerCPU {
+		before, had := x.before.PerCPU[id]
 		if !had {
 			continue
 		}
-		to := others
-		if of == id {
-			to, counted = own, x.now.Elapsed > 0
-		}
-		for cpu, t := range after {
-			if rate, ok := trend.Rate(then[cpu], t, x.now.Elapsed); ok {
-				to[cpu] += rate
+		for cpu, now := range after {
+			if rate, ok := trend.Rate(before[cpu], now, x.now.Elapsed); ok && cpu >= 0 && cpu < unit.MaxCPUs {
+				x.total[cpu] += rate
 			}
 		}
 	}
 	for _, w := range x.snap.Workloads {
-		_, seen := x.now.PerCPU[w.ID]
-		counted = counted && (seen || !w.Class.Sensitive() || x.now.Workload[w.ID] <= negligible)
+		if w.Class.Sensitive() && x.now.Workload[w.ID] > negligible && !x.counts(w.ID) {
+			x.uncounted = w.ID
+			return
+		}
 	}
-	return own, others, counted
+}
+
+// counts reports whether a workload was counted by CPU at both snapshots.
+func (x *decision) counts(id node.WorkloadID) bool {
+	_, had := x.before.PerCPU[id]
+	_, has := x.now.PerCPU[id]
+	return had && has && x.now.Elapsed > 0
+}
+
+// blindTo returns the workload whose CPUs a pool would have to know and does not:
+// the pool itself, or a service that uses CPU; empty: there is none.
+func (x *decision) blindTo(pool node.WorkloadID) node.WorkloadID {
+	if !x.counts(pool) {
+		return pool
+	}
+	return x.uncounted
+}
+
+// useOf returns the use of a set of CPUs by all latency-sensitive work since the
+// last snapshot, and useBy that by one workload.
+func (x *decision) useOf(set unit.CPUSet) (all unit.MilliCPU) {
+	for c := range set.All() {
+		all += x.total[c]
+	}
+	return all
+}
+
+func (x *decision) useBy(id node.WorkloadID, set unit.CPUSet) (all unit.MilliCPU) {
+	before, now := x.before.PerCPU[id], x.now.PerCPU[id]
+	for c := range set.All() {
+		if rate, ok := trend.Rate(before[c], now[c], x.now.Elapsed); ok {
+			all += rate
+		}
+	}
+	return all
 }
 
 // bounded reports whether the limit of a workload keeps it from using more.
@@ -244,6 +282,9 @@ func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open uni
 	}
 	if gone := p.More.Minus(beside); !gone.Empty() { // CPUs went offline or the topology changed
 		left, reasons = left.Union(gone), append(reasons, fmt.Sprintf("CPUs %v: they are in no cache beside its home any more", gone))
+	}
+	if !p.Blind.IsZero() && x.snap.At.Sub(p.Blind) >= blindFor && left != p.More {
+		left, reasons = p.More, []string{fmt.Sprintf("CPUs %v: the use of each CPU by %s is not counted", p.More, x.blindTo(w.ID))}
 	}
 	if id := x.waiting(w.ID); id != "" && left != p.More {
 		left, reasons = p.More, []string{fmt.Sprintf("CPUs %v: %s waits longer than its objective", p.More, id)}
@@ -312,13 +353,6 @@ func since(before, now time.Time, holds bool) time.Time {
 		return now
 	}
 	return before
-}
-
-func sum(use map[unit.CPU]unit.MilliCPU, set unit.CPUSet) (all unit.MilliCPU) {
-	for c := range set.All() {
-		all += use[c]
-	}
-	return all
 }
 
 func lowest(set unit.CPUSet) unit.CPU {

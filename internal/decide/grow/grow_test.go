@@ -285,3 +285,59 @@ func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 		t.Errorf("the pool has CPUs %v", set)
 	}
 }
+
+// TestAPoolThatGrewReturnsHomeWithoutCounters lets a pool grow beside a service
+// whose use of each CPU is then not counted any more. One reading that fails
+// changes nothing.
+func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
+	n := newSite(1, 2, 4)
+	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+	n.add("web", node.CPUOverride{}, 0)
+	for _, c := range []struct {
+		ticks     int
+		uncounted node.WorkloadID
+		use       unit.MilliCPU // of web beside the home
+		want      string
+	}{
+		{30, "", 200, "0-7"},
+		{1, "web", 200, "0-7"},
+		{5, "", 200, "0-7"},
+		{2, "web", 3900, "0-7"},
+		{1, "web", 3900, "0-3"},
+		{50, "", 200, "0-3"}, // for a minute it does not grow
+		{20, "", 200, "0-7"},
+		{2, "pi", 200, "0-7"},
+		{1, "pi", 200, "0-3"},
+	} {
+		n.uncounted = c.uncounted
+		n.full(c.ticks, map[string]map[unit.CPU]unit.MilliCPU{"web": on(unit.CPUSetOf(4, 5, 6, 7), c.use)}, "pi")
+		if set, _ := n.grants.Set("pi"); set.String() != c.want {
+			t.Errorf("%d s without counters of %q: CPUs %v, want %s: %s", c.ticks, c.uncounted, set, c.want, n.grants.How["pi"])
+		}
+		const why = "gave back CPUs 4-7: the use of each CPU by %s is not counted"
+		if how := n.grants.How["pi"]; c.want == "0-3" && c.uncounted != "" && !strings.Contains(how, fmt.Sprintf(why, c.uncounted)) {
+			t.Errorf("the reason is %q", how)
+		}
+	}
+}
+
+// BenchmarkDecide is a tick of a node with 256 CPUs, 100 services and 16 pools
+// that may grow.
+func BenchmarkDecide(b *testing.B) {
+	n := newSite(1, 32, 8)
+	for i := range 16 {
+		n.add(fmt.Sprint("pool", i), node.CPUOverride{Grade: uint8(pick.Pooled), Request: 1000, Grows: true}, 0)
+	}
+	use := map[string]map[unit.CPU]unit.MilliCPU{}
+	for i := range 100 {
+		n.add(fmt.Sprint("web", i), node.CPUOverride{}, 0)
+		use[fmt.Sprint("web", i)] = on(n.snap.Topology.All(), 1000)
+	}
+	n.tick(time.Second, use, nil)
+	before := n.use
+	n.tick(time.Second, use, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(n.state, n.base, before, n.use, nil, n.snap)
+	}
+}
