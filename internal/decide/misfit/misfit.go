@@ -31,9 +31,9 @@ const DefaultAfter = 30 * time.Second
 
 const (
 	// most is the share of throttled periods, in thousandths, above which a
-	// workload is throttled in most of them. few is the share below which a
-	// misfit is over: another value, so that a share near a limit does not
-	// change the answer with each tick.
+	// workload is throttled in most of them: it has to stay above it to become a
+	// misfit. few is the share below which a misfit is over: another value, so
+	// that a share near a limit does not change the answer with each tick.
 	most unit.MilliCPU = 500
 	few  unit.MilliCPU = 250
 	// tau is the time constant of the means, in parts of After.
@@ -143,7 +143,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 		}
 		if now.over(c, s.At) {
 			now.Since, now.Misfit = time.Time{}, Misfit{}
-		} else if s.At.Sub(now.Since) >= c.After {
+		} else if now.At.Sub(now.Since) >= c.After { // periods until then, and not a burst before a sleep
 			now.Misfit = now.describe(w, limit, s)
 		}
 		if next == nil {
@@ -184,7 +184,13 @@ func (h watch) observe(c Config, u node.Usage, at time.Time, watched bool) watch
 
 // over reports whether most periods are not throttled, or not any more.
 func (h watch) over(c Config, at time.Time) bool {
-	return h.Since.IsZero() || h.Share < few || at.Sub(h.At) > silent*c.After
+	if h.Since.IsZero() || at.Sub(h.At) > silent*c.After {
+		return true
+	}
+	if h.Misfit.Kind == "" {
+		return h.Share <= most
+	}
+	return h.Share < few
 }
 
 // describe returns the misfit of a workload.
@@ -226,16 +232,15 @@ func limitOf(w node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	return sum, sum > 0
 }
 
-// quotaOf returns the quota of one cgroup that is not narrower than its owner
-// wants it.
+// quotaOf returns the limit that the owner of one cgroup set, if its quota is not
+// narrower than that. A quota that is lent for a while is wider.
 func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
 	now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUMax}].(node.CPUMax)
 	if !facts.IsQuota(now) {
 		return 0, false
 	}
-	v := facts.MilliOf(now)
 	owner, known := ownersOf(k, p, asked)
-	return v, known && v >= owner
+	return owner, known && facts.MilliOf(now) >= owner
 }
 
 // ownersOf returns the limit that the owner of a cgroup set.

@@ -14,6 +14,8 @@ import (
 type load struct {
 	limit, quota unit.MilliCPU // quota: the present one; 0: that of the limit
 	throttled    int64         // of 10 periods
+	burst        int64         // seconds at the begin in which all periods are throttled
+	runs         int64         // seconds after which it sleeps; 0: it does not
 	runnable     int           // 0: not counted
 	cpus         unit.CPUSet   // empty: all
 	class        node.Class
@@ -33,7 +35,11 @@ func (l load) after(seconds, every int) (State, map[node.WorkloadID]*Misfit) {
 		s.Topology.CPUs = append(s.Topology.CPUs, node.LogicalCPU{ID: c, Core: node.CoreID(c)})
 	}
 	for now := every; now <= seconds; now += every {
-		u := node.Usage{Periods: node.Some(int64(10 * now)), ThrottledPeriods: node.Some(l.throttled * int64(now))}
+		ran := int64(now)
+		if l.runs > 0 {
+			ran = min(ran, l.runs)
+		}
+		u := node.Usage{Periods: node.Some(10 * ran), ThrottledPeriods: node.Some(l.throttled*ran + (10-l.throttled)*min(ran, l.burst))}
 		if l.runnable > 0 {
 			u.Threads, u.Runnable = node.Some(2*l.runnable), node.Some(l.runnable)
 		}
@@ -68,6 +74,8 @@ func TestTheKindFollowsTheThreads(t *testing.T) {
 		"threads are not counted":             {load{limit: 1000, throttled: 10}, Limit},
 		"it has no more CPUs than its limit":  {load{limit: 2000, throttled: 10, runnable: 8, cpus: unit.CPUSetOf(0, 1)}, Limit},
 		"a third of the periods":              {load{limit: 1000, throttled: 3, runnable: 8}, ""},
+		"a third of them after a burst":       {load{limit: 1000, throttled: 3, burst: 5, runnable: 8}, ""},
+		"a burst, and then it sleeps":         {load{limit: 1000, throttled: 10, runs: 5, runnable: 8}, ""},
 		"Tenon allows less than the owner":    {load{limit: 2000, quota: 500, throttled: 10, runnable: 8}, ""},
 		"Tenon lends more than the limit":     {load{limit: 1000, quota: 2000, throttled: 10, runnable: 8}, Threads},
 		"as many runnable threads as allowed": {load{limit: 3500, throttled: 10, runnable: 4}, Limit},
@@ -80,6 +88,18 @@ func TestTheKindFollowsTheThreads(t *testing.T) {
 		if kind != c.want {
 			t.Errorf("%s: %q, want %q", name, kind, c.want)
 		}
+	}
+}
+
+// TestALentQuotaIsNotTheLimit: the owner has to change what he wrote.
+func TestALentQuotaIsNotTheLimit(t *testing.T) {
+	_, found := load{limit: 1000, quota: 3000, throttled: 10, runnable: 8, class: node.LS}.after(60, 1)
+	m := found["a"]
+	if m == nil || m.Limit != 1000 {
+		t.Fatalf("%+v", m)
+	}
+	if !strings.Contains(m.Text, "share a limit of 1 CPU on") || !strings.Contains(m.Write, "start it with 1 thread;") || !strings.Contains(m.Write, "a request of 1 CPU") {
+		t.Errorf("it says %q and %q", m.Text, m.Write)
 	}
 }
 
