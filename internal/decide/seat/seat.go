@@ -77,6 +77,7 @@ type Grant struct {
 	Full  bool
 	// How describes the grant, or says why there are no seats.
 	How string
+	at  []node.CgroupPath // the cgroups whose cpusets hold the seats
 }
 
 // Grants are those of all workloads that demand seats.

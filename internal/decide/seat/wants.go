@@ -14,7 +14,6 @@ import (
 type seater struct {
 	facts.Layout
 	snap   node.Snapshot
-	grants Grants
 	bounds []plan.Want       // of suppress, changed for workloads with seats
 	at     map[node.Knob]int // the place of each knob in bounds
 }
@@ -33,7 +32,7 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 		x.at[w.Knob] = i
 	}
 	next, grants := st.Decide(Input{Config: c, May: x.may(pool.Counted(s), own), Load: u.Sensitive, Map: own.Map, Snap: s})
-	x.grants = grants
+	grants.find(s)
 	for i, w := range s.Workloads {
 		g, asked := grants[w.ID]
 		switch {
@@ -43,11 +42,11 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 		case g.CPUs.Empty():
 			x.unseat(w, g)
 		default:
-			for _, p := range leaves(w, s.Knobs) {
+			for _, p := range g.at {
 				x.set(node.Knob{Cgroup: p, File: node.FileCPUs}, g.CPUs, g.How)
 			}
 		}
-		if asked && x.IsRoot(w.Cgroup) && without(g, w, s.Knobs) {
+		if asked && x.IsRoot(w.Cgroup) && g.without(s.Knobs) {
 			x.unbound(w, g)
 		}
 	}
@@ -111,25 +110,49 @@ func (x *seater) unseat(w node.Workload, g Grant) {
 	}
 }
 
-// leaves returns the cgroups whose cpusets hold the seats of a workload: its own,
-// or on cgroup v1 the known cgroups in it that have none below them. There a
-// parent must always contain its children, so that those above keep what
-// suppress gives.
-func leaves(w node.Workload, k node.Knobs) []node.CgroupPath {
-	if k.Kernel.CgroupVersion != 1 {
-		return []node.CgroupPath{w.Cgroup}
-	}
-	var all []node.CgroupPath
-	parents := map[node.CgroupPath]bool{}
-	for knob := range k.Now {
-		if knob.File == node.FileCPUs && w.Cgroup.Contains(knob.Cgroup) {
-			all = append(all, knob.Cgroup)
-			parents[knob.Cgroup.Parent()] = true
+// find sets where the seats of each workload are: at its own cgroup, or on cgroup
+// v1 at the known cgroups in it that have none below them. There a parent must
+// always contain its children, so that those above keep what suppress gives.
+func (all Grants) find(s node.Snapshot) {
+	in := make(map[node.CgroupPath]node.WorkloadID, len(all))
+	for _, w := range s.Workloads {
+		g, asked := all[w.ID]
+		switch {
+		case !asked:
+		case s.Knobs.Kernel.CgroupVersion == 1:
+			in[w.Cgroup] = w.ID
+		default:
+			g.at = []node.CgroupPath{w.Cgroup}
+			all[w.ID] = g
 		}
 	}
-	all = slices.DeleteFunc(all, func(p node.CgroupPath) bool { return parents[p] })
-	slices.Sort(all)
-	return all
+	if len(in) == 0 {
+		return
+	}
+	above := map[node.CgroupPath]bool{} // a known cgroup
+	for k := range s.Knobs.Now {
+		if k.File != node.FileCPUs {
+			continue
+		}
+		for p := k.Cgroup.Parent(); p != "" && !above[p]; p = p.Parent() {
+			above[p] = true
+		}
+	}
+	for k := range s.Knobs.Now {
+		if k.File != node.FileCPUs || above[k.Cgroup] {
+			continue
+		}
+		for p := k.Cgroup; p != ""; p = p.Parent() {
+			if id, asked := in[p]; asked {
+				g := all[id]
+				g.at = append(g.at, k.Cgroup)
+				all[id] = g
+			}
+		}
+	}
+	for _, id := range in {
+		slices.Sort(all[id].at)
+	}
 }
 
 // unbound removes the quota of a contention root that is not below its limit.
@@ -147,14 +170,14 @@ func (x *seater) unbound(w node.Workload, g Grant) {
 // without reports whether a workload needs no quota: its seats are its limit, and
 // it has them already. A quota is removed only then, so that a write that fails
 // leaves no work without a limit.
-func without(g Grant, w node.Workload, k node.Knobs) bool {
-	for _, p := range leaves(w, k) {
+func (g Grant) without(k node.Knobs) bool {
+	for _, p := range g.at {
 		now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
 		if now.Set.Empty() || !g.CPUs.Contains(now.Set) {
 			return false
 		}
 	}
-	return g.Full
+	return g.Full && len(g.at) > 0
 }
 
 // withoutQuota returns a want without a quota: also the one from before Tenon is
@@ -174,7 +197,7 @@ func (all Grants) Relieve(w node.Workload, k node.Knobs, wants []plan.Want) {
 	g, asked := all[w.ID]
 	switch {
 	case !asked:
-	case without(g, w, k):
+	case g.without(k):
 		for i := range wants {
 			if i == 0 || len(w.Containers) == 1 {
 				wants[i] = withoutQuota(k, wants[i])

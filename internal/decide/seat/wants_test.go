@@ -1,0 +1,81 @@
+package seat
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// batch adds BE work with a limit in batch/ID, whose cpusets are these cgroups.
+func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ...node.CgroupPath) {
+	p := node.CgroupPath("batch").Join(string(id))
+	s.Workloads = append(s.Workloads, node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: "batch", CPULimit: node.Some(limit)})
+	if s.Knobs.Now == nil {
+		s.Knobs.Now = map[node.Knob]node.Value{}
+	}
+	for _, c := range append(cpusets, p) {
+		s.Knobs.Now[node.Knob{Cgroup: c, File: node.FileCPUs}] = node.CPUs{Set: s.Topology.All()}
+	}
+}
+
+// TestOnV1SeatsAreAtTheLowestCgroups: a parent that must contain its children
+// keeps what it has, also if the cgroup between them is not known.
+func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
+	s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(16)}
+	s.Knobs.Kernel.CgroupVersion = 1
+	batch(&s, "a", 2000, "batch/a/one", "batch/a/two", "batch/a/two/x/y")
+	batch(&s, "ab", 1000)
+	batch(&s, "none", 0, "batch/none/x")
+	s.Workloads[2].CPULimit = node.Maybe[unit.MilliCPU]{}
+	_, grants, wants := Wants(Config{Enable: true}, State{}, facts.Pool{}, facts.LayoutOf(s), facts.Use{}, hold.Grants{}, nil, s)
+	var at []string
+	for _, w := range wants {
+		at = append(at, fmt.Sprint(w.Knob.Cgroup))
+	}
+	slices.Sort(at)
+	if want := []string{"batch/a/one", "batch/a/two/x/y", "batch/ab"}; !slices.Equal(at, want) {
+		t.Errorf("seats at %v, want %v", at, want)
+	}
+	// All have their seats but one: then the quota stays.
+	for _, w := range wants {
+		s.Knobs.Now[w.Knob] = w.Value
+	}
+	if !grants["a"].without(s.Knobs) || !grants["ab"].without(s.Knobs) {
+		t.Error("work that has its seats keeps its quota")
+	}
+	s.Knobs.Now[node.Knob{Cgroup: "batch/a/two/x/y", File: node.FileCPUs}] = node.CPUs{Set: s.Topology.All()}
+	if grants["a"].without(s.Knobs) {
+		t.Error("a cgroup without its seats has no quota")
+	}
+}
+
+// BenchmarkWantsOnV1 is a tick of a node with 256 CPUs and 100 workloads with
+// seats, each with ten cgroups.
+func BenchmarkWantsOnV1(b *testing.B) {
+	s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(256)}
+	s.Knobs.Kernel.CgroupVersion = 1
+	for i := range 100 {
+		id := node.WorkloadID(fmt.Sprintf("w%03d", i))
+		var in []node.CgroupPath
+		for k := range 10 {
+			in = append(in, node.CgroupPath(fmt.Sprintf("batch/%s/c%d", id, k)))
+		}
+		batch(&s, id, unit.CPUs(1+i%3), in...)
+	}
+	l := facts.LayoutOf(s)
+	st, _, _ := Wants(Config{Enable: true}, State{}, facts.Pool{}, l, facts.Use{}, hold.Grants{}, nil, s)
+	b.ReportAllocs()
+	for b.Loop() {
+		_, grants, _ := Wants(Config{Enable: true}, st, facts.Pool{}, l, facts.Use{}, hold.Grants{}, nil, s)
+		for _, w := range s.Workloads {
+			grants.Relieve(w, s.Knobs, make([]plan.Want, 1))
+		}
+	}
+}
