@@ -59,7 +59,7 @@ type Input struct {
 	// May are the CPUs that BE work may use, by workload. A workload that is
 	// absent gets no seats.
 	May map[node.WorkloadID]unit.CPUSet
-	// Load is the mean use of each CPU by LS work.
+	// Load is the mean use of each CPU by LS work; absent: not known to be used.
 	Load map[unit.CPU]unit.MilliCPU
 	// Map is the topology; nil: it is compiled when seats are
 	// chosen.

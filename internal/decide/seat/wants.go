@@ -1,6 +1,7 @@
 package seat
 
 import (
+	"maps"
 	"slices"
 
 	"tenon.sh/tenon/internal/decide/facts"
@@ -31,7 +32,7 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 	for i, w := range bounds {
 		x.at[w.Knob] = i
 	}
-	next, grants := st.Decide(Input{Config: c, May: x.may(pool.Counted(s), own), Load: u.Sensitive, Map: own.Map, Snap: s})
+	next, grants := st.Decide(Input{Config: c, May: x.may(pool.Counted(s), own), Load: x.load(pool.Counted(s), own, u), Map: own.Map, Snap: s})
 	grants.find(s)
 	for i, w := range s.Workloads {
 		g, asked := grants[w.ID]
@@ -83,6 +84,34 @@ func (x seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.C
 		may[w.ID] = set
 	}
 	return may
+}
+
+// load returns the mean use of each CPU by LS work. Of a workload whose use of
+// each CPU is not counted, all CPUs to which it is bound, or on which it has seats
+// or a pool, count as busy. Where one without such CPUs runs is not known.
+func (x seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CPU]unit.MilliCPU {
+	var uncounted unit.CPUSet
+	for _, w := range x.snap.Workloads {
+		if _, counted := u.PerCPU[w.ID]; counted || !w.Class.Sensitive() {
+			continue
+		}
+		if h, shares := own.Shared[w.ID]; shares {
+			uncounted = uncounted.Union(h.CPUs)
+		} else if set, bound := hold.BoundTo(x.snap, w, all); bound {
+			uncounted = uncounted.Union(set)
+		}
+	}
+	if uncounted.Empty() {
+		return u.Sensitive
+	}
+	load := maps.Clone(u.Sensitive)
+	if load == nil {
+		load = make(map[unit.CPU]unit.MilliCPU, uncounted.Len())
+	}
+	for c := range uncounted.All() {
+		load[c] = max(load[c], leave)
+	}
+	return load
 }
 
 // set wants a cpuset, in place of what suppress wants there.

@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -22,6 +23,48 @@ func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ..
 	}
 	for _, c := range append(cpusets, p) {
 		s.Knobs.Now[node.Knob{Cgroup: c, File: node.FileCPUs}] = node.CPUs{Set: s.Topology.All()}
+	}
+}
+
+// TestSeatsAvoidServicesThatAreNotCounted: a service whose use of each CPU is not
+// known may run on all CPUs that it has.
+func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
+	rest, home := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7) // without a reason it chooses the last
+	for name, c := range map[string]struct {
+		shared, bound unit.CPUSet
+		counted       bool
+		had           unit.CPUSet // seats of enc
+		want          unit.CPUSet // these CPUs contain its seats
+	}{
+		"it chooses beside a pool":            {shared: home, want: rest},
+		"it chooses beside a bound service":   {bound: home, want: rest},
+		"it leaves a pool":                    {shared: home, had: unit.CPUSetOf(4, 6), want: rest},
+		"it leaves a bound service":           {bound: home, had: unit.CPUSetOf(4, 6), want: rest},
+		"it stays beside a pool that is idle": {shared: home, had: unit.CPUSetOf(4, 6), counted: true, want: unit.CPUSetOf(4, 6)},
+		"it stays where a service may be":     {had: unit.CPUSetOf(4, 6), want: unit.CPUSetOf(4, 6)},
+		"it stays where all have services":    {shared: home, bound: rest, had: unit.CPUSetOf(4, 6), want: unit.CPUSetOf(4, 6)},
+	} {
+		s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(8)}
+		batch(&s, "enc", 2000)
+		s.Workloads = append(s.Workloads, node.Workload{ID: "web", Class: node.LS, Cgroup: "web"}, node.Workload{ID: "db", Class: node.LS, Cgroup: "db"})
+		s.Knobs.Now[node.Knob{Cgroup: "db", File: node.FileCPUs}] = node.CPUs{Set: c.bound}
+		var own hold.Grants
+		if !c.shared.Empty() {
+			own.Shared = map[node.WorkloadID]pick.Hold{"web": {CPUs: c.shared}}
+		}
+		var use facts.Use
+		if c.counted {
+			use.PerCPU = map[node.WorkloadID]map[unit.CPU]time.Duration{"web": {4: 1}}
+			use.Sensitive = map[unit.CPU]unit.MilliCPU{4: 10}
+		}
+		var st State
+		if !c.had.Empty() {
+			st.Have = map[node.WorkloadID]unit.CPUSet{"enc": c.had}
+		}
+		_, grants, _ := Wants(Config{Enable: true}, st, facts.Pool{}, facts.LayoutOf(s), use, own, nil, s)
+		if got := grants["enc"].CPUs; got.Len() != 2 || !c.want.Contains(got) {
+			t.Errorf("%s: seats on %v, want 2 of %v", name, got, c.want)
+		}
 	}
 }
 
