@@ -12,16 +12,22 @@ const (
 	// countEvery is the least time between two counts of the threads of one
 	// workload.
 	countEvery = 2 * time.Second
-	// threadsCounted bounds the threads whose state is read of one workload: of
-	// more threads a part is read, and the number is scaled.
-	threadsCounted = 64
+	// sleepsAfter is the time without a period and without CPU use after which a
+	// workload is not throttled any more. Counters of periods may be old: then its
+	// use of CPU tells that it runs.
+	sleepsAfter = 3 * time.Second
+	// processesListed bounds the processes of one workload whose threads are
+	// listed, and threadsCounted the threads whose state is read: of more a part
+	// is read, another one each time, and the number is scaled.
+	processesListed = 64
+	threadsCounted  = 64
 )
 
 // A threadCounter counts the threads, and the runnable threads, of workloads
 // that their quota throttles in most periods: only there the number says
-// something, and only such a workload pays for the count. One snapshot reads
-// the state of at most about threadsCounted threads, and at least those of one
-// workload. The zero threadCounter has counted nothing.
+// something, and only such a workload pays for the count. One snapshot begins
+// with no further workload after about threadsCounted files of /proc, beside the
+// lists of processes of the cgroups. The zero threadCounter has counted nothing.
 type threadCounter struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*throttledWork
@@ -31,8 +37,11 @@ type threadCounter struct {
 // throttledWork is a workload whose counters of quota periods were read.
 type throttledWork struct {
 	periods, throttled int64
-	mostly             bool // throttled in most periods between the last two readings
+	used               time.Duration
+	ran                time.Time // the last reading in which one of them had grown
+	mostly             bool      // throttled in most periods between the last two readings
 	counted            time.Time
+	counts             int // which part is read next
 	threads, runnable  node.Maybe[int]
 }
 
@@ -51,19 +60,19 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 	var work map[node.WorkloadID]*throttledWork
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		periods := w.Usage.Periods.Or(0)
-		if periods == 0 {
+		if w.Usage.Periods.Or(0) == 0 {
 			continue // no quota, the usual case
 		}
 		x := t.work[w.ID]
 		if x == nil {
-			x = &throttledWork{periods: periods, throttled: w.Usage.ThrottledPeriods.Or(0)}
+			x = &throttledWork{}
+			x.take(w.Usage, s.At)
 		}
 		if work == nil {
 			work = map[node.WorkloadID]*throttledWork{}
 		}
 		work[w.ID] = x
-		if x.read(periods, w.Usage.ThrottledPeriods.Or(0)); x.mostly {
+		if x.read(w.Usage, s.At); x.mostly {
 			here = append(here, i)
 		}
 	}
@@ -75,7 +84,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 		}
 		t.next = (t.next + 1) % len(here)
 		w := &s.Workloads[here[t.next]]
-		if x := work[w.ID]; x.counted.IsZero() || s.At.Sub(x.counted) >= countEvery {
+		// The threads of one that does not run now say nothing of what it wants.
+		if x := work[w.ID]; x.ran.Equal(s.At) && (x.counted.IsZero() || s.At.Sub(x.counted) >= countEvery) {
 			budget -= x.count(c, w.Cgroup, s.At)
 		}
 	}
@@ -86,35 +96,49 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 }
 
 // read takes a reading of the counters. A workload that is not throttled in most
-// periods has no number of threads.
-func (x *throttledWork) read(periods, throttled int64) {
-	ran, held := periods-x.periods, throttled-x.throttled
-	if ran == 0 && held == 0 {
-		return // the counters are those of the reading before
+// periods, or sleeps, has no number of threads.
+func (x *throttledWork) read(u node.Usage, at time.Time) {
+	had := *x
+	x.take(u, at)
+	ran, held := x.periods-had.periods, x.throttled-had.throttled
+	switch {
+	case ran != 0 || held != 0:
+		x.mostly = ran > 0 && 2*held > ran
+	case x.used != had.used:
+		return // the counters of periods are those of the reading before
+	case at.Sub(had.ran) >= sleepsAfter:
+		x.mostly, x.ran = false, had.ran
+	default:
+		x.ran = had.ran
 	}
-	x.periods, x.throttled = periods, throttled
-	if x.mostly = ran > 0 && 2*held > ran; !x.mostly {
+	if !x.mostly {
 		x.threads, x.runnable = node.Maybe[int]{}, node.Maybe[int]{}
 	}
 }
 
-// count counts the threads, and returns the number of files that it read. A
-// throttled thread is runnable: its state is R.
-func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) int {
+// take notes the counters of a workload that runs.
+func (x *throttledWork) take(u node.Usage, at time.Time) {
+	x.periods, x.throttled, x.used, x.ran = u.Periods.Or(0), u.ThrottledPeriods.Or(0), u.CPU.Or(0), at
+}
+
+// count counts the threads, and returns the number of files of /proc that it read.
+// A throttled thread is runnable: its state is R.
+func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) (files int) {
 	x.counted = at
+	x.counts++
+	var pids []int
+	subtree.EachProcess(c.tree, group, func(pid int) { pids = append(pids, pid) })
 	var all []thread
-	total, files := 0, 0
-	subtree.EachProcess(c.tree, group, func(pid int) {
-		tids, _ := c.fs.Threads(pid) // empty: the process has ended
-		files++
-		total += len(tids)
+	listed := 0
+	for i, every := x.part(len(pids), processesListed); i < len(pids); i += every {
+		tids, _ := c.fs.Threads(pids[i]) // empty: the process has ended
+		listed++
 		for _, tid := range tids {
-			all = append(all, thread{pid, tid})
+			all = append(all, thread{pids[i], tid})
 		}
-	})
-	every := max((total+threadsCounted-1)/threadsCounted, 1)
+	}
 	running, looked := 0, 0
-	for i := 0; i < len(all); i += every {
+	for i, every := x.part(len(all), threadsCounted); i < len(all); i += every {
 		stat, err := c.fs.ThreadStat(all[i].pid, all[i].tid)
 		files++
 		if err != nil {
@@ -125,10 +149,19 @@ func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) 
 			running++
 		}
 	}
+	files = max(files+listed, 1)
 	if looked == 0 {
 		x.threads, x.runnable = node.Maybe[int]{}, node.Maybe[int]{}
-		return max(files, 1)
+		return files
 	}
+	total := (len(all)*len(pids) + listed/2) / listed
 	x.threads, x.runnable = node.Some(total), node.Some((running*total+looked/2)/looked)
 	return files
+}
+
+// part returns the first of n things to read and the step to the next, so that
+// they are at most most.
+func (x *throttledWork) part(n, most int) (first, every int) {
+	every = max((n+most-1)/most, 1)
+	return x.counts % every, every
 }

@@ -16,7 +16,12 @@ func stat(tid int, state string) string {
 
 // reads returns the threads of web after a reading of its quota's counters.
 func (h *counted) reads(at time.Time, write func(group, file, text string), periods, throttled int) (threads, runnable node.Maybe[int]) {
-	write("web", "cpu.stat", fmt.Sprintf("usage_usec 1\nnr_periods %d\nnr_throttled %d\nthrottled_usec 0", periods, throttled))
+	return h.uses(at, write, 1, periods, throttled)
+}
+
+// uses does the same after web has used CPU.
+func (h *counted) uses(at time.Time, write func(group, file, text string), used, periods, throttled int) (threads, runnable node.Maybe[int]) {
+	write("web", "cpu.stat", fmt.Sprintf("usage_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec 0", used, periods, throttled))
 	s := node.Snapshot{At: at}
 	w := h.workloads["web"]
 	w.Usage, _ = h.Workload(w)
@@ -71,5 +76,63 @@ func TestOfManyThreadsAPartIsRead(t *testing.T) {
 	threads, runnable := h.reads(at.Add(time.Second), write, 20, 20)
 	if threads != node.Some(4*threadsCounted) || runnable != node.Some(2*threadsCounted) {
 		t.Errorf("%v threads, %v of them runnable, want %d and half of them", threads, runnable, 4*threadsCounted)
+	}
+}
+
+// TestTheThreadsOfASleeperAreNotCounted: they do not want to run, and the quota
+// does not hold them.
+func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
+	h, write, procfs := newCounted(t, "web")
+	write("web", "cgroup.procs", "10")
+	procfs("10/task/10/stat", stat(10, "R"))
+	at := time.Unix(100, 0)
+	h.reads(at, write, 10, 10)
+	if _, runnable := h.reads(at.Add(time.Second), write, 20, 20); runnable != node.Some(1) {
+		t.Fatalf("while it is throttled %v are runnable, want 1", runnable)
+	}
+	procfs("10/task/10/stat", stat(10, "S"))
+	for after := 2; after < 12; after++ {
+		want := node.Maybe[int]{}
+		if after < 4 {
+			want = node.Some(1)
+		}
+		if _, runnable := h.reads(at.Add(time.Duration(after)*time.Second), write, 20, 20); runnable != want {
+			t.Errorf("asleep for %d s: %v are runnable, want %v", after-1, runnable, want)
+		}
+	}
+	if _, runnable := h.reads(at.Add(12*time.Second), write, 30, 30); runnable != node.Some(0) {
+		t.Errorf("throttled again: %v are runnable, want 0", runnable)
+	}
+	// It runs, and the counters of its periods are old.
+	procfs("10/task/10/stat", stat(10, "R"))
+	for after := 14; after < 24; after++ {
+		if _, runnable := h.uses(at.Add(time.Duration(after)*time.Second), write, after, 30, 30); runnable != node.Some(1) {
+			t.Errorf("after %d s with old counters %v are runnable, want 1", after-12, runnable)
+		}
+	}
+}
+
+func TestOfManyProcessesAPartIsListed(t *testing.T) {
+	h, write, procfs := newCounted(t, "web")
+	const processes = 5 * processesListed
+	var pids strings.Builder
+	for pid := 10; pid < 10+processes; pid++ {
+		fmt.Fprintln(&pids, pid)
+		state := "R"
+		if pid%40 >= 20 {
+			state = "S"
+		}
+		procfs(fmt.Sprintf("%d/task/%d/stat", pid, pid), stat(pid, state))
+	}
+	write("web", "cgroup.procs", pids.String())
+	var x throttledWork
+	for range 3 {
+		files := x.count(h.Counters, "web", time.Unix(100, 0))
+		if x.threads != node.Some(processes) || x.runnable != node.Some(processes/2) {
+			t.Errorf("%v threads, %v of them runnable, want %d and half of them", x.threads, x.runnable, processes)
+		}
+		if files > processesListed+threadsCounted {
+			t.Errorf("it read %d files", files)
+		}
 	}
 }
