@@ -31,7 +31,28 @@ const selfReads = 1000
 // Run makes the requests of c in open loop, and measures each from the time at
 // which it was due. A thread makes one request at a time. The kernel may move
 // the threads between the CPUs of the process.
-func (s Self) Run(ctx context.Context, c Config) (*Result, error) {
+//
+// The threads sleep after their last request until the caller calls release,
+// because the kernel forgets the counters of a thread that ends. An error ends
+// them at once; then release does nothing.
+func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err error) {
+	var ended sync.WaitGroup
+	leave := make(chan struct{})
+	release = sync.OnceFunc(func() {
+		close(leave)
+		ended.Wait()
+	})
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	r, err = s.run(ctx, c, &ended, leave)
+	return r, release, err
+}
+
+// run starts the threads, which count as ended after leave is closed.
+func (s Self) run(ctx context.Context, c Config, ended *sync.WaitGroup, leave <-chan struct{}) (*Result, error) {
 	c.URL = "self"
 	c, err := c.orDefaults(openLoop)
 	if err != nil {
@@ -56,7 +77,8 @@ func (s Self) Run(ctx context.Context, c Config) (*Result, error) {
 		t := &thread{total: total, timeout: c.Timeout, cancelled: &cancelled}
 		threads[i] = t
 		prepared.Add(1)
-		done.Go(func() {
+		done.Add(1)
+		ended.Go(func() {
 			runtime.LockOSThread() // never unlocked, so the thread ends with its timer slack
 			memory, err := s.memory()
 			if err == nil {
@@ -70,6 +92,8 @@ func (s Self) Run(ctx context.Context, c Config) (*Result, error) {
 			if failed[i] = err; err == nil {
 				t.serve(memory)
 			}
+			done.Done()
+			<-leave
 		})
 	}
 	prepared.Wait()

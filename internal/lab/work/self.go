@@ -15,11 +15,14 @@ import (
 )
 
 // ServeSelf is the process of a service that drives itself: for each load.Config
-// that it reads, it makes these requests and writes the load.Result.
+// that it reads, it makes these requests and writes the load.Result. The threads
+// stay until the next order, so that the lab can read their counters.
 func ServeSelf(ctx context.Context, s load.Self, in io.Reader, out io.Writer) error {
 	// A garbage collection would stop the threads. The process is short-lived.
 	debug.SetGCPercent(-1)
 	orders, results := json.NewDecoder(in), json.NewEncoder(out)
+	release := func() {}
+	defer func() { release() }()
 	for {
 		var c load.Config
 		if err := orders.Decode(&c); errors.Is(err, io.EOF) {
@@ -27,8 +30,10 @@ func ServeSelf(ctx context.Context, s load.Self, in io.Reader, out io.Writer) er
 		} else if err != nil {
 			return fmt.Errorf("read the load to make: %w", err)
 		}
-		r, err := s.Run(ctx, c)
-		if err != nil {
+		release()
+		var r *load.Result
+		var err error
+		if r, release, err = s.Run(ctx, c); err != nil {
 			return err
 		}
 		if err := results.Encode(r); err != nil {
