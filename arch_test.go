@@ -168,7 +168,7 @@ var arch = []struct {
 	{"lab/reaction", affects, "model/unit decide/paired lab/stat lab/draw lab/archive lab/layout lab/report"},
 	{"lab/concurrency", affects, "model/unit decide/paired lab/stat lab/draw lab/archive lab/layout lab/jobs lab/report"},
 	{"lab/site", affects, "model/unit model/node decide/tick decide/memory decide/policy kernel/cgroup kernel/proc kernel/task machine/usage machine/host agent/loop lab/archive lab/report"},
-	{"lab/frame", affects, "model/unit model/node kernel/cgroup kernel/proc lab/load lab/stat lab/report lab/site"},
+	{"lab/frame", affects, "model/unit model/node kernel/cgroup kernel/proc lab/load lab/stat lab/meter lab/report lab/site"},
 	{"lab/work", affects, "model/unit model/node kernel/proc kernel/task lab/wire lab/load lab/site"},
 	{"lab/concurrency/sweep", affects, "model/unit model/node decide/facts decide/pick decide/policy kernel/cgroup kernel/perf lab/layout lab/jobs lab/meter lab/report lab/site lab/frame lab/work lab/concurrency"},
 	{"lab/pinning/run", affects, "model/unit model/node decide/pick kernel/cgroup kernel/perf lab/load lab/pi lab/meter lab/report lab/site lab/frame lab/work lab/pinning"},

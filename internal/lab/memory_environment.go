@@ -242,9 +242,7 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 	if st.nginx, err = b.nginx.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
 		return st, err
 	}
-	if st.sampler.LSProcesses, err = b.Tree.Procs(string(st.pods.NGINX())); err != nil {
-		return st, err
-	}
+	st.sampler.LSProcesses = func() ([]int, error) { return b.Tree.Procs(string(st.pods.NGINX())) }
 	if _, err := b.Await(ctx, site.Child{Name: "the reader that warms the cache", Argv: b.Child("warm", b.pages()), Group: st.pods.NGINX(), CPUs: b.Place.Tested}); err != nil {
 		return st, err
 	}

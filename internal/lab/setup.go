@@ -91,21 +91,21 @@ func (b *environment) pods(burstable bool) site.Pods {
 	return p
 }
 
-// startService starts the service and finds its processes.
+// startService starts the service and tells the sampler where its processes are.
 func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err error) {
 	b := st.b
 	if st.nginx, err = st.start(ctx, t); err != nil {
 		return err
 	}
 	if !t.Sessions {
-		st.sampler.LSProcesses, err = b.Tree.Procs(string(st.pods.NGINX()))
-		return err
+		st.sampler.LSProcesses = func() ([]int, error) { return b.Tree.Procs(string(st.pods.NGINX())) }
+		return nil
 	}
 	if err := st.nginx.Adopt(b.FS); err != nil {
 		return err
 	}
-	st.sampler.LSProcesses, err = site.Descendants(b.FS, st.nginx.PID)
-	return err
+	st.sampler.LSProcesses = func() ([]int, error) { return site.Descendants(b.FS, st.nginx.PID) }
+	return nil
 }
 
 // close ends all processes of the run set-up and removes its cgroups.

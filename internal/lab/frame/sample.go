@@ -2,12 +2,14 @@ package frame
 
 import (
 	"context"
+	"errors"
 	"sort"
 	"sync"
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/lab/meter"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -86,11 +88,15 @@ type Sampler struct {
 	// The cgroups of the service, of the batch work, of the contention root of
 	// the batch work, and of the spinner. Empty: it does not exist.
 	Service, Batch, Root, Spinner node.CgroupPath
-	LSProcesses                   []int // processes of the service
+	// LSProcesses lists the processes of the service; nil: their threads are not
+	// read. Each reading calls it, because a service may start and end processes.
+	LSProcesses func() ([]int, error)
 	// BatchUsed returns the CPU time of the batch work, if service and batch
 	// work run outside of all cgroups; nil: in their cgroups.
 	BatchUsed func() (time.Duration, error)
 	Memory    bool // also read the memory counters
+
+	threads meter.Threads // of the service
 }
 
 // Run drops earlier readings, reads repeatedly until ctx ends, and then once
@@ -113,22 +119,11 @@ func (s *Sampler) read() {
 // Reading reads the counters once.
 func (s *Sampler) Reading() (Reading, error) {
 	var r Reading
-	var used time.Duration
-	for _, pid := range s.LSProcesses {
-		threads, err := s.FS.Threads(pid)
-		if err != nil {
-			return r, err
-		}
-		for _, tid := range threads {
-			st, err := s.FS.SchedStat(pid, tid)
-			if err != nil {
-				return r, err
-			}
-			used += st.Run
-			r.Count[RunDelay] += st.Delay.Seconds()
-			r.Count[Timeslices] += float64(st.Slices)
-		}
+	threads, err := s.readThreads()
+	if err != nil {
+		return r, err
 	}
+	r.Count[RunDelay], r.Count[Timeslices] = threads.Delay.Seconds(), float64(threads.Slices)
 	stat, err := s.FS.Stat()
 	if err != nil {
 		return r, err
@@ -141,7 +136,7 @@ func (s *Sampler) Reading() (Reading, error) {
 		r.Count[Idle] += (t.Idle + t.IOWait).Seconds()
 		r.Count[Steal] += t.Steal.Seconds()
 	}
-	if err := s.readUse(&r, used); err != nil {
+	if err := s.readUse(&r, threads.Run); err != nil {
 		return r, err
 	}
 	if s.Spinner != "" {
@@ -162,6 +157,18 @@ func (s *Sampler) Reading() (Reading, error) {
 		return r, s.readMemory(&r)
 	}
 	return r, nil
+}
+
+// readThreads returns what the threads of the service have done so far.
+func (s *Sampler) readThreads() (proc.SchedStat, error) {
+	if s.LSProcesses == nil {
+		return proc.SchedStat{}, nil
+	}
+	pids, err := s.LSProcesses()
+	if err != nil && !errors.Is(err, proc.ErrGone) { // Watch reports a service that has ended
+		return proc.SchedStat{}, err
+	}
+	return s.threads.Read(s.FS, pids)
 }
 
 // readUse reads the CPU time of service and batch work. used is that of the

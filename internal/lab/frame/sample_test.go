@@ -1,9 +1,15 @@
 package frame
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/internal/kernel/proc"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
@@ -65,4 +71,55 @@ func TestSeriesCoversTheMeasuredPart(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
+}
+
+// TestThreadsThatEndAndWorkersThatStartAreCounted: a service ends threads and
+// processes and starts others, and the sampler neither fails nor forgets.
+func TestThreadsThatEndAndWorkersThatStartAreCounted(t *testing.T) {
+	fs := proc.FS{Proc: t.TempDir()}
+	write := func(text string, path ...string) {
+		name := filepath.Join(append([]string{fs.Proc}, path...)...)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	thread := func(pid, tid int, run, delay time.Duration, slices int) {
+		write(fmt.Sprintf("%d %d %d\n", run, delay, slices), strconv.Itoa(pid), "task", strconv.Itoa(tid), "schedstat")
+	}
+	write("cpu 1 0 0 1 0 0 0 0 0 0\ncpu0 1 0 0 1 0 0 0 0 0 0\n", "stat")
+	pids := []int{10, 11}
+	s := &Sampler{
+		FS: fs, Recording: Recording{NoPSI: true}, LSProcesses: func() ([]int, error) { return pids, nil },
+		BatchUsed: func() (time.Duration, error) { return 0, nil },
+	}
+	read := func(when string, used, delay, slices float64) {
+		t.Helper()
+		r, err := s.Reading()
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if !near(r.Count[LSUsage], used) || !near(r.Count[RunDelay], delay) || !near(r.Count[Timeslices], slices) {
+			t.Errorf("%s: used %v s, waited %v s, %v timeslices; want %v, %v, %v", when, r.Count[LSUsage], r.Count[RunDelay], r.Count[Timeslices], used, delay, slices)
+		}
+	}
+	thread(10, 10, time.Second, 100*time.Millisecond, 10)
+	thread(10, 12, 2*time.Second, 200*time.Millisecond, 20) // process 11 ended after it had been listed
+	read("at first", 3, 0.3, 30)
+
+	if err := os.RemoveAll(filepath.Join(fs.Proc, "10", "task", "12")); err != nil {
+		t.Fatal(err)
+	}
+	thread(10, 10, 1500*time.Millisecond, 100*time.Millisecond, 11)
+	thread(13, 13, 4*time.Second, 0, 1)
+	pids = []int{10, 13}
+	read("after a thread has ended and a worker has started", 7.5, 0.3, 32)
+
+	pids = []int{13}
+	read("while the list omits a process", 7.5, 0.3, 32)
+	thread(10, 10, time.Millisecond, 0, 1) // less than before: another thread
+	pids = []int{10, 13}
+	read("after the kernel gave an ID away again", 7.501, 0.3, 33)
 }

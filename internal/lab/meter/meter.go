@@ -4,7 +4,6 @@
 package meter
 
 import (
-	"errors"
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -19,8 +18,8 @@ type Meter struct {
 	Tree  *cgroup.Tree
 	Group node.CgroupPath
 
-	wait  waits
-	count counters // of the process that Follow named
+	threads Threads
+	count   counters // of the process that Follow named
 }
 
 // A Reading holds the counters at one time.
@@ -42,14 +41,19 @@ func (m *Meter) Follow(pid int) {
 // Read reads the counters. It must be called several times a second, because
 // the kernel forgets the waits of a thread that has ended.
 func (m *Meter) Read() (r Reading, err error) {
-	if err := m.wait.update(m.FS, m.Tree, m.Group); err != nil {
+	pids, err := m.Tree.Procs(string(m.Group))
+	if err != nil {
+		return r, err
+	}
+	threads, err := m.threads.Read(m.FS, pids)
+	if err != nil {
 		return r, err
 	}
 	if r.CPU, err = m.Tree.CPUStat(string(m.Group)); err != nil {
 		return r, err
 	}
 	m.count.read(&r)
-	r.At, r.Wait = time.Now(), m.wait.total
+	r.At, r.Wait = time.Now(), threads.Delay
 	return r, nil
 }
 
@@ -104,41 +108,4 @@ func Between(a, b Reading, e perf.Event) node.Maybe[float64] {
 		return node.Maybe[float64]{}
 	}
 	return node.Some(b.perf[e.Name] - a.perf[e.Name])
-}
-
-// waits adds up the time that the threads of a cgroup wait for a CPU. The kernel
-// forgets the counter of a thread that has ended, so update is called often.
-type waits struct {
-	total time.Duration
-	last  map[int]time.Duration
-}
-
-func (w *waits) update(fs proc.FS, t *cgroup.Tree, group node.CgroupPath) error {
-	pids, err := t.Procs(string(group))
-	if err != nil {
-		return err
-	}
-	now := map[int]time.Duration{}
-	for _, pid := range pids {
-		threads, err := fs.Threads(pid)
-		if errors.Is(err, proc.ErrGone) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for _, tid := range threads {
-			s, err := fs.SchedStat(pid, tid)
-			if errors.Is(err, proc.ErrGone) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			now[tid] = s.Delay
-			w.total += max(s.Delay-w.last[tid], 0)
-		}
-	}
-	w.last = now
-	return nil
 }

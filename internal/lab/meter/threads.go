@@ -1,0 +1,56 @@
+package meter
+
+import (
+	"errors"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+)
+
+// Threads adds up what threads do, also those that end. The kernel forgets the
+// counters of a thread that has ended, so Read must be called several times a
+// second. The zero value is ready for use. It is not safe for concurrent use.
+type Threads struct {
+	total proc.SchedStat
+	// last holds the last counters of each thread by its ID. It keeps those that
+	// are gone, because a list of processes can omit one that still runs.
+	last map[int]proc.SchedStat
+}
+
+// Read reads the threads of processes, and returns the sum of all that it has
+// read so far. It leaves out what ends meanwhile.
+func (t *Threads) Read(fs proc.FS, pids []int) (proc.SchedStat, error) {
+	if t.last == nil {
+		t.last = map[int]proc.SchedStat{}
+	}
+	for _, pid := range pids {
+		threads, err := fs.Threads(pid)
+		if errors.Is(err, proc.ErrGone) {
+			continue
+		}
+		if err != nil {
+			return t.total, err
+		}
+		for _, tid := range threads {
+			now, err := fs.SchedStat(pid, tid)
+			if errors.Is(err, proc.ErrGone) {
+				continue
+			}
+			if err != nil {
+				return t.total, err
+			}
+			t.add(tid, now)
+		}
+	}
+	return t.total, nil
+}
+
+func (t *Threads) add(tid int, now proc.SchedStat) {
+	last := t.last[tid]
+	if now.Run < last.Run || now.Delay < last.Delay || now.Slices < last.Slices {
+		last = proc.SchedStat{} // the kernel gave the ID to another thread
+	}
+	t.last[tid] = now
+	t.total.Run += now.Run - last.Run
+	t.total.Delay += now.Delay - last.Delay
+	t.total.Slices += now.Slices - last.Slices
+}
