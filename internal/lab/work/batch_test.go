@@ -74,6 +74,40 @@ func TestACommandWithoutProgressIsMeasuredInCPUTime(t *testing.T) {
 	}
 }
 
+// TestShortCommandsAreMeasuredWhole: each ends before its CPU time is read for the
+// second time.
+func TestShortCommandsAreMeasuredWhole(t *testing.T) {
+	began := time.Now()
+	s := &site.Site{FS: proc.Default()}
+	w, err := FindWork(s, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := StartBatch(s, w.Job(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Stop()
+	if err := b.Encoding(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		used, err := b.Used(proc.Default())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used >= 400*time.Millisecond {
+			if measured, _ := b.Between(began, time.Now()); measured < used.Seconds()/2 {
+				t.Errorf("%.3f s are measured of %v", measured, used)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("used %v in 20 s", used)
+		}
+	}
+}
+
 func TestNamedBatchWorkShowsProgress(t *testing.T) {
 	if _, err := CompilerProgram.Find(); err != nil {
 		t.Skip(err)

@@ -71,12 +71,14 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 			}
 			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not block the work
 		}()
+		var following sync.WaitGroup
 		if j.CPUTime {
-			go m.followTime(s.FS, p)
+			following.Go(func() { m.followTime(s.FS, p) })
 		}
 		go func() {
 			<-p.Done()
 			out.Close()
+			following.Wait() // the marks of a process come before those of the next
 			w.again(slot, p)
 		}()
 		return p, nil
@@ -107,9 +109,9 @@ func (w *Batch) again(slot int, ended *site.Process) {
 		return
 	}
 	w.marks[slot-1].Restart()
-	w.used += ended.Used()
 	if p, err := w.start(slot); err == nil { // otherwise Died reports the ended process
 		ended.Kill() // removes it from the journal
+		w.used += ended.Used()
 		w.processes[slot-1] = p
 	}
 }
@@ -140,14 +142,19 @@ func (w *Batch) Used(fs proc.FS) (time.Duration, error) {
 	return sum, nil
 }
 
-// followTime adds the CPU time of a process until it ends.
+// followTime adds the CPU time of a process until it ends, and what it used in
+// all.
 func (m *Marks) followTime(fs proc.FS, p *site.Process) {
+	last := time.Duration(0)
 	for {
 		if t, err := site.TreeTime(fs, p.PID); err == nil {
+			last = t
 			m.Add(Mark{At: time.Now(), Frames: t.Seconds()})
 		}
 		select {
 		case <-p.Done():
+			// Used leaves out children that the process did not wait for.
+			m.Add(Mark{At: time.Now(), Frames: max(last, p.Used()).Seconds()})
 			return
 		case <-time.After(workPeriod):
 		}
