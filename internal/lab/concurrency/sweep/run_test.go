@@ -172,6 +172,31 @@ func TestAJobThatFailsIsNamed(t *testing.T) {
 	}
 }
 
+// TestAJobThatFailsInTheWarmUpVoidsItsRun: the job succeeds alone, and fails
+// before jobs count.
+func TestAJobThatFailsInTheWarmUpVoidsItsRun(t *testing.T) {
+	c := little(t)
+	c.Argv = []string{"/bin/sh", "-c", `[ -e "$0" ] && { echo it is full >&2; exit 3; }; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}
+	c.Strategies, c.Jobs, c.Limits, c.Blocks = []Strategy{Unbounded}, []int{1}, []unit.MilliCPU{0}, 1
+	c.Warmup = 2 * time.Second
+	o, err := Run(t.Context(), c)
+	if o.Dir == "" {
+		t.Fatal(err)
+	}
+	_, all, err := concurrency.Load(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("nothing says that the runs failed")
+	}
+	for _, j := range all {
+		if !strings.Contains(j.Extra.Void, "it is full") || !strings.Contains(j.Extra.Void, "only 0 of 1 jobs ended in the measured part") {
+			t.Errorf("run %d: void %q", j.Extra.Run, j.Extra.Void)
+		}
+	}
+}
+
 func TestInterruptedJobsAreEnded(t *testing.T) {
 	c := little(t)
 	c.Argv, c.Fill, c.Blocks = []string{"/bin/sh", "-c", `[ -e "$0" ] && exec sleep 60; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}, Wave, 1

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -191,6 +192,17 @@ func TestThePictureIsLargeEnoughForAThreadOnEachCPU(t *testing.T) {
 	for cpus, want := range map[int]int{2: 360, 7: 360, 8: 720, 14: 720, 16: 1080, 128: 1080} {
 		if h := heightFor(cpus); h != want {
 			t.Errorf("%d CPUs: %d lines, want %d", cpus, h, want)
+		}
+	}
+}
+
+func TestAFailedJobVoidsItsRunWhetherItCountsOrNot(t *testing.T) {
+	for _, counts := range []bool{true, false} {
+		q := &queue{}
+		q.end(jobs.Job{}, counts)
+		q.end(jobs.Job{Extra: jobs.Extra{Void: "exit status 3"}}, counts)
+		if n := len(q.rows); n == 0 || q.rows[n-1].Extra.Void == "" || counts != (q.ended == 2) {
+			t.Errorf("counts %v: rows %+v, %d ended", counts, q.rows, q.ended)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -19,8 +20,9 @@ type queue struct {
 	mu       sync.Mutex
 	open     bool           // jobs that begin now count
 	pending  sync.WaitGroup // jobs that count and have not ended
-	rows     []jobs.Job
-	counted  map[int]bool // the jobs of the cell of which one has counted
+	rows     []jobs.Job     // those that count, and those that failed
+	ended    int            // jobs that count and have ended
+	counted  map[int]bool   // the jobs of the cell of which one has counted
 	complete chan struct{}
 	err      error
 }
@@ -67,6 +69,9 @@ func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 		return nil, err
 	}
 	r.void, err = watch.disturbed()
+	if q.ended < r.cell.Jobs {
+		r.void = append(r.void, fmt.Sprintf("only %d of %d jobs ended in the measured part", q.ended, r.cell.Jobs))
+	}
 	return q.rows, err
 }
 
@@ -147,10 +152,19 @@ func (q *queue) one(ctx context.Context, number int) bool {
 		q.err = err
 		return false
 	}
+	q.end(row, counts)
+	return row.Extra.Void == ""
+}
+
+// end notes a job that has ended. One that failed voids the run, also if it does
+// not count. q.mu is held.
+func (q *queue) end(row jobs.Job, counts bool) {
 	if counts {
+		q.ended++
+	}
+	if counts || row.Extra.Void != "" {
 		q.rows = append(q.rows, row)
 	}
-	return row.Extra.Void == ""
 }
 
 // job runs a job in a slot and describes it.
