@@ -26,7 +26,8 @@ const Kind = "pinning"
 // A Mode is a way to give work its CPUs.
 type Mode string
 
-// The modes. The work of each has the same number of CPUs' time.
+// The modes. The work of each has as much CPU time as its limit allows, but for
+// the job in mode shared-free, which uses all CPUs.
 const (
 	Shared      Mode = "shared"       // a quota, on all CPUs
 	SharedAA    Mode = "shared-aa"    // the same again, to show the resolution of this machine

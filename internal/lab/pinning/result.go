@@ -41,7 +41,7 @@ type Row struct {
 
 // A Factor is one mode relative to another: what a single difference does.
 type Factor struct {
-	Of     string          `json:"of"` // quota, placement, warm, quota-on-own, control
+	Of     string          `json:"of"` // see steps
 	From   Mode            `json:"from"`
 	To     Mode            `json:"to"`
 	Change report.Interval `json:"change"` // of the time of the job; of requests per second
@@ -103,17 +103,31 @@ func perCPU(of func(Run) *float64) func(Run) (float64, bool) {
 // speed is the figure by which a part is judged.
 var speed = map[string]string{Pi: "seconds", NGINX: "requests_per_second"}
 
-// steps are the differences between modes that the factors name.
-var steps = []struct {
+// A step is a difference between modes that a factor names.
+type step struct {
 	of       string
 	from, to Mode
-}{
-	{"the same again", Shared, SharedAA},
-	{"no quota", Shared, SharedFree},
-	{"own CPUs", SharedFree, Pinned},
-	{"both", Shared, Pinned},
-	{"own CPUs under the quota", Shared, PinnedQuota},
-	{"warm CPUs", Shared, SharedWarm},
+}
+
+// steps lists the differences that a part shows. The job uses all CPUs in mode
+// shared-free, more than its limit, so that mode differs from others by more than
+// one thing. A web server has as many workers as its limit has CPUs.
+var steps = map[string][]step{
+	Pi: {
+		{"the same again", Shared, SharedAA},
+		{"own CPUs under the quota", Shared, PinnedQuota},
+		{"no quota on own CPUs", PinnedQuota, Pinned},
+		{"both", Shared, Pinned},
+		{"warm CPUs", Shared, SharedWarm},
+	},
+	NGINX: {
+		{"the same again", Shared, SharedAA},
+		{"no quota", Shared, SharedFree},
+		{"own CPUs", SharedFree, Pinned},
+		{"both", Shared, Pinned},
+		{"own CPUs under the quota", Shared, PinnedQuota},
+		{"warm CPUs", Shared, SharedWarm},
+	},
 }
 
 // Analyse turns the runs of an experiment into its result.
@@ -171,7 +185,7 @@ func part(name string, e Experiment, runs []Run) Part {
 			p.Modes, rows[m] = append(p.Modes, row), row
 		}
 	}
-	for _, s := range steps {
+	for _, s := range steps[name] {
 		from, to := rows[s.from], rows[s.to]
 		if from.Runs == 0 || to.Runs == 0 {
 			continue
