@@ -104,7 +104,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 		b.Rounds = max(int(b.Work.Seconds()/r.CPU), 1)
 		lines = append(lines, fmt.Sprintf("one round of %d digits with %d threads needs %.2f s of CPU time: %d rounds", b.Digits, b.Threads, r.CPU, b.Rounds))
 	}
-	if slices.Contains(b.Parts, pinning.NGINX) && b.division.servers > 1 {
+	if slices.Contains(b.Parts, pinning.NGINX) && len(b.pollers) > 0 {
 		b.Status.Now("calibrating: the capacity of the servers")
 		r, err := b.run(ctx, cell{pinning.NGINX, pinning.Shared}, 0, 0)
 		if err != nil {

@@ -136,14 +136,11 @@ func sum(all []*load.WrkResult) pinning.ClosedLoop {
 
 // open sends the same rate in each mode.
 func (b *bench) open(ctx context.Context, r *pinning.Run) error {
-	client := *b.Site
-	client.Place.Client = b.client
 	var mu sync.Mutex
 	o := pinning.OpenLoop{Rate: b.rate * float64(len(b.servers))}
 	err := b.everyServer(func(i int) error {
-		spec := frame.LoadSpec{URL: b.servers[i].URL(), Duration: b.Duration, Warmup: 500 * time.Millisecond, Seed: b.Seed, Connections: connections / len(b.servers), Rate: b.rate,
-			Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5}} // late answers are a result
-		m, err := frame.LoadOpen(ctx, &client, spec.Of(r.Block))
+		client, order := b.openLoad(i, r.Block)
+		m, err := frame.LoadOpen(ctx, client, order)
 		if err != nil {
 			return fmt.Errorf("open loop: %w", err)
 		}
@@ -159,4 +156,16 @@ func (b *bench) open(ctx context.Context, r *pinning.Run) error {
 		r.Open = &o
 	}
 	return err
+}
+
+// openLoad returns the site of the client of a server, with its own CPUs, and
+// what it sends. Each client has its own schedule.
+func (b *bench) openLoad(i, block int) (*site.Site, load.Config) {
+	client := *b.Site
+	client.Place.Client = b.pollers[i]
+	spec := frame.LoadSpec{
+		URL: b.servers[i].URL(), Duration: b.Duration, Warmup: 500 * time.Millisecond, Seed: b.Seed + uint64(i), Connections: connections / len(b.servers), Rate: b.rate,
+		Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5}, // late answers are a result
+	}
+	return &client, spec.Of(block)
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/lab/pinning"
@@ -11,11 +12,12 @@ import (
 
 // A division says which CPUs the parts use.
 type division struct {
-	limit   int         // of the job
-	servers int         // number of web servers; 1: only their mechanism can be shown
-	each    int         // limit of a server; 0: there is no room even for one
-	client  unit.CPUSet // of the load
-	service unit.CPUSet // of the servers
+	limit   int           // of the job
+	servers int           // number of web servers; 1: only their mechanism can be shown
+	each    int           // limit of a server; 0: there is no room even for one
+	client  unit.CPUSet   // of the load
+	pollers []unit.CPUSet // of the open loop on each server, disjoint; empty: there is no open loop
+	service unit.CPUSet   // of the servers
 	refused []string
 }
 
@@ -47,7 +49,14 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 		// One worker on both CPUs, beside the client's thread on one of them.
 		d.servers, d.each, d.service = 1, 1, tested
 		d.refused = append(d.refused, fmt.Sprintf("nginx: two servers and their client need 3 CPUs, the machine has %d: no claim about requests per second or latency, and no open loop", cpus))
+		return d, nil
 	}
+	if d.client.Len() < d.servers {
+		d.refused = append(d.refused, fmt.Sprintf("nginx, open loop: the clients of %d servers poll, so each needs a CPU of its own; of %d CPUs the clients have %d", d.servers, cpus, d.client.Len()))
+		return d, nil
+	}
+	each := d.client.Len() / d.servers
+	d.pollers = pick.Compile(t).Cut(d.client, slices.Repeat([]int{each}, d.servers))
 	return d, nil
 }
 

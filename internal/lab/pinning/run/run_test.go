@@ -151,7 +151,7 @@ func TestServersAnswer(t *testing.T) {
 	if r.Closed == nil || r.Closed.Rate <= 0 || r.Closed.Mean <= 0 || r.Closed.P99 < r.Closed.P50 || r.CPU <= 0 {
 		t.Errorf("closed loop %+v of %+v", r.Closed, r)
 	}
-	if cpus := runtime.NumCPU(); cpus < 3 && r.Open != nil || cpus >= 3 && (r.Open == nil || r.Open.Mean <= 0) {
+	if cpus := runtime.NumCPU(); cpus < 8 && r.Open != nil || cpus >= 8 && (r.Open == nil || r.Open.Mean <= 0) {
 		t.Errorf("open loop %+v", r.Open)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
@@ -198,6 +198,34 @@ func TestTheSmallestMachinesRefuseServers(t *testing.T) {
 	topology, all := machine(2)
 	if _, err := (Config{Limit: 3}).divide(topology, all); err == nil || !strings.Contains(err.Error(), "--limit 3: the job may use at most the 2") {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestEachClientOfTheOpenLoopHasItsOwnCPUsAndSchedule(t *testing.T) {
+	for cpus, want := range map[int]string{2: "", 4: "", 7: "", 8: "6 7", 12: "9 10"} {
+		var topology node.Topology
+		for i := range cpus {
+			topology.CPUs = append(topology.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i)})
+		}
+		d, err := Config{}.divide(topology, topology.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := strings.Contains(strings.Join(d.refused, "\n"), "open loop"); refused != (want == "") {
+			t.Errorf("%d CPUs: refused %q", cpus, d.refused)
+		}
+		if want == "" {
+			if len(d.pollers) > 0 {
+				t.Errorf("%d CPUs: clients on %v", cpus, d.pollers)
+			}
+			continue
+		}
+		b := &bench{Config: Config{Setting: site.Setting{Seed: 5}}, Site: &site.Site{}, division: d, servers: make([]work.NGINX, d.servers), rate: 100}
+		first, one := b.openLoad(0, 1)
+		second, two := b.openLoad(1, 1)
+		if got := first.Place.Client.String() + " " + second.Place.Client.String(); got != want || one.Seed == two.Seed {
+			t.Errorf("%d CPUs: clients on CPUs %s, want %s; seeds %d and %d", cpus, got, want, one.Seed, two.Seed)
+		}
 	}
 }
 
