@@ -127,8 +127,23 @@ func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 		return
 	}
 	<-entered // the kernel does not reuse a PID before the process has been waited for
+	// What the program leaves in its process group ends with it. The group's ID
+	// belongs to no other until the process has been waited for.
+	if p.awaitExit() == nil {
+		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	}
 	p.waitErr = p.cmd.Wait()
 	close(p.done)
+}
+
+// awaitExit waits until the process has ended, and leaves it to Wait.
+func (p *Process) awaitExit() error {
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 func (p *Process) enter(c Child) error {
@@ -193,11 +208,12 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Stop asks the process to end with sig, and kills it if it has not ended
-// after grace.
+// Stop asks the process and its process group to end with sig, and kills them if
+// the process has not ended after grace. What the process leaves in its group is
+// killed when it ends.
 func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 	if !p.Ended() {
-		_ = p.cmd.Process.Signal(sig)
+		_ = unix.Kill(-p.PID, sig)
 	}
 	select {
 	case <-p.done:
@@ -209,8 +225,8 @@ func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 // Kill kills the process and its process group, and removes the process from
 // the journal.
 func (p *Process) Kill() {
-	// The process group ID stays valid until the leader has been waited for.
-	// After that, only children of the leader can still use it.
+	// The process group ID stays valid until the leader has been waited for, and
+	// keep kills the group before that.
 	if !p.Ended() {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -110,6 +111,55 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 	}
 	if err := syscall.Kill(-p.PID, 0); err == nil {
 		t.Error("a process of its group is left")
+	}
+}
+
+func TestStopReachesTheWholeProcessGroup(t *testing.T) {
+	dir := t.TempDir()
+	ready, asked := filepath.Join(dir, "ready"), filepath.Join(dir, "asked")
+	p, err := Start(&groupsInMemory{}, Child{Name: "sh", Argv: []string{"sh", "-c", `trap 'wait; exit 0' TERM
+sh -c 'trap "echo > $1; exit 0" TERM; echo > $0; while :; do sleep 0.02; done' "$0" "$1" & wait`, ready, asked}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(ready); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the child of the shell does not start")
+		}
+	}
+	p.Stop(syscall.SIGTERM, 5*time.Second)
+	if _, err := os.Stat(asked); err != nil {
+		t.Error("the child of the shell got no signal")
+	}
+}
+
+func TestWhatAProgramLeavesInItsGroupEndsWithIt(t *testing.T) {
+	var out bytes.Buffer
+	p, err := Start(&groupsInMemory{}, Child{Name: "sh", Argv: []string{"sh", "-c", "sleep 60 & echo $!"}, Stdout: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	if err := p.Err(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := strconv.Atoi(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s, err := proc.Default().PIDStat(left)
+		if err != nil || s.State == 'Z' || s.PGRP != p.PID {
+			return
+		}
+		if time.Now().After(end) {
+			_ = syscall.Kill(left, syscall.SIGKILL)
+			t.Fatal("the child of the shell still runs")
+		}
 	}
 }
 
