@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +66,9 @@ does one of a machine on which two equal modes differ.`,
 // runProtocol runs the experiment and returns the directory of its results.
 func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	p := submission.Fixed()
+	if err := p.Fits(privateWords()); err != nil {
+		return "", err
+	}
 	c.Modes, c.Blocks, c.Duration, c.MaxTime, c.Margin, c.LoadPercent = p.Modes, p.Blocks, p.Duration, p.Most, p.Margin, p.Load
 	if err := f.Prepare(&c); err != nil {
 		return "", err
@@ -128,11 +132,12 @@ func privateWords() submission.Private {
 	if u, err := user.Current(); err == nil {
 		words = append(words, u.Username, filepath.Base(u.HomeDir))
 	}
-	var real []string
-	for _, w := range words {
-		if w != "root" { // says nothing, and is a part of other words
-			real = append(real, w)
-		}
-	}
-	return submission.Private{Words: real}
+	return submission.Private{Words: slices.DeleteFunc(words, func(w string) bool { return slices.Contains(common, strings.ToLower(w)) })}
+}
+
+// common are names of machines and users that come with images of Linux. They
+// tell nothing about the owner, and some of them are names of a distribution.
+var common = []string{
+	"root", "admin", "user", "localhost", "vagrant", "ec2-user", "cloud-user", "core", "linux",
+	"almalinux", "alpine", "amazon", "arch", "centos", "debian", "fedora", "gentoo", "opensuse", "oracle", "rocky", "suse", "ubuntu",
 }

@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
@@ -18,7 +21,7 @@ import (
 func experimentOf(e colocation.Experiment, private Private) colocation.Experiment {
 	m := e.Machine
 	clean := report.Experiment{
-		Schema: e.Schema, Started: e.Started, Version: private.withhold(e.Version), Modes: e.Modes, Blocks: e.Blocks, Looks: e.Looks, Ended: e.Ended,
+		Schema: e.Schema, Started: e.Started.UTC().Truncate(time.Second), Version: private.withhold(e.Version), Modes: e.Modes, Blocks: e.Blocks, Looks: e.Looks, Ended: e.Ended,
 		Duration: e.Duration, Seed: e.Seed, Margin: e.Margin, TestedCPUs: e.TestedCPUs, ClientCPUs: e.ClientCPUs, Client: e.Client,
 		OfferedRate: e.OfferedRate, LoadPercent: e.LoadPercent, BEProcesses: e.BEProcesses, BEThreads: e.BEThreads,
 		SoloFramesPerSecond: e.SoloFramesPerSecond, SoloCPU: e.SoloCPU,
@@ -44,6 +47,9 @@ func experimentOf(e colocation.Experiment, private Private) colocation.Experimen
 // the owner.
 const voided = "void"
 
+// failedRequests stands for each kind of failed requests.
+const failedRequests = "requests"
+
 // runOf copies what a submission has of a run: numbers.
 func runOf(r colocation.Run) colocation.Run {
 	clean := report.Run{
@@ -60,7 +66,7 @@ func runOf(r colocation.Run) colocation.Run {
 		failed += n
 	}
 	if failed > 0 {
-		clean.Errors = map[string]int{"requests": failed}
+		clean.Errors = map[string]int{failedRequests: failed}
 	}
 	return colocation.Run{Run: clean}
 }
@@ -76,7 +82,7 @@ const withheld = "(withheld)"
 var aPath = regexp.MustCompile(`(?:^|[\s"'=:(,])[~.]{0,2}/[^\s/]`)
 
 // shortest is the length of a private word from which it is looked for. A
-// shorter one is part of too many other words.
+// shorter one is a word of too many other texts.
 const shortest = 3
 
 // find returns what is private in a text; empty: nothing is.
@@ -87,13 +93,30 @@ func (p Private) find(text string) string {
 	if strings.Contains(text, "@") {
 		return "an address"
 	}
-	low := strings.ToLower(text)
 	for _, w := range p.Words {
-		if len(w) >= shortest && strings.Contains(low, strings.ToLower(w)) {
+		if len(w) >= shortest && hasWord(strings.ToLower(text), strings.ToLower(w)) {
 			return "the name of the machine or of a user"
 		}
 	}
 	return ""
+}
+
+// hasWord reports whether a text contains a word, and neither a letter nor a digit
+// directly before or after it.
+func hasWord(text, word string) bool {
+	joins := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for at := 0; ; {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return false
+		}
+		before, _ := utf8.DecodeLastRuneInString(text[:at+i])
+		after, _ := utf8.DecodeRuneInString(text[at+i+len(word):])
+		if !joins(before) && !joins(after) {
+			return true
+		}
+		at += i + 1
+	}
 }
 
 func (p Private) withhold(text string) string {
@@ -103,12 +126,19 @@ func (p Private) withhold(text string) string {
 	return text
 }
 
-// check returns an error for the first text in v that is private. It looks at all
-// texts, so that a field that a later version adds is looked at, too.
+// check returns an error for the first text in v that is private, and for a time
+// that tells the time zone of the machine. It looks at all texts but the fixed
+// ones, so that a field that a later version adds is looked at, too.
 func (p Private) check(name string, v any) error {
 	var err error
 	walk(reflect.ValueOf(v), name, func(path string, leaf reflect.Value) {
-		if leaf.Kind() == reflect.String && err == nil {
+		if err != nil {
+			return
+		}
+		if t, is := leaf.Interface().(time.Time); is && t.Location() != time.UTC {
+			err = fmt.Errorf("%s is %v: it is not in UTC and tells the time zone of the machine", path, t)
+		}
+		if leaf.Kind() == reflect.String && !fixedTexts[leaf.String()] {
 			if what := p.find(leaf.String()); what != "" {
 				err = fmt.Errorf("%s is %q: it contains %s", path, leaf.String(), what)
 			}
@@ -116,6 +146,21 @@ func (p Private) check(name string, v any) error {
 	})
 	return err
 }
+
+// fixedTexts are the texts of a submission that this program chooses. A user or a
+// machine may have the same name: they tell nothing then.
+var fixedTexts = func() map[string]bool {
+	all := map[string]bool{"nginx": true, "ffmpeg": true, client: true, voided: true, failedRequests: true}
+	for _, end := range []report.End{report.EndPlanned, report.EndTime, report.EndHand, report.EndFailed} {
+		all[string(end)] = true
+	}
+	walk(reflect.ValueOf(Fixed()), "protocol", func(_ string, leaf reflect.Value) {
+		if leaf.Kind() == reflect.String {
+			all[leaf.String()] = true
+		}
+	})
+	return all
+}()
 
 // walk calls see for each value that is not zero and has no parts.
 func walk(v reflect.Value, path string, see func(string, reflect.Value)) {

@@ -6,6 +6,7 @@ package submission
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,6 +72,23 @@ func Fixed() Protocol {
 	}
 }
 
+// client is the load generator of the protocol.
+const client = "tenon"
+
+// Fits returns an error if a submission of this protocol would be refused for
+// what is known before the first run.
+func (p Protocol) Fits(private Private) error {
+	e := colocation.Experiment{Experiment: report.Experiment{
+		Started: time.Now(), Modes: p.Modes, Client: client, Ended: report.EndTime, Versions: map[string]string{"nginx": "", "ffmpeg": ""},
+	}}
+	err := errors.Join(private.check("protocol", p), private.check("experiment", experimentOf(e, private)))
+	for _, m := range p.Modes {
+		r := report.Run{Mode: m, Void: []string{""}, Errors: map[string]int{"": 1}}
+		err = errors.Join(err, private.check("run", runOf(colocation.Run{Run: r})))
+	}
+	return err
+}
+
 // Write writes the protocol into the folder of an experiment that is to begin.
 func (p Protocol) Write(dir string, now time.Time) error {
 	p.Written = now.UTC().Truncate(time.Second)
@@ -105,7 +123,7 @@ func (p Protocol) check(e colocation.Experiment) error {
 		return fmt.Errorf("protocol %d was changed", p.Version)
 	case !slices.Equal(e.Modes, p.Modes) || e.Blocks != p.Blocks || e.Duration != p.Duration || e.Margin != p.Margin || e.LoadPercent != p.Load:
 		return fmt.Errorf("the experiment did not run by protocol %d: %d modes, %d blocks of %v, margin %v, load %v %%", p.Version, len(e.Modes), e.Blocks, e.Duration, e.Margin, e.LoadPercent)
-	case p.Written.IsZero() || e.Started.Before(p.Written):
+	case p.Written.IsZero() || e.Started.Truncate(time.Second).Before(p.Written.Truncate(time.Second)):
 		return fmt.Errorf("the protocol was written at %v, after the experiment began at %v", p.Written.Format(time.DateTime), e.Started.Format(time.DateTime))
 	case e.Kind != colocation.Kind || e.Kubernetes != nil || len(e.Tenond) > 0:
 		return fmt.Errorf("protocol %d is a colocation experiment on one machine, with the loop of the lab", p.Version)

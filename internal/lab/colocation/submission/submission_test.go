@@ -93,6 +93,7 @@ func TestPrivateTextsAreFound(t *testing.T) {
 	for text, is := range map[string]bool{
 		"/home/x/film.mp4": true, "input=/srv/a": true, "see ~/notes": true, "./a": true, `"/etc"`: true, "built by alice": true, "6.8.0-HOST-OF-ALICE": true,
 		"root@web-1": true, "Debian GNU/Linux 13 (trixie)": false, "Intel(R) Xeon(R) Processor": false, "5.1.9-0+deb12u1": false, "algol": false,
+		"malice": false, "alice2": false, "malice of ALICE": true, "built_by_alice": true,
 		"CPU suppress at 65 % (tenon-65)": false, "schedutil": false,
 	} {
 		if got := private.find(text) != ""; got != is {
@@ -102,6 +103,52 @@ func TestPrivateTextsAreFound(t *testing.T) {
 	err := private.check("run", colocation.Run{Run: report.Run{Writes: []string{"cpu.max", "/sys/fs/cgroup/a"}}})
 	if err == nil || !strings.Contains(err.Error(), "run.writes") || !strings.Contains(err.Error(), "a path") {
 		t.Errorf("a path in the writes of a run: %v", err)
+	}
+}
+
+// TestTheZoneOfATimeIsPrivate checks a time with an offset, and one that only has
+// the zone of the machine.
+func TestTheZoneOfATimeIsPrivate(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
+	for name, zone := range map[string]*time.Location{"an offset": time.FixedZone("", 3600), "no offset": time.FixedZone("GMT", 0)} {
+		e := colocation.Experiment{Experiment: report.Experiment{Started: at.In(zone)}}
+		if err := private.check("experiment", e); err == nil || !strings.Contains(err.Error(), "experiment.started") {
+			t.Errorf("%s: %v", name, err)
+		}
+		clean := experimentOf(e, private)
+		if text, err := json.Marshal(clean.Started); err != nil || string(text) != `"2026-03-01T12:00:00Z"` {
+			t.Errorf("%s: a submission has %s (%v)", name, text, err)
+		}
+		if err := private.check("experiment", clean); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestANameThatTheProgramUsesRefusesNothing makes submissions on machines and of
+// users whose names are words of the protocol and of the records.
+func TestANameThatTheProgramUsesRefusesNothing(t *testing.T) {
+	taken := Private{Words: []string{
+		"tenon", "nginx", "ffmpeg", "ten", "pod", "pods", "service", "work", "default", "exclusive", "requests", "void", "time", "waiting", "host",
+	}}
+	if err := Fixed().Fits(taken); err != nil {
+		t.Errorf("before the first run: %v", err)
+	}
+	dir := experiment(t, func(_ *Protocol, e *colocation.Experiment) {
+		e.Machine.Kernel, e.Machine.OS = "6.12.0-pod", "Debian GNU/Linux 13 (trixie)"
+	})
+	b, err := Make(dir, taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b.files[report.ExperimentFile])
+	if strings.Contains(text, "6.12.0-pod") || !strings.Contains(text, `"kernel": "(withheld)"`) || !strings.Contains(text, "trixie") {
+		t.Errorf("facts of the machine:\n%s", text)
+	}
+	p := Fixed()
+	p.Hypotheses[0].Name = "as on the host of a user"
+	if err := p.Fits(taken); err == nil || !strings.Contains(err.Error(), "protocol.hypotheses.name") {
+		t.Errorf("a text that is not fixed: %v", err)
 	}
 }
 
