@@ -177,7 +177,7 @@ var arch = []struct {
 	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/survey"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/labcmd", affects, "lab/report lab/site lab/frame lab/work lab cmd/tenon/labflag"},
-	{"cmd/tenon/metacmd", affects, "lab lab/archive lab/report lab/colocation lab/colocation/submission"},
+	{"cmd/tenon/metacmd", affects, "lab lab/archive lab/report lab/colocation lab/colocation/submission lab/frame"},
 	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/layout lab/report lab/site lab/frame lab/concurrency lab/concurrency/sweep lab/pinning lab/pinning/run cmd/tenon/labflag"},
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/metacmd cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},

@@ -99,6 +99,7 @@ func jobFrame(g *global) jobcmd.Frame {
 func metaFrame(g *global) metacmd.Frame {
 	return metacmd.Frame{
 		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *lab.Config) error { return prepare(g, &c.Setting, false) },
+		Colocate: lab.Colocate,
 		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()

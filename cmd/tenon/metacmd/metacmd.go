@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -22,6 +23,8 @@ type Frame struct {
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Prepare fills in the settings of an experiment that have no flag.
 	Prepare func(*lab.Config) error
+	// Colocate runs the colocation experiment; see lab.Colocate.
+	Colocate func(context.Context, lab.Config) (frame.Outcome, error)
 	// Experiment runs an experiment until it ends or the user interrupts it.
 	Experiment func(cmd *cobra.Command, run func(context.Context) error) error
 }

@@ -63,7 +63,10 @@ does one of a machine on which two equal modes differ.`,
 	return cmd
 }
 
-// runProtocol runs the experiment and returns the directory of its results.
+// runProtocol runs the experiment and returns the directory of its results. The
+// protocol is written when the machine has passed all checks. An experiment that
+// ends without a run leaves nothing; one that fails after some runs can still be
+// submitted.
 func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	p := submission.Fixed()
 	if err := p.Fits(privateWords()); err != nil {
@@ -80,13 +83,21 @@ func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 		return "", fmt.Errorf("--out %s: there is a protocol already, choose another directory", c.Out)
 	}
 	c.Seed = uint64(time.Now().UnixNano()) // the order of the modes differs from submission to submission
-	if err := p.Write(c.Out, time.Now()); err != nil {
-		return "", err
+	claimed := false
+	c.Claimed = func() error {
+		claimed = true
+		return p.Write(c.Out, time.Now())
 	}
 	err := f.Experiment(cmd, func(ctx context.Context) error {
-		o, err := lab.Colocate(ctx, c)
-		if o.Runs > 0 {
+		o, err := f.Colocate(ctx, c)
+		switch {
+		case o.Runs > 0:
 			err = errors.Join(err, o.Findings.WriteTable(cmd.OutOrStdout()))
+			if err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s has %d runs. To submit them: tenon lab submit --from %[1]s\n", c.Out, o.Runs)
+			}
+		case claimed:
+			submission.Withdraw(c.Out)
 		}
 		return err
 	})

@@ -2,15 +2,22 @@ package metacmd
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
+	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
@@ -82,5 +89,62 @@ func TestSubmitRefusesAFolderWithoutAProtocol(t *testing.T) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "only an experiment that tenon lab submit ran") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestASubmitThatEndsEarly ends the experiment at each of its stages, and runs it
+// again in the same directory.
+func TestASubmitThatEndsEarly(t *testing.T) {
+	ends := errors.New("it ends here")
+	for name, c := range map[string]struct {
+		runs    bool
+		conduct func(lab.Config) error
+		left    []string
+	}{
+		"a check of the machine fails": {false, func(lab.Config) error { return ends }, nil},
+		"the calibration fails":        {false, func(c lab.Config) error { return errors.Join(c.Claim(), ends) }, nil},
+		"before the first run": {false, func(c lab.Config) error {
+			return errors.Join(c.Claim(), report.Create(c.Out, colocation.Experiment{}), ends)
+		}, nil},
+		"after some runs": {true, func(c lab.Config) error {
+			return errors.Join(c.Claim(), report.Create(c.Out, colocation.Experiment{}), ends)
+		}, []string{"experiment.json", "protocol.json", "runs"}},
+	} {
+		dir := filepath.Join(t.TempDir(), "results")
+		var out bytes.Buffer
+		submit := func() error {
+			cmd := NewSubmit(Frame{
+				Usage: func(err error) error { return err }, Prepare: func(*lab.Config) error { return nil },
+				Experiment: func(_ *cobra.Command, run func(context.Context) error) error { return run(t.Context()) },
+				Colocate: func(_ context.Context, config lab.Config) (o frame.Outcome, err error) {
+					if c.runs {
+						o.Runs, o.Findings = 7, colocation.Analyse(colocation.Experiment{}, nil)
+					}
+					return o, c.conduct(config)
+				},
+			})
+			cmd.SetArgs([]string{"--out", dir})
+			cmd.SetOut(&out)
+			cmd.SetErr(&out)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			return cmd.Execute()
+		}
+		if err := submit(); !errors.Is(err, ends) {
+			t.Errorf("%s: %v", name, err)
+		}
+		var left []string
+		entries, _ := os.ReadDir(dir) // there is none
+		for _, e := range entries {
+			left = append(left, e.Name())
+		}
+		if !slices.Equal(left, c.left) {
+			t.Errorf("%s: left %v, want %v", name, left, c.left)
+		}
+		if said := strings.Contains(out.String(), "has 7 runs. To submit them: tenon lab submit --from "+dir); said != c.runs {
+			t.Errorf("%s: said\n%s", name, &out)
+		}
+		if err := submit(); errors.Is(err, ends) == c.runs {
+			t.Errorf("%s, again: %v", name, err)
+		}
 	}
 }

@@ -20,7 +20,10 @@ type Setting struct {
 	CPUs       unit.CPUSet
 	ClientCPUs unit.CPUSet
 
-	Out      string // directory of the results; ./tenon-lab-TIME
+	Out string // directory of the results; ./tenon-lab-TIME
+	// Claimed is called when Out has become the directory of this experiment: after
+	// the set-up and before anything is measured; nil: no call.
+	Claimed  func() error
 	Notices  io.Writer
 	Terminal bool     // Notices is a terminal, so the status line is updated in place
 	Command  []string // command line of the experiment, for the record
@@ -60,10 +63,13 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 }
 
 // Claim makes the directory of the results. It fails if the directory has
-// results.
+// results, or if Claimed does.
 func (s Setting) Claim() error {
 	if err := archive.Claim(s.Out); err != nil {
 		return fmt.Errorf("--out %s: %w", s.Out, err)
+	}
+	if s.Claimed != nil {
+		return s.Claimed()
 	}
 	return nil
 }

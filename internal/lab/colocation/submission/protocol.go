@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,17 @@ func (p Protocol) Write(dir string, now time.Time) error {
 		return fmt.Errorf("write the protocol: %w", err)
 	}
 	return report.WriteJSON(filepath.Join(dir, ProtocolFile), p)
+}
+
+// Withdraw removes what an experiment that ended without a run has left: the
+// protocol, the record, and the directory if it has nothing else.
+func Withdraw(dir string) {
+	if err := os.Remove(filepath.Join(dir, "runs")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return // a part of a run
+	}
+	for _, name := range []string{report.ExperimentFile, ProtocolFile, ""} {
+		_ = os.Remove(filepath.Join(dir, name)) // what is left is not of this experiment
+	}
 }
 
 // readProtocol reads the protocol of an experiment.
