@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/contest"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -71,6 +73,38 @@ func TestAValueOfOursThatChangesIsNoConflict(t *testing.T) {
 		}
 		c.note(plan.Step{Knob: contestedKnob, To: weightOf(v + 1)}, weightOf(v+1))
 		now = now.Add(time.Second)
+	}
+}
+
+// TestAWriteOfSeveralKnobsIsNoConflict writes knobs one at a time and together:
+// what the next snapshot finds is Tenon's own.
+func TestAWriteOfSeveralKnobsIsNoConflict(t *testing.T) {
+	d := &daemon{host: hostOn(t, host.Options{}), guard: &guard{}}
+	defer func() {
+		if err := d.host.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	one, two := node.Knob{Cgroup: "be", File: node.FileCPUMax}, node.Knob{Cgroup: "two", File: node.FileCPUMax}
+	for i, knobs := range [][]node.Knob{{one}, {one, two}, {two}, {one, two}, {one}} {
+		s := node.Snapshot{At: time.Unix(int64(1e9+i), 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+		for _, k := range []node.Knob{one, two} {
+			v, err := d.host.Knob(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Knobs.Now[k] = v
+		}
+		if d.conflicts.see(&s); len(s.Conflicts) > 0 {
+			t.Fatalf("before write %d: %+v", i, s.Conflicts)
+		}
+		var steps []plan.Step
+		for _, k := range knobs {
+			steps = append(steps, plan.Step{Knob: k, From: s.Knobs.Now[k], To: node.Limit(unit.CPUs(i + 1))})
+		}
+		if errs := d.ApplyAll(t.Context(), steps); len(errs) != len(steps) || errors.Join(errs...) != nil {
+			t.Fatalf("write %d: %v", i, errs)
+		}
 	}
 }
 

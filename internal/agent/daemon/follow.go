@@ -129,7 +129,7 @@ func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	d.guard.allow(hung)
 	errs := host.ApplyAll(ctx, d.host, steps[:n])
 	for i, err := range errs {
-		if err == nil && d.cluster != nil {
+		if err == nil {
 			d.conflicts.note(steps[i], host.Became(d.host, steps[i]))
 		}
 	}
