@@ -13,7 +13,7 @@ all="tools vet user chart scheduler cluster-build root cluster walk vm-kernel vm
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 export GOFLAGS=-trimpath CGO_ENABLED=0
-export TENON_TEST_KERNELS=all TENON_TEST_LONG=1 TENON_TEST_CYCLES=${TENON_TEST_CYCLES:-1000}
+export TENON_TEST_KERNELS=all TENON_TEST_LONG=1 TENON_TEST_CYCLES=${TENON_TEST_CYCLES:-1000} TENON_TEST_RESIZES=100
 
 # tests STAGE TIMEOUT PACKAGES -- COMMAND...: through the digest.
 tests() {
