@@ -16,7 +16,7 @@ import (
 // version is that of the lines below. A field that is new changes it: a record
 // that is read without one of its fields would replay to something else. The
 // fields of each version are those in testdata/format.txt.
-const version = 13
+const version = 14
 
 // A line is a tick as it stands in a record. A key line, which has a State,
 // holds everything; every other line holds what is not as in the line before
