@@ -26,13 +26,11 @@ func (k *keeper) podChanged(before, after any) {
 	uid := p.UID
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, node, known := k.ledger.Contract(place.UID(uid))
-	if !asks {
-		if known {
-			k.gone(uid)
-		}
+	if !asks { // it may have asked while it waited
+		k.gone(uid)
 		return
 	}
+	_, node, known := k.ledger.Contract(place.UID(uid))
 	k.ledger.Bound(place.Pod{UID: place.UID(uid), Demand: demand}, p.Spec.NodeName, contractOf(p))
 	delete(k.doubts, uid)
 	delete(k.failed, uid)

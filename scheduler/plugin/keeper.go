@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -44,6 +46,7 @@ type keeper struct {
 
 	begun  time.Time
 	synced []cache.InformerSynced // the pods; then the reports
+	pods   listers.PodLister      // of the scheduler's informer
 }
 
 // A sighting is what the keeper knows of the report of a node.
@@ -100,6 +103,7 @@ func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFact
 	if err != nil {
 		return fmt.Errorf("follow the reports of the nodes: %w", err)
 	}
+	k.pods = factory.Core().V1().Pods().Lister()
 	k.synced = []cache.InformerSynced{pods.HasSynced, nodes.HasSynced, reports.HasSynced}
 	go informer.RunWithContext(ctx)
 	go k.wake(ctx)
@@ -233,8 +237,8 @@ func (k *keeper) changed(node string) {
 	}
 }
 
-// tick gives up the CPUs of binds that stayed in doubt, and takes out the nodes
-// whose reports are old.
+// tick gives up the CPUs of binds that stayed in doubt, takes out the nodes
+// whose reports are old, and forgets waiting pods that are gone.
 func (k *keeper) tick(ctx context.Context) {
 	every := time.NewTicker(min(5*time.Second, k.stale/4))
 	defer every.Stop()
@@ -252,6 +256,12 @@ func (k *keeper) sweep() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
+	for uid, p := range k.failed {
+		if k.deleted(p) { // before waits took it, so that podDeleted did not find it
+			delete(k.failed, uid)
+			delete(k.wants, uid)
+		}
+	}
 	for uid, until := range k.doubts {
 		if now.After(until) {
 			k.release(uid)
@@ -265,4 +275,13 @@ func (k *keeper) sweep() {
 			k.log.Info("The report of a node is too old: it takes no more pods that ask for CPUs", "node", node, "unchanged", now.Sub(s.changed))
 		}
 	}
+}
+
+// deleted reports whether the scheduler's informer lacks a pod.
+func (k *keeper) deleted(p *corev1.Pod) bool {
+	if k.pods == nil { // not started
+		return false
+	}
+	now, err := k.pods.Pods(p.Namespace).Get(p.Name)
+	return apierrors.IsNotFound(err) || err == nil && now.UID != p.UID
 }

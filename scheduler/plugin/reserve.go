@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,8 +13,10 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// Reserve chooses the CPUs. It fails if the node lost them since Filter; then
-// the pod is scheduled again.
+// Reserve chooses the CPUs. It fails if the node lost them since Filter. The
+// status is then an error and no refusal: the queue of the scheduler tries a
+// failed pod again after its backoff, but lets a refused one wait for an event,
+// and other nodes may have room for the pod already.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
@@ -21,7 +24,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 	}
 	contract, why := p.keeper.reserve(c.pod, node)
 	if why != pick.Fits {
-		return refusal(why)
+		return fwk.AsStatus(fmt.Errorf("node %s lost the CPUs for the pod since it was chosen: %s", node, why))
 	}
 	c.contract, c.sent = contract, false
 	return nil

@@ -1,0 +1,76 @@
+package plugin
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+// TestAPodWhoseCPUsWereLostInReserveIsTriedAgain fills the chosen node between
+// Filter and Reserve. A refusal would let the pod wait for an event, although
+// the other node has room.
+func TestAPodWhoseCPUsWereLostInReserveIsTriedAgain(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4), machine("m", 1, 1, 4))
+	p, s := pinned("a", 4, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if status := b.Filter(t.Context(), s, p, named("n")); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	b.run(pinned("faster", 7, 100), "n")
+	if status := b.Reserve(t.Context(), s, p, "n"); status.Code() != fwk.Error || status.IsRejected() {
+		t.Errorf("Reserve: %v, want an error", status)
+	}
+	b.Unreserve(t.Context(), s, p, "n")
+	if _, why := b.try(p, "m"); why != "" {
+		t.Errorf("the next attempt: %s", why)
+	}
+}
+
+// TestAPodThatWaitsNoMoreIsForgotten has pods whose end the keeper cannot see
+// as the deletion of a waiting pod.
+func TestAPodThatWaitsNoMoreIsForgotten(t *testing.T) {
+	for name, end := range map[string]func(*bench, cache.Indexer, *corev1.Pod){
+		"it asks for no CPUs any more and is bound": func(b *bench, _ cache.Indexer, p *corev1.Pod) {
+			q := bound(p, "n", nil)
+			delete(q.Annotations, kube.AnnotationCPUSetScheduler)
+			b.keeper.podChanged(p, q)
+		},
+		"it was deleted before it waited": func(_ *bench, pods cache.Indexer, p *corev1.Pod) {
+			if err := pods.Delete(p); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another pod has its name": func(_ *bench, pods cache.Indexer, p *corev1.Pod) {
+			q := p.DeepCopy()
+			q.UID = "other"
+			if err := pods.Update(q); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		b := newBench(t, machine("n", 1, 1, 4))
+		pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		b.keeper.pods = listers.NewPodLister(pods)
+		p := pinned("a", 9, 100)
+		if err := pods.Add(p); err != nil {
+			t.Fatal(err)
+		}
+		if _, why := b.try(p, "n"); why == "" {
+			t.Fatal("it fits")
+		}
+		if b.keeper.sweep(); len(b.keeper.failed) != 1 || len(b.keeper.wants) != 1 {
+			t.Fatalf("%s: a pod that waits is forgotten", name)
+		}
+		end(b, pods, p)
+		if b.keeper.sweep(); len(b.keeper.failed) != 0 || len(b.keeper.wants) != 0 {
+			t.Errorf("%s: %d pods wait", name, len(b.keeper.failed))
+		}
+	}
+}
