@@ -24,7 +24,8 @@ import (
 
 // TestAPodDeletedByForceGivesItsCPUsUp deletes a pod whose processes still end.
 // The next pod has a contract for the same CPUs, and gets them in the tick that
-// sees it. A list of a kubelet that has just started deletes no pod.
+// sees it. A list of a kubelet that has just started deletes no pod, and no list
+// deletes a static pod.
 func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	born := time.Unix(1_700_000_000, 0)
 	pod := func(name string, age time.Duration, source string) corev1.Pod {
@@ -42,17 +43,26 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	for _, p := range []*corev1.Pod{&older, &static, &same} {
 		p.Labels, p.Annotations[kube.AnnotationResourceStatus] = nil, "{}"
 	}
+	file, mirror, byAPI := pod("db", 0, "file"), pod("db", time.Hour, "file"), pod("db", time.Hour, "")
+	file.CreationTimestamp = metav1.Time{}
+	mirror.Annotations[corev1.MirrorPodAnnotationKey] = "8f3e" // the UID of the static pod
 	for name, x := range map[string]struct {
+		pod  corev1.Pod // the next list lacks it
 		told []corev1.Pod
 		from string
 		want string // who has CPUs 2-3 in the next tick
 	}{
-		"the kubelet lists the next pod":             {[]corev1.Pod{next}, "kubelet", "shop/next"},
-		"the API server lists all pods":              {[]corev1.Pod{older}, "API server", ""},
-		"a kubelet that has just started lists none": {nil, "kubelet", "shop/db"},
-		"it lists a static pod":                      {[]corev1.Pod{static}, "kubelet", "shop/db"},
-		"it lists an older pod":                      {[]corev1.Pod{older}, "kubelet", "shop/db"},
-		"it lists a pod of the same second":          {[]corev1.Pod{same}, "kubelet", "shop/db"},
+		"the kubelet lists the next pod":             {db, []corev1.Pod{next}, "kubelet", "shop/next"},
+		"the API server lists all pods":              {db, []corev1.Pod{older}, "API server", ""},
+		"a kubelet that has just started lists none": {db, nil, "kubelet", "shop/db"},
+		"it lists a static pod":                      {db, []corev1.Pod{static}, "kubelet", "shop/db"},
+		"it lists an older pod":                      {db, []corev1.Pod{older}, "kubelet", "shop/db"},
+		"it lists a pod of the same second":          {db, []corev1.Pod{same}, "kubelet", "shop/db"},
+		"the API server listed both pods":            {byAPI, []corev1.Pod{next}, "API server", "shop/next"},
+		"the kubelet lacks a static pod":             {file, []corev1.Pod{next}, "kubelet", "shop/db"},
+		"the API server lacks a static pod":          {file, []corev1.Pod{next}, "API server", "shop/db"},
+		"the API server lacks the mirror of one":     {mirror, []corev1.Pod{next}, "API server", "shop/db"},
+		"the kubelet lacks the mirror of one":        {mirror, []corev1.Pod{next}, "kubelet", "shop/db"},
 	} {
 		c := &cluster{starting: starting.New(func() {}), lives: func(node.CgroupPath) bool { return true }}
 		var state policy.State
@@ -70,7 +80,7 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 			}
 			state, wants = policy.Decide(policy.Config{}, state, s)
 		}
-		tick("kubelet", []corev1.Pod{db})
+		tick("kubelet", []corev1.Pod{x.pod})
 		tick(x.from, x.told)
 		got := ""
 		for id, set := range state.Pins {
@@ -82,7 +92,7 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 			t.Errorf("%s: %q has the CPUs of the deleted pod, want %q; all: %v", name, got, x.want, state.Pins)
 		}
 		for _, w := range wants {
-			if v, is := w.Value.(node.CPUs); is && x.want == "shop/next" && w.Knob.Cgroup == (kube.Layout{}).Pod(&db) && !v.Set.Intersect(unit.CPUSetOf(2, 3)).Empty() {
+			if v, is := w.Value.(node.CPUs); is && x.want == "shop/next" && w.Knob.Cgroup == (kube.Layout{}).Pod(&x.pod) && !v.Set.Intersect(unit.CPUSetOf(2, 3)).Empty() {
 				t.Errorf("the processes of the deleted pod may run on CPUs %v", v.Set)
 			}
 		}

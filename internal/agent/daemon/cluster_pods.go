@@ -133,8 +133,12 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 // API server has all others. A kubelet that has just started lists few or none
 // of its pods. It takes them from the API server in the order of their creation
 // (pkg/kubelet: HandlePodAdditions), so that it knows all older pods when it
-// lists one.
+// lists one. A static pod has another source and no time of creation, and the
+// deletion of its mirror pod does not end it.
 func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
+	if !ofAPI(p) {
+		return false
+	}
 	return known.From == "API server" || slices.ContainsFunc(known.Pods, func(o corev1.Pod) bool {
 		return o.Annotations["kubernetes.io/config.source"] == "api" && p.CreationTimestamp.Time.Before(o.CreationTimestamp.Time)
 	})
@@ -188,9 +192,13 @@ func graceOf(p *corev1.Pod) time.Duration {
 
 // evictable reports whether the API server can evict a pod. It cannot evict a
 // static pod.
-func evictable(p *corev1.Pod) bool {
+func evictable(p *corev1.Pod) bool { return p.UID != "" && ofAPI(p) }
+
+// ofAPI reports whether the kubelet has a pod from the API server: it is neither
+// a static pod nor the mirror of one.
+func ofAPI(p *corev1.Pod) bool {
 	source := p.Annotations["kubernetes.io/config.source"]
-	return p.UID != "" && p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
+	return p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
 // beside drops workloads of rules whose cgroup contains, or lies in, the cgroup
