@@ -117,6 +117,7 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	c.byspace = k.API.ConfigMap("", kube.PodConfigMap, config) // in any namespace: see kube.JoinNamespaces
 	standIn := func(changed func()) kubelet.StandIn { return k.API.Pods(k.Node, kubelet.SlimOfAPI, changed) }
 	c.pods = kubelet.NewSource(k.Kubelet, standIn, k.Poll, log, c.podsChanged)
+	c.pods.Assume(c.last.Facts)
 	c.evictions = newEnds(k.API, k.Node, log, c.podsChanged)
 	c.evictions.away = func() bool {
 		heard, err := c.self.Trouble()

@@ -41,6 +41,7 @@ func (deafKubelet) Pods(context.Context) ([]corev1.Pod, bool, error) {
 func (deafKubelet) Facts(context.Context) (kubelet.Facts, error) {
 	return kubelet.Facts{}, errors.New("connection refused")
 }
+func (deafKubelet) Files() (kubelet.Files, error) { return kubelet.Files{}, nil }
 
 // openTestCluster opens and runs a cluster for an API server.
 func openTestCluster(t *testing.T, s *apitest.Server, dir string) *cluster {

@@ -152,21 +152,9 @@ type Facts struct {
 	NoQuotas bool `json:"noQuotas,omitempty"`
 }
 
-// Facts reads the configuration that the kubelet uses. If the kubelet does not
-// answer, the facts beside the error are those of its files.
+// Facts reads the configuration that the kubelet uses. It does not say whether
+// there is a driver: see Files.
 func (c *Client) Facts(ctx context.Context) (Facts, error) {
-	facts, err := c.configuration(ctx)
-	policy, driver, wrong := filesOf(c.root)
-	if err != nil {
-		facts, err = Facts{CPUManagerPolicy: policy}, errors.Join(err, wrong)
-	}
-	if driver {
-		facts.CPUDriver = CPUDriver
-	}
-	return facts, err
-}
-
-func (c *Client) configuration(ctx context.Context) (Facts, error) {
 	if err := c.read(ctx, "/configz"); err != nil {
 		return Facts{}, err
 	}

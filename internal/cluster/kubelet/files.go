@@ -7,34 +7,59 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 const (
 	// cpuState is the file in which the CPU manager of a kubelet keeps its
 	// policy and what it has assigned (pkg/kubelet/cm/cpumanager).
 	cpuState = "cpu_manager_state"
-	// cpuDrivers matches the sockets at which kubelets find the DRA driver that
-	// assigns CPUs (kubernetes-sigs/dra-driver-cpu). There may be two of them
-	// during an update.
-	cpuDrivers = "plugins_registry/dra.cpu*.sock"
+	// registry is the folder with the sockets at which a kubelet finds drivers.
+	// cpuDrivers matches those of the DRA driver that assigns CPUs
+	// (kubernetes-sigs/dra-driver-cpu). There may be two of them during an
+	// update.
+	registry   = "plugins_registry"
+	cpuDrivers = "dra.cpu*.sock"
 	// CPUDriver is the name of that driver.
 	CPUDriver = "dra.cpu"
 )
 
-// filesOf reads below the root directory of the kubelet who binds CPUs on this
-// node: the policy of the kubelet's CPU manager, empty if the file is missing,
-// and whether the driver CPUDriver is registered. A kubelet that refuses its API
-// has these files, too.
-func filesOf(root string) (policy string, driver bool, err error) {
-	if root == "" {
-		return "", false, nil
+// Files say who binds CPUs on a node. A kubelet that refuses its API or does not
+// answer has these files, too.
+type Files struct {
+	// Policy is the policy of the kubelet's CPU manager; empty: it was not read.
+	Policy string
+	// Driver is CPUDriver if that driver is registered, and else empty. If
+	// DriverRead is false, it was not read.
+	Driver     string
+	DriverRead bool
+}
+
+// Files reads the files of the kubelet below its root directory. Those that do
+// not exist are not read, which is no error: a kubelet that starts has none.
+func (c *Client) Files() (Files, error) {
+	if c.root == "" {
+		return Files{}, nil
 	}
-	if sockets, _ := filepath.Glob(filepath.Join(root, cpuDrivers)); len(sockets) > 0 { // the pattern is valid
-		driver = true
+	policy, wrong := policyIn(filepath.Join(c.root, cpuState))
+	f := Files{Policy: policy}
+	sockets, err := os.ReadDir(filepath.Join(c.root, registry))
+	if err == nil {
+		f.DriverRead = true
+		if slices.ContainsFunc(sockets, func(s fs.DirEntry) bool { is, _ := filepath.Match(cpuDrivers, s.Name()); return is }) { // the pattern is valid
+			f.Driver = CPUDriver
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		wrong = errors.Join(wrong, fmt.Errorf("read the drivers of the kubelet: %w", err))
 	}
-	text, err := os.ReadFile(filepath.Join(root, cpuState))
+	return f, wrong
+}
+
+// policyIn reads the state of a CPU manager.
+func policyIn(file string) (string, error) {
+	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", driver, nil
+		return "", nil
 	}
 	var state struct {
 		Policy string `json:"policyName"`
@@ -43,7 +68,7 @@ func filesOf(root string) (policy string, driver bool, err error) {
 		err = json.Unmarshal(text, &state)
 	}
 	if err != nil {
-		return "", driver, fmt.Errorf("read the state of the kubelet's CPU manager in %s: %w", filepath.Join(root, cpuState), err)
+		return "", fmt.Errorf("read the state of the kubelet's CPU manager in %s: %w", file, err)
 	}
-	return state.Policy, driver, nil
+	return state.Policy, nil
 }

@@ -3,8 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,48 +30,85 @@ func rootOf(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestTheFilesOfAKubeletSayWhoBindsCPUs asks a kubelet that refuses its API, as
-// those before 1.33 do, and reads what its root directory has.
+// TestTheFilesOfAKubeletSayWhoBindsCPUs reads what the root directory of a
+// kubelet has. What is missing or cannot be read is not known.
 func TestTheFilesOfAKubeletSayWhoBindsCPUs(t *testing.T) {
-	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
-	defer refuses.Close()
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  Facts
+		want  Files
 		fault string
 	}{
-		"nothing": {nil, Facts{}, ""},
+		"nothing": {nil, Files{}, ""},
 		"no policy": {map[string]string{cpuState: `{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`},
-			Facts{CPUManagerPolicy: "none"}, ""},
+			Files{Policy: "none"}, ""},
 		"the static policy": {map[string]string{cpuState: `{"policyName":"static","defaultCpuSet":"0-7","entries":{"u":{"c":"2-3"}},"checksum":14413152}`},
-			Facts{CPUManagerPolicy: "static"}, ""},
+			Files{Policy: "static"}, ""},
 		"a driver": {map[string]string{cpuState: `{"policyName":"none"}`, "plugins_registry/dra.cpu-reg.sock": ""},
-			Facts{CPUManagerPolicy: "none", CPUDriver: CPUDriver}, ""},
-		"a driver during an update": {map[string]string{"plugins_registry/dra.cpu-0a1b-reg.sock": ""}, Facts{CPUDriver: CPUDriver}, ""},
-		"another driver":            {map[string]string{"plugins_registry/gpu.example.com-reg.sock": ""}, Facts{}, ""},
-		"a torn file":               {map[string]string{cpuState: `{"policyNa`}, Facts{}, "unexpected end of JSON input"},
+			Files{"none", CPUDriver, true}, ""},
+		"a driver during an update": {map[string]string{"plugins_registry/dra.cpu-0a1b-reg.sock": ""}, Files{"", CPUDriver, true}, ""},
+		"another driver":            {map[string]string{"plugins_registry/gpu.example.com-reg.sock": ""}, Files{"", "", true}, ""},
+		"a torn file":               {map[string]string{cpuState: `{"policyNa`, "plugins_registry/dra.cpu-reg.sock": ""}, Files{"", CPUDriver, true}, "unexpected end of JSON input"},
+		"a file for the folder":     {map[string]string{cpuState: `{"policyName":"static"}`, "plugins_registry": ""}, Files{Policy: "static"}, "not a directory"},
 	} {
-		k, err := Open(Options{URL: refuses.URL, As: &rest.Config{}, Root: rootOf(t, c.files)})
+		k, err := Open(Options{URL: "https://127.0.0.1", As: &rest.Config{}, Root: rootOf(t, c.files)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		facts, err := k.Facts(t.Context())
-		if facts != c.want || !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.fault) {
-			t.Errorf("%s: %+v, %v; want %+v and %q", name, facts, err, c.want, c.fault)
+		files, err := k.Files()
+		if files != c.want || (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%s: %+v, %v; want %+v and %q", name, files, err, c.want, c.fault)
 		}
 	}
 }
 
-// A refusing kubelet refuses its API, and has files.
-type refusing struct{ files Facts }
+// A closed kubelet does not provide its API, and has files.
+type closed struct {
+	err   error
+	files Files
+}
 
-func (refusing) Pods(context.Context) ([]corev1.Pod, bool, error) { return nil, false, ErrRefused }
-func (r refusing) Facts(context.Context) (Facts, error)           { return r.files, ErrRefused }
+func (c closed) Pods(context.Context) ([]corev1.Pod, bool, error) { return nil, false, c.err }
+func (c closed) Facts(context.Context) (Facts, error)             { return Facts{}, c.err }
+func (c closed) Files() (Files, error)                            { return c.files, nil }
 
-// TestAKubeletThatRefusesIsKnownByItsFiles: Tenon must leave the CPUs to such a
-// kubelet if it binds them.
-func TestAKubeletThatRefusesIsKnownByItsFiles(t *testing.T) {
-	s, _ := watch(t, refusing{Facts{CPUManagerPolicy: "static"}}, &second{pod: "a"}, time.Minute)
-	eventually(t, "the policy is known", func() bool { return s.Known().Facts == Facts{CPUManagerPolicy: "static"} })
-	eventually(t, "the pods are those of the API server", func() bool { return s.Known().From == "API server" })
+// TestAKubeletWithoutAnAPIIsKnownByItsFiles: Tenon must leave the CPUs to such a
+// kubelet if it binds them, from the first list of pods on.
+func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
+	for _, err := range []error{ErrRefused, errors.New("connection refused"), context.DeadlineExceeded} {
+		s, _ := watch(t, closed{err, Files{Policy: "static"}}, &second{pod: "a"}, time.Minute)
+		eventually(t, "the pods are those of the API server", func() bool { return s.Known().From == "API server" })
+		if f := s.Known().Facts; f != (Facts{CPUManagerPolicy: "static"}) {
+			t.Errorf("%v: %+v", err, f)
+		}
+	}
+}
+
+// TestFactsThatAreNotReadStay: a file that is missing for a moment does not mean
+// that the kubelet binds no CPUs any more.
+func TestFactsThatAreNotReadStay(t *testing.T) {
+	before := Facts{CgroupDriver: "systemd", CPUManagerPolicy: "static", CPUDriver: CPUDriver, ReservedCPUs: "0"}
+	without := func(f Facts, change func(*Facts)) Facts { change(&f); return f }
+	for name, c := range map[string]struct {
+		configuration *Facts
+		files         Files
+		want          Facts
+	}{
+		"no file": {nil, Files{}, before},
+		"the driver alone": {nil, Files{DriverRead: true},
+			without(before, func(f *Facts) { f.CPUDriver = "" })},
+		"the policy alone": {nil, Files{Policy: "none"},
+			without(before, func(f *Facts) { f.CPUManagerPolicy = "none" })},
+		"the configuration alone": {&Facts{CgroupDriver: "cgroupfs", CPUManagerPolicy: "none"}, Files{},
+			Facts{CgroupDriver: "cgroupfs", CPUManagerPolicy: "none", CPUDriver: CPUDriver}},
+		"the configuration and an old file": {&Facts{CPUManagerPolicy: "none"}, Files{Policy: "static", DriverRead: true},
+			Facts{CPUManagerPolicy: "none"}},
+	} {
+		changes := 0
+		s := NewSource(nil, nil, time.Minute, slog.New(slog.DiscardHandler), func() { changes++ })
+		s.Assume(before)
+		s.know(c.configuration, c.files)
+		if got := s.Known().Facts; got != c.want || (changes > 0) != (got != before) {
+			t.Errorf("%s: %+v after %d changes, want %+v", name, got, changes, c.want)
+		}
+	}
 }

@@ -41,6 +41,7 @@ const (
 type Kubelet interface {
 	Pods(context.Context) (pods []corev1.Pod, same bool, err error)
 	Facts(context.Context) (Facts, error)
+	Files() (Files, error)
 }
 
 // A StandIn returns the pods of the node while the kubelet does not answer. The
@@ -59,7 +60,7 @@ type Known struct {
 	// "API server". At is zero before the first answer.
 	At   time.Time
 	From string
-	// Facts are the settings of the kubelet; zero before the first answer.
+	// Facts are the settings of the kubelet, as far as they are known.
 	Facts Facts
 	// Trouble is the error of the last request; empty if there was none. The
 	// pods then have the state of the time At.
@@ -82,6 +83,7 @@ type Source struct {
 	// Only Run uses the fields below.
 	silent time.Time // time since which the kubelet has not answered; zero: it answers
 	facts  time.Time // time of the last read
+	unread string    // the last error of the files
 	waited time.Duration
 	second StandIn // the running stand-in; nil: it is not needed
 	stop   context.CancelFunc
@@ -95,6 +97,10 @@ type Source struct {
 func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duration, log *slog.Logger, changed func()) *Source {
 	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
+
+// Assume makes facts the known ones, such as those of an earlier process. The
+// caller calls it before Run.
+func (s *Source) Assume(f Facts) { s.known.Facts = f }
 
 // Look requests a new list of pods. It returns at once.
 func (s *Source) Look() { wake(s.ask) }
@@ -186,6 +192,9 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 	}
 	if errors.Is(err, ErrRefused) {
 		s.learn(ctx, now)
+	}
+	if s.second != nil { // before the pods, so that no CPUs are taken from a kubelet that binds them
+		s.know(nil, s.files())
 	}
 	s.stand(err)
 	s.waited = min(max(2*s.waited, time.Second), askAtLatest)
@@ -288,21 +297,46 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 		if !errors.Is(err, ErrRefused) {
 			s.facts = now.Add(factsAgain - factsEvery)
 		}
-		s.log.Warn("the kubelet does not provide its configuration; looking for the cgroups of pods in the default places", "error", err)
-		if facts == (Facts{}) {
-			return
-		}
+		s.log.Warn("the kubelet does not provide its configuration; looking for the cgroups of pods in the last known or the default places", "error", err)
+		s.know(nil, s.files())
+		return
 	}
+	s.know(&facts, s.files())
+}
+
+// files reads who binds CPUs from the files of the kubelet.
+func (s *Source) files() Files {
+	files, err := s.kubelet.Files()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != s.unread {
+		s.log.Warn("the files of the kubelet do not say who binds CPUs", "error", err)
+	}
+	s.unread = text
+	return files
+}
+
+// know stores what was read. What was not read stays as it was, because the
+// kubelet or the driver may bind CPUs as before.
+func (s *Source) know(configuration *Facts, files Files) {
 	s.mu.Lock()
-	if err != nil { // the files say who binds CPUs, and nothing else
-		policy, driver := facts.CPUManagerPolicy, facts.CPUDriver
-		facts = s.known.Facts
-		facts.CPUManagerPolicy, facts.CPUDriver = policy, driver
+	before := s.known.Facts
+	next := before
+	switch {
+	case configuration != nil:
+		next = *configuration
+		next.CPUDriver = before.CPUDriver
+	case files.Policy != "":
+		next.CPUManagerPolicy = files.Policy
 	}
-	changed := s.known.Facts != facts
-	s.known.Facts = facts
+	if files.DriverRead {
+		next.CPUDriver = files.Driver
+	}
+	s.known.Facts = next
 	s.mu.Unlock()
-	if changed {
+	if next != before {
 		s.changed()
 	}
 }

@@ -47,6 +47,7 @@ func (f *fake) Pods(context.Context) ([]corev1.Pod, bool, error) {
 }
 
 func (f *fake) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
+func (*fake) Files() (Files, error)                  { return Files{}, nil }
 
 // A second is a stand-in for the kubelet.
 type second struct {
@@ -219,6 +220,7 @@ func (a *asking) Pods(context.Context) ([]corev1.Pod, bool, error) {
 }
 
 func (a *asking) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
+func (*asking) Files() (Files, error)                  { return Files{}, nil }
 
 // TestWhoWaitsForAPodIsAnsweredSoon checks that Hurry gets an answer soon, even
 // just after another request, because the container runtime waits only a
