@@ -139,7 +139,7 @@ var arch = []struct {
 	{"cluster/starting", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/pick decide/place decide/plan decide/contest decide/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent
-	{"agent/loop", affects, "model/node decide/facts decide/plan decide/price decide/tick decide/policy"},
+	{"agent/loop", affects, "model/unit model/node decide/facts decide/hold decide/plan decide/price decide/tick decide/policy"},
 	{"agent/health", affects, ""},
 	{"agent/configfile", affects, "config"},
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/price"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A Host is a node that can be read and changed: the real one, a simulated
@@ -116,8 +118,19 @@ func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	}
 	return a.watermark.Follow(price.Tick{
 		Percent: c.ThresholdPercent, BackedOff: a.state.CPUBackOff.Permille > 0,
-		CPUs: a.Config.Pool.On(s).Counted(s), Layout: facts.LayoutOf(s), Use: a.state.Use,
+		CPUs: a.lendable(s), Layout: facts.LayoutOf(s), Use: a.state.Use,
 	}, s)
+}
+
+// lendable returns the CPUs of the capacity that BE may use: those that no
+// service keeps for itself, and that isolation does not leave empty beside one.
+func (a *Agent) lendable(s node.Snapshot) unit.CPUSet {
+	pool := a.Config.Pool.On(s)
+	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.Pins).Free
+	if apart := free.Minus(unit.CPUSetOf(a.state.Selector.LS.Siblings(s.Topology)...)); !apart.Empty() {
+		return apart
+	}
+	return free
 }
 
 // perform performs steps, and returns an error, or nil, for each.

@@ -386,7 +386,9 @@ func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 		host.snap.Workloads[0].Usage.CPU = node.Some(time.Duration(0))
 		host.snap.Workloads[1].Usage.CPU = node.Some(used)
 		host.snap.Workloads[1].CPULimit = node.Maybe[unit.MilliCPU]{}
-		host.snap.Knobs.Now[node.Knob{Cgroup: "be", File: node.FileCPUMax}] = node.Limit(1000)
+		quota := node.Knob{Cgroup: "be", File: node.FileCPUMax}
+		host.snap.Knobs.Now[quota] = node.Limit(1000)
+		host.snap.Knobs.Before = map[node.Knob]node.Value{quota: node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}}
 		var err error
 		if last, err = a.Step(t.Context()); err != nil {
 			t.Fatal(err)

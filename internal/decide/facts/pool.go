@@ -61,3 +61,18 @@ func (p Pool) On(s node.Snapshot) Pool {
 	}
 	return with
 }
+
+// RoomOf returns the CPUs that a contention root may use: those in the present
+// sets of its ancestors and in its own set from before Tenon.
+func RoomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
+	narrow := func(v node.Value) {
+		if own, _ := v.(node.CPUs); !own.Set.Empty() {
+			cpus = cpus.Intersect(own.Set)
+		}
+	}
+	narrow(Original(k, node.Knob{Cgroup: m, File: node.FileCPUs}))
+	for p := m.Parent(); p != ""; p = p.Parent() {
+		narrow(k.Now[node.Knob{Cgroup: p, File: node.FileCPUs}])
+	}
+	return cpus
+}

@@ -86,7 +86,7 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	if b.may <= b.least || !slices.ContainsFunc(s.Workloads, apart) {
 		return b
 	}
-	free := placesOf(shared, u, s, cpus, own).free
+	free := hold.PlacesOf(shared, u, s, cpus, own.Of).Free
 	if free == cpus {
 		return b
 	}

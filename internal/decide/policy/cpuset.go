@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/lend"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -18,15 +19,15 @@ import (
 // also gets a quota of the budget. BE so has the same minimum as under the
 // suppress policy that works by quota alone.
 func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
-	p := placesOf(x.Pool, x.use, x.snap, x.cpus, x.own)
+	p := hold.PlacesOf(x.Pool, x.use, x.snap, x.cpus, x.own.Of)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
 	var room unit.CPUSet
 	for _, m := range x.Roots {
-		rooms[m] = roomOf(x.snap.Knobs, m, x.cpus)
+		rooms[m] = facts.RoomOf(x.snap.Knobs, m, x.cpus)
 		room = room.Union(rooms[m])
 	}
 	d := lend.Demand{
-		Allowed: x.clear(room.Intersect(p.free)), Load: x.use.Sensitive, Bound: p.bound, Have: x.have(),
+		Allowed: x.clear(room.Intersect(p.Free)), Load: x.use.Sensitive, Bound: p.Bound, Have: x.have(),
 		Swaps: max(int(x.capacity.Percent(growth)/unit.CPUs(1)), 2),
 	}
 	has := d.Have.Intersect(d.Allowed).Len()
@@ -38,7 +39,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // toward needs one common CPU
 	}
 	all := lend.BestEffort(x.snap.Topology, d)
-	which := x.explain(d, all) + keptOff(room.Intersect(p.free), d.Allowed)
+	which := x.explain(d, all) + keptOff(room.Intersect(p.Free), d.Allowed)
 	if has > 0 {
 		spent = unit.CPUs(max(all.CPUs.Len()-has, 0))
 	}
@@ -109,14 +110,14 @@ func (x suppressor) explain(d lend.Demand, c lend.Choice) string {
 // narrowSet returns the minimum set for a contention root that may use none of
 // the chosen CPUs: free CPUs that it may use, or else CPUs of LSR work. It
 // never takes CPUs of LSE work or reserved CPUs, so the set may be empty.
-func (x suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p places) (unit.CPUSet, string) {
+func (x suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p hold.Places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
 		cpus   unit.CPUSet
 		reason string
 	}{
-		{room.Intersect(p.free), "none of the CPUs chosen for BE is allowed here"},
-		{room.Intersect(p.lsr), x.taken() + ", or LSR's and not lent"},
+		{room.Intersect(p.Free), "none of the CPUs chosen for BE is allowed here"},
+		{room.Intersect(p.LSR), x.taken() + ", or LSR's and not lent"},
 	} {
 		if !from.cpus.Empty() {
 			d.Allowed = from.cpus

@@ -124,10 +124,10 @@ func (t tried) cpusOf(w node.Workload) unit.CPUSet {
 
 // places reports whether cpu.idle can place a thread of a service.
 func (t tried) places() bool {
-	free := placesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own).free
+	free := hold.PlacesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own.Of).Free
 	be := unit.CPUSet{}
 	for _, m := range t.layout.Roots {
-		be = be.Union(roomOf(t.snap.Knobs, m, free))
+		be = be.Union(facts.RoomOf(t.snap.Knobs, m, free))
 	}
 	return switchback.Places(t.snap, be, t.cpusOf)
 }

@@ -66,7 +66,7 @@ type Tick struct {
 	// BackedOff: a missed objective narrows BE further, so that what is idle now
 	// is not withheld by the threshold.
 	BackedOff bool
-	CPUs      unit.CPUSet // the CPUs that make up the capacity
+	CPUs      unit.CPUSet // the CPUs that BE may use, apart from the threshold
 	Layout    facts.Layout
 	Use       facts.Use
 }
@@ -81,7 +81,7 @@ func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	if elapsed <= 0 || elapsed > facts.LongestGap {
 		return w
 	}
-	idle, known := t.idle()
+	idle, known := t.idle(s)
 	used, held := t.roots(s)
 	if !known || used == 0 {
 		return w
@@ -94,21 +94,25 @@ func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	return w
 }
 
-// idle is the idle part of the capacity.
-func (t Tick) idle() (unit.MilliCPU, bool) {
-	free := unit.CPUs(t.CPUs.Len())
-	for cpu := range t.CPUs.All() {
+// idle is the idle part of the CPUs that BE may use.
+func (t Tick) idle(s node.Snapshot) (unit.MilliCPU, bool) {
+	var room unit.CPUSet
+	for _, m := range t.Layout.Roots {
+		room = room.Union(facts.RoomOf(s.Knobs, m, t.CPUs))
+	}
+	free := unit.CPUs(room.Len())
+	for cpu := range room.All() {
 		busy, known := t.Use.CPU[cpu]
 		if !known {
 			return 0, false
 		}
 		free -= min(busy, unit.CPUs(1))
 	}
-	return free, !t.CPUs.Empty()
+	return free, !room.Empty()
 }
 
-// roots returns the use of BE, and whether BE reached its bound at any contention
-// root.
+// roots returns the use of BE, and whether BE reached the bound of the threshold
+// at any contention root.
 func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(t.Layout.Roots))
 	own := map[node.CgroupPath]unit.MilliCPU{}
@@ -124,7 +128,7 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 		}
 	}
 	for _, m := range t.Layout.Roots {
-		may, bounded := boundOf(s, m, t.CPUs)
+		may, bounded := boundOf(s, m, facts.RoomOf(s.Knobs, m, t.CPUs))
 		if limit, has := own[m]; has && limit <= may {
 			continue // its own limit bounds it
 		}
@@ -135,16 +139,22 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	return all, held
 }
 
-// boundOf returns the bound of a contention root by quota and by set of CPUs.
-func boundOf(s node.Snapshot, m node.CgroupPath, cpus unit.CPUSet) (may unit.MilliCPU, bounded bool) {
-	may = unit.CPUs(cpus.Len())
+// boundOf returns the bound of a contention root that may use the CPUs of room,
+// and whether the threshold set it: by CPUs that are fewer than room, or by a
+// quota that is smaller than the one from before Tenon. A set without a CPU of
+// room is the least of BE, which the threshold does not choose.
+func boundOf(s node.Snapshot, m node.CgroupPath, room unit.CPUSet) (may unit.MilliCPU, bounded bool) {
+	may = unit.CPUs(room.Len())
 	if set, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs); known && !set.Set.Empty() {
-		if here := unit.CPUs(set.Set.Intersect(cpus).Len()); here < may {
+		if here := unit.CPUs(set.Set.Intersect(room).Len()); here > 0 && here < may {
 			may, bounded = here, true
 		}
 	}
-	if quota, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax); known && facts.IsQuota(quota) && facts.MilliOf(quota) <= may {
-		may, bounded = facts.MilliOf(quota), true
+	knob := node.Knob{Cgroup: m, File: node.FileCPUMax}
+	quota, known := s.Knobs.Now[knob].(node.CPUMax)
+	if !known || !facts.IsQuota(quota) || facts.MilliOf(quota) > may {
+		return may, bounded
 	}
-	return may, bounded
+	before, _ := facts.Original(s.Knobs, knob).(node.CPUMax)
+	return facts.MilliOf(quota), !facts.IsQuota(before) || facts.MilliOf(quota) < facts.MilliOf(before)
 }

@@ -20,6 +20,8 @@ type scene struct {
 	quota    unit.MilliCPU // of its contention root; 0: none
 	set      string        // its CPUs; empty: unknown
 	limit    unit.MilliCPU // the limit that BE asked for; 0: none
+	barred   string        // CPUs that BE may never use, such as those of LSE
+	foreign  bool          // the quota and the CPUs are not Tenon's
 	backOff  bool
 	unknown  bool // the use of a CPU is unknown
 	duration time.Duration
@@ -34,16 +36,16 @@ func (c scene) follow(w Watermark) Watermark {
 	for cpu := range all.All() {
 		s.Topology.CPUs = append(s.Topology.CPUs, node.LogicalCPU{ID: cpu})
 	}
-	s.Knobs.Now = map[node.Knob]node.Value{}
+	s.Knobs.Now, s.Knobs.Before = map[node.Knob]node.Value{}, map[node.Knob]node.Value{}
 	if c.quota > 0 {
 		s.Knobs.Now[node.Knob{Cgroup: root, File: node.FileCPUMax}] = node.Limit(c.quota)
 	}
 	if c.set != "" {
-		set, err := unit.ParseCPUSet(c.set)
-		if err != nil {
-			panic(err)
-		}
-		s.Knobs.Now[node.Knob{Cgroup: root, File: node.FileCPUs}] = node.CPUs{Set: set}
+		s.Knobs.Now[node.Knob{Cgroup: root, File: node.FileCPUs}] = node.CPUs{Set: setOf(c.set)}
+	}
+	if !c.foreign {
+		s.Knobs.Before[node.Knob{Cgroup: root, File: node.FileCPUMax}] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+		s.Knobs.Before[node.Knob{Cgroup: root, File: node.FileCPUs}] = node.CPUs{}
 	}
 	if c.limit > 0 {
 		s.Workloads[1].CPULimit = node.Some(c.limit)
@@ -54,7 +56,18 @@ func (c scene) follow(w Watermark) Watermark {
 			u.CPU[cpu] = (1000 + c.be) / 4
 		}
 	}
-	return w.Follow(Tick{Percent: c.percent, BackedOff: c.backOff, CPUs: all, Layout: facts.LayoutOf(s), Use: u}, s)
+	return w.Follow(Tick{Percent: c.percent, BackedOff: c.backOff, CPUs: all.Minus(setOf(c.barred)), Layout: facts.LayoutOf(s), Use: u}, s)
+}
+
+func setOf(text string) unit.CPUSet {
+	if text == "" {
+		return unit.CPUSet{}
+	}
+	set, err := unit.ParseCPUSet(text)
+	if err != nil {
+		panic(err)
+	}
+	return set
 }
 
 func TestAThresholdCostsWhatStaysIdleWhileBEIsHeldBack(t *testing.T) {
@@ -67,6 +80,11 @@ func TestAThresholdCostsWhatStaysIdleWhileBEIsHeldBack(t *testing.T) {
 		"BE uses less than it may":            {scene{be: 1200, quota: 1600}, 0, 0, 10 * time.Second},
 		"BE uses all of its CPUs":             {scene{be: 2000, set: "0-1"}, 10 * time.Second, 10 * time.Second, 10 * time.Second},
 		"BE has all CPUs":                     {scene{be: 3000, set: "0-3"}, 0, 0, 10 * time.Second},
+		"BE has all CPUs that LSE leaves":     {scene{be: 2000, set: "0-1", barred: "2-3"}, 0, 0, 10 * time.Second},
+		"and a quota of fewer":                {scene{be: 1000, set: "0-1", quota: 1000, barred: "2-3"}, 10 * time.Second, 10 * time.Second, 10 * time.Second},
+		"the owner gave it these CPUs":        {scene{be: 2000, set: "0-1", foreign: true}, 0, 0, 10 * time.Second},
+		"the owner gave it this quota":        {scene{be: 1600, quota: 1600, foreign: true}, 0, 0, 10 * time.Second},
+		"BE has only barred CPUs":             {scene{be: 1000, set: "3", barred: "2-3"}, 0, 0, 10 * time.Second},
 		"BE does not run":                     {scene{quota: 1600}, 0, 0, 0},
 		"BE has no quota":                     {scene{be: 1600}, 0, 0, 10 * time.Second},
 		"the job asked for no more":           {scene{be: 1000, quota: 1000, limit: 1000}, 0, 0, 10 * time.Second},

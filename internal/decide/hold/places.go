@@ -1,0 +1,52 @@
+package hold
+
+import (
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Places divides CPUs by the work that may use them.
+type Places struct {
+	Free  unit.CPUSet // BE work may use these
+	LSR   unit.CPUSet // CPUs of LSR work that are not lent to BE
+	Bound unit.CPUSet // LS work is bound to these
+}
+
+// PlacesOf finds the LS work that is bound to some of the CPUs. LSE and LSR
+// work keeps its CPUs even when idle: its own, and those to which it was bound
+// before. LS work is ignored if per-CPU counters show where
+// it runs.
+func PlacesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own map[node.WorkloadID]unit.CPUSet) Places {
+	var p Places
+	var lse unit.CPUSet
+	for _, w := range s.Workloads {
+		if !w.Class.Sensitive() {
+			continue
+		}
+		set, bound := own[w.ID]
+		if set = set.Intersect(cpus); !bound {
+			set, bound = BoundTo(s, w, cpus)
+		}
+		if !bound {
+			continue
+		}
+		switch w.Class {
+		case node.LSE:
+			lse = lse.Union(set)
+		case node.LSR:
+			p.LSR = p.LSR.Union(set)
+		default:
+			if _, counted := u.PerCPU[w.ID]; counted {
+				continue
+			}
+		}
+		p.Bound = p.Bound.Union(set)
+	}
+	p.Free, p.LSR = cpus.Minus(lse).Minus(c.ReservedCPUs), p.LSR.Minus(lse).Minus(c.ReservedCPUs)
+	if c.LendLSR {
+		p.LSR = unit.CPUSet{}
+	}
+	p.Free = p.Free.Minus(p.LSR)
+	return p
+}
