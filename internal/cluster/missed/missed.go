@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,6 +75,7 @@ type Finder struct {
 
 	said   map[types.UID]bool  // pods with an event
 	wrote  map[string]string   // by profile: the message in its status
+	number map[string]int      // by profile: the number of pods in its last report
 	counts map[string][]string // of the search that runs: by profile, the pods
 }
 
@@ -92,7 +92,7 @@ func (f *Finder) NeedLeaderElection() bool { return true }
 // Start searches now and then after each interval, until ctx ends. A manager
 // that takes over after an outage searches at once.
 func (f *Finder) Start(ctx context.Context) error {
-	f.said, f.wrote = map[types.UID]bool{}, map[string]string{}
+	f.said, f.wrote, f.number = map[types.UID]bool{}, map[string]string{}, map[string]int{}
 	for {
 		if err := f.search(ctx); err != nil && ctx.Err() == nil {
 			f.Log.Warn("cannot search for pods that profiles missed; trying again", "after", f.Every, "error", err)
@@ -143,14 +143,16 @@ func (f *Finder) scope(ctx context.Context) (scope, error) {
 }
 
 // search finds all missed pods and reports them. A profile whose pods cannot be
-// listed keeps its last report.
+// listed keeps its last report. Of a profile with pods that were not read, the
+// number that was found is the least.
 func (f *Finder) search(ctx context.Context) error {
 	s, err := f.scope(ctx)
 	if err != nil {
 		return err
 	}
 	f.counts = map[string][]string{}
-	seen, read, failed := map[types.UID]bool{}, 0, map[string]bool{}
+	judged, read := map[types.UID]bool{}, 0 // judged is false for a pod that was not read
+	failed, partial := map[string]bool{}, map[string]bool{}
 	var errs []error
 	for _, p := range s.profiles {
 		if !admission.NamesClass(p) {
@@ -163,36 +165,33 @@ func (f *Finder) search(ctx context.Context) error {
 			continue
 		}
 		for _, c := range candidates {
-			if seen[c.UID] {
-				continue
+			if _, seen := judged[c.UID]; !seen {
+				judged[c.UID] = false
+				if read++; read <= mostRead {
+					err := f.judge(ctx, s, c)
+					judged[c.UID] = err == nil
+					errs = append(errs, err)
+				}
 			}
-			seen[c.UID] = true
-			if read++; read > mostRead {
-				continue
-			}
-			if err := f.judge(ctx, s, c); err != nil {
-				errs = append(errs, err)
-			}
+			partial[p.Name] = partial[p.Name] || !judged[c.UID]
 		}
 	}
 	if read > mostRead {
 		f.Log.Warn("more pods may have been missed than one search reads", "read", mostRead, "unread", read-mostRead)
 	}
+	err = errors.Join(errs...)
 	for uid := range f.said {
-		if !seen[uid] && len(errs) == 0 {
+		if _, seen := judged[uid]; !seen && err == nil {
 			delete(f.said, uid)
 		}
 	}
-	f.Gauge.Reset()
+	f.forget(s.profiles)
 	for i := range s.profiles {
-		p := &s.profiles[i]
-		if failed[p.Name] {
-			continue
+		if p := &s.profiles[i]; !failed[p.Name] {
+			err = errors.Join(err, f.report(ctx, p, f.counts[p.Name], partial[p.Name]))
 		}
-		f.Gauge.WithLabelValues(p.Name).Set(float64(len(f.counts[p.Name])))
-		errs = append(errs, f.report(ctx, p, f.counts[p.Name]))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // candidates returns the metadata of the pods that match a profile by their
@@ -322,38 +321,4 @@ func (f *Finder) judge(ctx context.Context, s scope, o metav1.PartialObjectMetad
 		f.Log.Warn("a profile missed a pod", "namespace", pod.Namespace, "pod", pod.Name, "class", m.Was, "would be", m.Would, "profiles", m.Profiles)
 	}
 	return nil
-}
-
-// report writes the condition into the status of a profile, if it differs from
-// the present one. A CRD without conditions, such as Koordinator's, drops it.
-func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocationProfile, pods []string) error {
-	c := metav1.Condition{Type: Condition, Status: metav1.ConditionTrue, Reason: reasonNone, Message: "no running pod is known that was created without this profile", ObservedGeneration: p.Generation}
-	if len(pods) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, ReasonMissed, message(pods)
-	}
-	present := meta.FindStatusCondition(p.Status.Conditions, Condition)
-	switch {
-	case present == nil && len(pods) == 0 && f.wrote[p.Name] == "":
-		return nil
-	case present != nil && present.Status == c.Status && present.Message == c.Message, present == nil && f.wrote[p.Name] == c.Message:
-		return nil
-	}
-	c.LastTransitionTime = metav1.NewTime(f.Now())
-	next := p.DeepCopy()
-	meta.SetStatusCondition(&next.Status.Conditions, c)
-	if err := f.Client.Status().Patch(ctx, next, client.MergeFrom(p)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of profile %s: %w", p.Name, err)
-	}
-	f.wrote[p.Name] = c.Message
-	return nil
-}
-
-// message names the pods of a profile.
-func message(pods []string) string {
-	slices.Sort(pods)
-	named, more := pods, ""
-	if len(pods) > mostNamed {
-		named, more = pods[:mostNamed], fmt.Sprintf(" and %d more", len(pods)-mostNamed)
-	}
-	return fmt.Sprintf("pods that match run without it, because the webhook was not reached when they were created, or because their labels are newer: %s%s; create them again", strings.Join(named, ", "), more)
 }
