@@ -135,7 +135,7 @@ var arch = []struct {
 	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/missed"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/kube"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/pick"},
-	{"cluster/survey", affects, "model/unit decide/pick decide/place api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/cpumap"},
+	{"cluster/survey", affects, "model/unit decide/pick decide/place api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap"},
 	{"cluster/starting", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/pick decide/place decide/plan decide/contest decide/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent

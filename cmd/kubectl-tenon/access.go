@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,14 +42,15 @@ func (a *access) namespace(given string) (string, error) {
 	return found, nil
 }
 
-// client returns a client for nodes, pods, reports and profiles.
+// client returns a client for nodes, pods, reports, and profiles with what they
+// refer to.
 func (a *access) client() (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	// With a fixed list of kinds, the client need not ask the API server for
@@ -56,6 +58,8 @@ func (a *access) client() (client.Client, error) {
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	kinds.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	kinds.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
 	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)
 	kinds.Add(configv1alpha1.GroupVersion.WithKind("ClusterColocationProfile"), meta.RESTScopeRoot)
 	c, err := client.New(found, client.Options{Scheme: scheme, Mapper: kinds})
@@ -76,6 +80,40 @@ func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocati
 		return nil, fmt.Errorf("list the colocation profiles: %w", err)
 	}
 	return profiles.Items, nil
+}
+
+// webhook reads what changes pods at their creation. Its answer names what cannot
+// be read, because most pods fit the same without it.
+func (a *access) webhook(ctx context.Context) survey.Webhook {
+	var w survey.Webhook
+	unread := func(what string, err error) {
+		if err != nil {
+			w.Unread = append(w.Unread, fmt.Sprintf("%s (%v)", what, err))
+		}
+	}
+	var err error
+	if w.Profiles, err = a.profiles(ctx); err != nil || len(w.Profiles) == 0 {
+		unread("colocation profiles", err)
+		return w
+	}
+	c, err := a.client()
+	if err != nil {
+		unread("namespaces and priority classes, to which profiles refer", err)
+		return w
+	}
+	var namespaces corev1.NamespaceList
+	unread("namespaces, which profiles select", c.List(ctx, &namespaces))
+	w.Namespaces = map[string]*corev1.Namespace{}
+	for i := range namespaces.Items {
+		w.Namespaces[namespaces.Items[i].Name] = &namespaces.Items[i]
+	}
+	var classes schedulingv1.PriorityClassList
+	unread("priority classes, which profiles give", c.List(ctx, &classes))
+	w.PriorityClasses = map[string]schedulingv1.PriorityClass{}
+	for _, class := range classes.Items {
+		w.PriorityClasses[class.Name] = class
+	}
+	return w
 }
 
 // nodes reads all nodes and their reports.

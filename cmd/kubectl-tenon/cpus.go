@@ -57,7 +57,8 @@ func fitCommand(a *access, now func() time.Time) *cobra.Command {
 		Long: `Places the pods of manifests one after the other on the cluster as it is now, by
 the functions of tenon-scheduler, and prints node and CPUs of each. It creates
 nothing. It reads pods, and objects that make pods from a template, such as a
-Deployment. FILE may be -, for standard input.`,
+Deployment, and applies the ClusterColocationProfiles that match. FILE may be -,
+for standard input.`,
 		Example: `  kubectl tenon fit db.yaml
   kubectl tenon fit db.yaml web.yaml && kubectl apply -f db.yaml -f web.yaml
   helm template shop ./shop | kubectl tenon fit -`,
@@ -78,7 +79,7 @@ Deployment. FILE may be -, for standard input.`,
 			if err != nil {
 				return err
 			}
-			text, fits := c.Fit(wanted)
+			text, fits := c.Fit(wanted, a.webhook(cmd.Context()))
 			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
 				return err
 			}

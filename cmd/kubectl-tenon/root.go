@@ -20,8 +20,9 @@ func newRootCommand(now func() time.Time) *cobra.Command {
 		Short: "Show Tenon on the nodes of a cluster",
 		Long: `Prints what the agents of Tenon report, and where pods that ask for CPUs have
 them or would get them. It needs the right to list nodes, pods and
-nodereports.tenon.sh, and for doctor clustercolocationprofiles.config.koordinator.sh.
-It changes nothing.`,
+nodereports.tenon.sh, and for doctor and fit clustercolocationprofiles.config.koordinator.sh;
+for fit also namespaces and priority classes, if there are profiles. It changes
+nothing.`,
 		Example: `  kubectl tenon top
   kubectl tenon explain node worker-1     # its batch resources, term by term, and its trials
   kubectl tenon explain isolation         # what trials of isolation found, on all nodes

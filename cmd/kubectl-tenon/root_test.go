@@ -101,6 +101,24 @@ func TestFitEndsWithOneIfAPodWouldWait(t *testing.T) {
 	}
 }
 
+// TestFitAppliesTheProfiles has a profile that makes each pod LSR. The API server
+// of the test has no namespaces: fit says so.
+func TestFitAppliesTheProfiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: {requests: {cpu: 12}, limits: {cpu: 12}}}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]string{"/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles": `{"kind": "ClusterColocationProfileList", "apiVersion": "config.koordinator.sh/v1alpha1", "items": [
+		{"metadata": {"name": "own"}, "spec": {"qosClass": "LSR"}}]}`}
+	maps.Copy(paths, withRoom)
+	out, err := kubectl(t, paths, "fit", file)
+	for _, want := range []string{"12 CPUs of its own", "p: as ClusterColocationProfile own makes it", "Not looked at: namespaces, which profiles select (", "Not looked at: priority classes"} {
+		if !errors.Is(err, errNoRoom) || !strings.Contains(out, want) {
+			t.Errorf("%v, want %q in\n%s", err, want, out)
+		}
+	}
+}
+
 // withRoom is a node that has what kube-scheduler asks of a node.
 var withRoom = map[string]string{
 	"/api/v1/nodes": `{"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "32", "pods": "10"}}}]}`,

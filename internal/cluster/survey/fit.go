@@ -17,16 +17,25 @@ import (
 )
 
 // Fit places pods one after the other, as a scheduler would that prefers the
-// best CPUs and then the emptier node, and says what each would get. It is true
-// if all of them find a place. The cluster counts them from then on.
-func (c *Cluster) Fit(wanted []Wanted) (string, bool) {
+// best CPUs and then the emptier node, and says what each would get. by changes
+// the pods first. It is true if all of them find a place. The cluster counts them
+// from then on.
+func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POD\tASKS FOR\tNODE\tCPUS\tWHERE, OR WHY NOT")
 	fits, total := 0, 0
-	var faults []string
+	var faults, changed []string
 	var late []waiter
 	for _, want := range wanted {
+		as, profiles, wrong := by.admit(&want.Pod)
+		want.Pod = *as
+		if profiles != "" {
+			changed = append(changed, fmt.Sprintf("%s: as ClusterColocationProfile %s makes it", want.Name, profiles))
+		}
+		for _, f := range wrong {
+			faults = append(faults, want.Name+": "+f)
+		}
 		pods := c.expand(want)
 		for i, p := range pods {
 			total++
@@ -49,10 +58,16 @@ func (c *Cluster) Fit(wanted []Wanted) (string, bool) {
 	for _, l := range late {
 		fmt.Fprintf(&b, "\n%s would wait:\n%s", l.pods, l.why)
 	}
+	for _, text := range changed {
+		fmt.Fprintln(&b, text)
+	}
 	for _, f := range faults {
 		fmt.Fprintf(&b, "not as written: %s\n", f)
 	}
 	fmt.Fprintf(&b, "\n%d of %s would find a place now.\n%s\n", fits, plural(total, "pod"), notChecked)
+	for _, text := range by.Unread {
+		fmt.Fprintf(&b, "Not looked at: %s.\n", text)
+	}
 	return b.String(), fits == total
 }
 

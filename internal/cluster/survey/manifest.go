@@ -111,6 +111,9 @@ func wantedOf(text []byte) ([]Wanted, error) {
 	w := Wanted{Name: o.Metadata.Name, Pod: corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, Count: 1, EachNode: o.Kind == "DaemonSet"}
 	w.Pod.Namespace = o.Metadata.Namespace
 	if count != nil {
+		if *count < 0 {
+			return nil, fmt.Errorf("%s %s: replicas or parallelism is %d: want at least 0", o.Kind, o.Metadata.Name, *count)
+		}
 		w.Count = *count
 	}
 	return []Wanted{w}, nil

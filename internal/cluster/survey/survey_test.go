@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 )
@@ -93,14 +95,14 @@ func TestFitSaysWhatTheSchedulerWouldDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, fits := scene(t).Fit(wanted)
+	text, fits := scene(t).Fit(wanted, Webhook{})
 	golden(t, "fit.txt", text)
 	shown(t, text)
 	if fits {
 		t.Error("all pods find a place")
 	}
 	wanted[0].Count = 1
-	if text, fits := scene(t).Fit(wanted); !fits {
+	if text, fits := scene(t).Fit(wanted, Webhook{}); !fits {
 		t.Errorf("one replica finds no place:\n%s", text)
 	}
 }
@@ -110,7 +112,7 @@ func TestADaemonSetHasAPodOnEachNodeThatItTolerates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, fits := scene(t).Fit(wanted)
+	text, fits := scene(t).Fit(wanted, Webhook{})
 	for _, want := range []string{"d on node-1", "d on node-2", "d on node-4", "node: insufficient cpu", "of 3 pods"} {
 		if fits || !strings.Contains(text, want) || strings.Contains(text, "node-3") {
 			t.Errorf("fits %v, want %q in\n%s", fits, want, text)
@@ -125,7 +127,7 @@ func TestAnOldReportTakesNoPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, fits := old.Fit(wanted); fits || !strings.Contains(text, "the report of the node's agent is too old") {
+	if text, fits := old.Fit(wanted, Webhook{}); fits || !strings.Contains(text, "the report of the node's agent is too old") {
 		t.Errorf("fits %v:\n%s", fits, text)
 	}
 }
@@ -174,6 +176,51 @@ func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 	for node, want := range map[string]string{"node-4": "no agent has reported the CPUs of the node", "node-9": `there is no node "node-9"`} {
 		if _, err := scene(t).Map(node); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", node, err, want)
+		}
+	}
+}
+
+// TestFitTakesPodsAsTheProfilesMakeThem has a profile that makes a plain pod LSR,
+// so that it asks for CPUs of its own.
+func TestFitTakesPodsAsTheProfilesMakeThem(t *testing.T) {
+	const pod = "kind: Pod\nmetadata: {name: p, labels: {app: db}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 2}}}]}"
+	var db, elsewhere configv1alpha1.ClusterColocationProfile
+	db.Name, db.Spec.QoSClass = "db", "LSR"
+	db.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+	elsewhere.Name, elsewhere.Spec.QoSClass = "elsewhere", "BE"
+	elsewhere.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "batch"}}
+	for name, c := range map[string]struct {
+		by     Webhook
+		want   []string
+		absent string
+	}{
+		"none":    {Webhook{}, []string{"no CPUs of its own"}, "ClusterColocationProfile"},
+		"one":     {Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{db}}, []string{"2 CPUs of its own", "p: as ClusterColocationProfile db makes it"}, "no CPUs of its own"},
+		"another": {Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{elsewhere}, Namespaces: map[string]*corev1.Namespace{"default": {}}}, []string{"no CPUs of its own"}, "ClusterColocationProfile"},
+		"an unknown namespace": {Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{elsewhere}},
+			[]string{"not as written: p: ClusterColocationProfile elsewhere is not applied: the labels of the pod's namespace are not known"}, "makes it"},
+		"unread": {Webhook{Unread: []string{"colocation profiles (forbidden)"}}, []string{"Not looked at: colocation profiles (forbidden).\n"}, "makes it"},
+	} {
+		wanted, err := Read(strings.NewReader(pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := scene(t).Fit(wanted, c.by)
+		for _, want := range c.want {
+			if !strings.Contains(text, want) || strings.Contains(text, c.absent) {
+				t.Errorf("%s: want %q and not %q in\n%s", name, want, c.absent, text)
+			}
+		}
+	}
+}
+
+func TestANegativeNumberOfPodsIsRefused(t *testing.T) {
+	for _, text := range []string{
+		"kind: Deployment\nmetadata: {name: d}\nspec: {replicas: -1, template: {spec: {containers: [{name: c}]}}}",
+		"kind: Job\nmetadata: {name: d}\nspec: {parallelism: -1, template: {spec: {containers: [{name: c}]}}}",
+	} {
+		if _, err := Read(strings.NewReader("kind: ConfigMap\n---\n" + text)); err == nil || !strings.Contains(err.Error(), "document 2: ") || !strings.Contains(err.Error(), " d: replicas or parallelism is -1") {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

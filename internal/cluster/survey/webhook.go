@@ -1,0 +1,48 @@
+package survey
+
+import (
+	"cmp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/admission"
+)
+
+// A Webhook is what changes a pod at its creation: the colocation profiles of
+// the cluster, and the objects that they refer to, by name.
+type Webhook struct {
+	Profiles        []configv1alpha1.ClusterColocationProfile
+	Namespaces      map[string]*corev1.Namespace
+	PriorityClasses map[string]schedulingv1.PriorityClass
+	// Unread says what could not be read, with the reason.
+	Unread []string
+}
+
+// admit returns the pod of a manifest as the profiles make it, their names, and
+// why others are not applied. A profile with a probability above 0 acts.
+func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []string) {
+	if len(w.Profiles) == 0 {
+		return p, "", nil
+	}
+	changed, verdict := admission.Mutate(admission.Request{
+		Pod: p, Namespace: w.Namespaces[cmp.Or(p.Namespace, corev1.NamespaceDefault)], Profiles: w.Profiles, PriorityClasses: w.PriorityClasses,
+	})
+	for _, text := range verdict.Warnings {
+		if strings.HasPrefix(text, "ClusterColocationProfile ") {
+			faults = append(faults, text)
+		}
+	}
+	var acted []string
+	for name := range strings.SplitSeq(changed.Annotations[admission.AnnotationProfiles], ",") {
+		if name != "" && !strings.HasPrefix(name, "-") {
+			acted = append(acted, name)
+		}
+	}
+	if len(acted) == 0 {
+		return p, "", faults
+	}
+	return changed, strings.Join(acted, ", "), faults
+}
