@@ -402,3 +402,20 @@ func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 		t.Errorf("without a threshold: %+v, %v", last.Watermark, err)
 	}
 }
+
+// TestTheThresholdIsNotChargedWithCPUsOfOwners has two services with CPUs of
+// their own: BE may use those of LSR only if they are lent.
+func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
+	s := node.Snapshot{Workloads: []node.Workload{{ID: "rt", Class: node.LSE, Cgroup: "rt"}, {ID: "db", Class: node.LSR, Cgroup: "db"}, {ID: "job", Class: node.BE, Cgroup: "be"}}}
+	for i := range 4 {
+		s.Topology.CPUs = append(s.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i)})
+	}
+	for lent, want := range map[bool]unit.CPUSet{false: unit.CPUSetOf(2, 3), true: unit.CPUSetOf(1, 2, 3)} {
+		var a Agent
+		a.Config.Pool.LendLSR = lent
+		a.state.Pins = map[node.WorkloadID]unit.CPUSet{"rt": unit.CPUSetOf(0), "db": unit.CPUSetOf(1)}
+		if got := a.lendable(s); got != want {
+			t.Errorf("lent %v: BE may use %v, want %v", lent, got, want)
+		}
+	}
+}
