@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -61,24 +64,46 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	startsOn(t, c, "pi", other)
 	heldBy(t, a, uid(t, c, "pi"), other, "scheduler")
 
-	begun := time.Now()
+	begun, first := time.Now(), uid(t, c, "pi")
 	kubectl(t, c, "delete", "pod", "pi", "--force", "--grace-period=0")
 	bindByContract(t, c, n, "next", m, other)
 	startsOn(t, c, "next", other)
 	heldBy(t, a, uid(t, c, "next"), other, "scheduler")
 	t.Logf("the next pod runs on the CPU of the deleted one %v after its deletion", time.Since(begun).Round(10*time.Millisecond))
-	kubectl(t, c, "delete", "pod", "next", "--force", "--grace-period=0")
+	endByForce(t, c, n, "next")
+	ended(t, n, first)
 
 	a.apply(strings.NewReplacer("NAME", "alone", "schedulerName: none", "nodeName: "+n.Name).Replace(pinnedPod))
 	startsOn(t, c, "alone", own.CPUs)
 	heldBy(t, a, uid(t, c, "alone"), own.CPUs, "node")
-	kubectl(t, c, "delete", "pod", "alone", "--force", "--grace-period=0")
+	endByForce(t, c, n, "alone")
 
 	twoParts(t, a, m)
 
 	if runtime.NumCPU() == 2 {
 		t.Run("the published manifests", func(t *testing.T) { theCPUSeeds(t, c, n) })
 	}
+}
+
+// endByForce deletes a pod by force, and waits until its processes have ended: as
+// long as they run, they need CPUs that no pod owns.
+func endByForce(t *testing.T, c *Cluster, n *Node, pod string) {
+	t.Helper()
+	id := uid(t, c, pod)
+	kubectl(t, c, "delete", "pod", pod, "--force", "--grace-period=0")
+	ended(t, n, id)
+}
+
+// ended waits until the cgroup of a pod of the class Guaranteed is gone.
+func ended(t *testing.T, n *Node, uid string) {
+	t.Helper()
+	eventually(t, time.Minute, "the processes of a deleted pod have ended", func() error {
+		dir := n.Cgroup("cpu", "kubepods/pod"+uid)
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s exists: %v", dir, err)
+		}
+		return nil
+	})
 }
 
 // partedPod has two containers with a seat each. The cgroup of the pod has both
