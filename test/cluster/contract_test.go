@@ -99,10 +99,14 @@ func ended(t *testing.T, n *Node, uid string) {
 	t.Helper()
 	eventually(t, time.Minute, "the processes of a deleted pod have ended", func() error {
 		dir := n.Cgroup("cpu", "kubepods/pod"+uid)
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s exists: %v", dir, err)
+		_, err := os.Stat(dir)
+		switch {
+		case err == nil:
+			return fmt.Errorf("%s exists", dir)
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
 		}
-		return nil
+		return err
 	})
 }
 
