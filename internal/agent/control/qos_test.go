@@ -229,10 +229,10 @@ func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 			t.Isolation.Scheduler = nil
 			t.Done = append(t.Done, tick.Outcome{Step: plan.Step{Knob: scheduler, To: node.Scheduler{Loaded: true}}, Err: errors.New("the kernel checks it")})
 		}},
-		"taken back":     {mechanism: "", inUse: node.MechanismIdle, asked: 1},
-		"cannot be":      {mechanism: node.MechanismCoreSched, want: "this node does not support core_sched: it has no core_sched"},
-		"no such rung":   {mechanism: "sched-ext", want: `no mechanism is called "sched-ext": want one of [vendor sched_ext`},
-		"the turn hangs": {mechanism: node.MechanismIdle, inUse: node.MechanismIdle, err: errors.New("no turn has followed"), want: "no turn has followed", asked: 1},
+		"taken back":        {mechanism: "", inUse: node.MechanismIdle, asked: 1},
+		"cannot be":         {mechanism: node.MechanismCoreSched, want: "this node does not support core_sched: it has no core_sched"},
+		"no such mechanism": {mechanism: "sched-ext", want: `no mechanism is called "sched-ext": want one of [vendor sched_ext`},
+		"the turn hangs":    {mechanism: node.MechanismIdle, inUse: node.MechanismIdle, err: errors.New("no turn has followed"), want: "no turn has followed", asked: 1},
 		"fell": {mechanism: node.MechanismSchedExt, inUse: node.MechanismIdle, asked: 1, want: "sched_ext was tried and failed: no room; in use: cpu.idle", change: func(t *tick.Tick) {
 			t.Selection.Failures = []node.Failure{{At: t.Snapshot.At, Mechanism: node.MechanismSchedExt, Why: "no room"}}
 		}},
