@@ -62,6 +62,9 @@ func (p *picture) size(a *part) (w, h float64) {
 		}
 		lines := (len(a.cores) + coresRow - 1) / coresRow
 		w = float64(min(len(a.cores), coresRow)*(side+gap)-gap) + 2*inset
+		if n := len(a.pools); n > 0 { // their names stand in the heading
+			w = max(w, float64(145+46*n))
+		}
 		return max(w, 150), title + float64(lines*(most*side+gap)) + inset
 	}
 	w, h, _ = p.flow(a)
