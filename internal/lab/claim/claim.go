@@ -50,6 +50,15 @@ func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	return claims
 }
 
+// TooFew says that an estimate has too few blocks for a verdict; empty: it has
+// enough, or none. A skewed sample needs more than an even one.
+func TooFew(e stat.Estimate) string {
+	if e.Enough || e.Blocks == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %s: too few for a verdict.", layout.Plural(e.Blocks, "block", "blocks"))
+}
+
 func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution, v stat.Verdict) string {
 	i := report.IntervalOf(e)
 	text := fmt.Sprintf("%s of %s to %s: %s%s.", upperFirst(m.Name), p.Plain, p.Tenon, report.FormatRatio(i), medianText(i))
@@ -63,8 +72,8 @@ func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution
 			lower, higher, factor = p.Plain, p.Tenon, 1/e.Value
 		}
 		text += fmt.Sprintf(" The lower %s is that of %s; that of %s is %s.", m.Name, lower, higher, times(factor))
-	case !e.Enough && e.Blocks > 0:
-		text += fmt.Sprintf(" %s: too few for a verdict.", layout.Plural(e.Blocks, "block", "blocks"))
+	case TooFew(e) != "":
+		text += TooFew(e)
 	case !control.Fine:
 		text += " No proof of a difference; and the A/A control does not resolve the margin, so that no tie is claimed."
 	default:

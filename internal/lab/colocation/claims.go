@@ -168,6 +168,7 @@ func goodputClaim(ev report.Evidence) report.Claim {
 		c.Explanation = "The rate of the batch work alone was not measured."
 		return c
 	}
+	c.Explanation += claim.TooFew(e)
 	return c.With(stat.AtLeast(e, goodputShare))
 }
 
@@ -179,7 +180,7 @@ func cpuClaim(ev report.Evidence) report.Claim {
 		Name:        "tenon-cpu",
 		Statement:   fmt.Sprintf("In %s the tested CPUs are at least %.0f %% busy", report.Tenon, fullCPUPercent),
 		Numbers:     map[string]report.Interval{"cpu_percent": i},
-		Explanation: fmt.Sprintf("Busy share of the tested CPUs, mean over blocks: %s.", report.Quantity(i, 1, " %")),
+		Explanation: fmt.Sprintf("Busy share of the tested CPUs, mean over blocks: %s.", report.Quantity(i, 1, " %")) + claim.TooFew(e),
 	}.With(stat.AtLeast(e, fullCPUPercent))
 }
 
@@ -191,7 +192,7 @@ func burstableClaim(ev report.Evidence) report.Claim {
 		Statement: fmt.Sprintf("Under %s the service waits more than %.0f times as long for a CPU as under %s", report.Burstable, burstableFactor, report.Tenon),
 		Numbers:   map[string]report.Interval{"burstable_to_tenon": i},
 		Explanation: fmt.Sprintf("Waiting per second, %s to %s: %s; lower bound of the claim %s.",
-			report.Burstable, report.Tenon, report.Quantity(i, 1, " times as long"), report.FormatNumber(report.Number(e.ClaimLower), 1)),
+			report.Burstable, report.Tenon, report.Quantity(i, 1, " times as long"), report.FormatNumber(report.Number(e.ClaimLower), 1)) + claim.TooFew(e),
 	}.With(stat.AtLeast(e, burstableFactor))
 }
 
@@ -202,6 +203,6 @@ func utilisationClaim(ev report.Evidence) report.Claim {
 		Name:        "equal-utilisation",
 		Statement:   fmt.Sprintf("%s and %s use equally much CPU, within %.0f points", report.Default65, report.Tenon65, equalUtilisation),
 		Numbers:     map[string]report.Interval{"points": i},
-		Explanation: fmt.Sprintf("CPU of the tested CPUs, %s − %s: %s.", report.Default65, report.Tenon65, report.Quantity(i, 1, " points")),
+		Explanation: fmt.Sprintf("CPU of the tested CPUs, %s − %s: %s.", report.Default65, report.Tenon65, report.Quantity(i, 1, " points")) + claim.TooFew(e),
 	}.With(worse(stat.AtMost(e, equalUtilisation), stat.AtLeast(e, -equalUtilisation)))
 }
