@@ -98,7 +98,7 @@ func writeTable(w io.Writer, r Result) error {
 		}
 		b.WriteByte('\n')
 	}
-	layout.List(&b, "What this machine cannot show", r.Experiment.Refused)
+	layout.List(&b, "What this experiment does not show", r.Experiment.Refused)
 	layout.List(&b, "Void runs", r.Void)
 	layout.List(&b, "Warnings", r.Warnings)
 	layout.List(&b, "Caveats", r.Experiment.Caveats)

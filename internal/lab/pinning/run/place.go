@@ -33,9 +33,11 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 		return d, fmt.Errorf("--limit %d: the job may use at most the %d tested CPUs", d.limit, cpus)
 	}
 	d.refused = append(d.refused,
-		"static-burst: it needs pools of the L3 caches, and grows beyond the limit only beside other pods",
-		"static: the kubelet would choose the CPUs that pinned has")
-	if !uneven(t, tested) {
+		"static-burst: this version has no such mode; it needs pools of the L3 caches",
+		"static: no mode of its own, because the kubelet would choose the CPUs that pinned has")
+	if uneven(t, tested) {
+		d.refused = append(d.refused, "pinned-worst: this version has no such mode, although some choices of CPUs here are worse than others")
+	} else {
 		d.refused = append(d.refused, "pinned-worst: every CPU here is a core of its own with the same cache, so no choice is worse")
 	}
 	if cpus < 2 {

@@ -184,7 +184,7 @@ func TestTheSmallestMachinesRefuseServers(t *testing.T) {
 		1: {0, 0, 1, "with 1 CPU there is none for the client"},
 		2: {1, 1, 1, "two servers and their client need 3 CPUs, the machine has 2"},
 		3: {2, 1, 1, "pinned-worst: every CPU here is a core of its own"},
-		9: {2, 3, 4, "static: the kubelet would choose the CPUs that pinned has"},
+		9: {2, 3, 4, "static: no mode of its own"},
 	} {
 		topology, all := machine(cpus)
 		d, err := Config{}.divide(topology, all)
@@ -195,7 +195,12 @@ func TestTheSmallestMachinesRefuseServers(t *testing.T) {
 			t.Errorf("%d CPUs: client %v and servers %v share CPUs", cpus, d.client, d.service)
 		}
 	}
-	topology, all := machine(2)
+	topology, all := machine(4)
+	topology.CPUs[3].L3 = 1
+	if d, err := (Config{}).divide(topology, all); err != nil || !strings.Contains(strings.Join(d.refused, "\n"), "pinned-worst: this version has no such mode") {
+		t.Errorf("two caches: %v, %v", d.refused, err)
+	}
+	topology, all = machine(2)
 	if _, err := (Config{Limit: 3}).divide(topology, all); err == nil || !strings.Contains(err.Error(), "--limit 3: the job may use at most the 2") {
 		t.Errorf("error %v", err)
 	}
