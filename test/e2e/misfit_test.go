@@ -80,7 +80,7 @@ func TestLimitsThatDoNotFitAreNamed(t *testing.T) {
 	a := loop.Agent{Host: h, Config: policy.Config{Misfit: misfit.Config{After: 2 * time.Second}}}
 	var found map[node.WorkloadID]*misfit.Misfit
 	var last node.Snapshot
-	for begun := time.Now(); time.Since(begun) < 18*time.Second; time.Sleep(500 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(500 * time.Millisecond) {
 		turn, err := a.Step(t.Context())
 		if err != nil {
 			t.Fatal(err)
