@@ -152,7 +152,7 @@ var arch = []struct {
 	{"lab/wire", affects, ""},
 	{"lab/load", affects, "model/unit lab/wire"},
 	{"lab/stat", pure, "decide/paired"},
-	{"lab/jobs", affects, "model/unit model/node lab/stat"},
+	{"lab/jobs", affects, "model/unit model/node decide/paired lab/stat"},
 	{"lab/draw", affects, "lab/stat"},
 	{"lab/pi", affects, "kernel/proc"},
 	{"lab/meter", affects, "model/node kernel/cgroup kernel/perf kernel/proc"},

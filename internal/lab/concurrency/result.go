@@ -28,11 +28,13 @@ type Result struct {
 	// interval, are not to be trusted.
 	Control     *report.Interval `json:"control,omitempty"`
 	ControlHalf report.Number    `json:"control_half_width,omitzero"`
-	Comparisons []Comparison     `json:"comparisons,omitempty"`
-	Hypotheses  []Hypothesis     `json:"hypotheses,omitempty"`
-	Warnings    []string         `json:"warnings,omitempty"`
-	costs       jobs.Costs       // for the pictures
-	measured    []jobs.Option    // the options with their estimates
+	// Memory is absent if all jobs had the same memory.
+	Memory      *MemoryEffect `json:"memory_effect,omitempty"`
+	Comparisons []Comparison  `json:"comparisons,omitempty"`
+	Hypotheses  []Hypothesis  `json:"hypotheses,omitempty"`
+	Warnings    []string      `json:"warnings,omitempty"`
+	costs       jobs.Costs    // for the pictures
+	measured    []jobs.Option // the options with their estimates
 }
 
 // A VoidJob is a row that does not count.
@@ -122,6 +124,7 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 	if c := r.costs.Cliff; r.costs.HasCliff && c.High >= c.Low*(1+cliffMargin) && r.falls(c) {
 		r.Cliff = &Cliff{report.Number(c.Before), report.Number(c.After), report.Number(c.High), report.Number(c.Low)}
 	}
+	r.Memory = memoryEffect(r.measured)
 	r.Comparisons = compare(r.measured)
 	if r.CPUMeasured && len(e.Imported) == 0 {
 		r.explain()

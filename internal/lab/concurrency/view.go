@@ -110,8 +110,10 @@ func writeTable(w io.Writer, r Result) error {
 	layout.Paragraph(&b, "", headline(r))
 	layout.Paragraph(&b, "", explanation(r))
 	layout.Paragraph(&b, "", collapse(r))
-	if text := controlText(r); text != "" {
-		layout.Paragraph(&b, "", text)
+	for _, text := range []string{memoryLine(r), controlText(r)} {
+		if text != "" {
+			layout.Paragraph(&b, "", text)
+		}
 	}
 	b.WriteByte('\n')
 	for _, line := range answers(r) {
@@ -161,6 +163,7 @@ type page struct {
 	Headline    string
 	Explanation string
 	Collapse    string
+	Memory      string
 	Legend      string
 	Columns     []string
 	Rows        [][]string
@@ -185,7 +188,7 @@ func writePage(w io.Writer, r Result) error {
 	if err != nil {
 		return fmt.Errorf("parse the page's template: %w", err)
 	}
-	p := page{Result: r, Headline: headline(r), Explanation: explanation(r), Collapse: collapse(r), Legend: legend, Plots: plots(r),
+	p := page{Result: r, Headline: headline(r), Explanation: explanation(r), Collapse: collapse(r), Memory: memoryLine(r), Legend: legend, Plots: plots(r),
 		Control: controlText(r), Answers: answers(r), Shares: shareRows(r), ShareHeads: shareHeads, ShareLegend: shareLegend}
 	for _, c := range columns {
 		p.Columns = append(p.Columns, c.name)

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,26 @@ func FuzzReadLog(f *testing.F) {
 		l, err := ReadLog(strings.NewReader(text))
 		if err == nil && (l.Lines == 0 || l.Frames < 0) {
 			t.Errorf("%q gives %+v", text, l)
+		}
+	})
+}
+
+// FuzzFromLink: a name of a log that is read as one of a job gives a row that
+// reads back.
+func FuzzFromLink(f *testing.F) {
+	f.Add("bm-1-0.8-1gi-0-t8fs5_default_transcoder-0-" + idA + ".log")
+	f.Add("aws-16cx1-4-800m-0.8gi-3-x7k2p_lab_transcoder-3-" + idA + ".log")
+	f.Fuzz(func(t *testing.T, name string) {
+		j, ok, err := FromLink("node00", name)
+		if !ok || err != nil {
+			return
+		}
+		var b bytes.Buffer
+		if err := WriteTable(&b, []Job{j}); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := ReadTable(&b); err != nil || len(all) != 1 || all[0].Cell() != j.Cell() {
+			t.Errorf("%q is %+v, and reads back as %+v (%v)", name, j, all, err)
 		}
 	})
 }

@@ -66,3 +66,51 @@ func TestTheLoadOfTheNodeExplainsThePublishedCosts(t *testing.T) {
 		t.Errorf("the step is a factor of %.2f, want 2.5 within 0.2", factor)
 	}
 }
+
+// bareMetalMemory are the published seconds of a job alone by its memory: limit
+// in thousandths of a CPU, and the seconds with 1, 2, 4 and 8 GiB.
+var bareMetalMemory = []struct {
+	limit   unit.MilliCPU
+	seconds []int
+}{
+	{800, []int{859, 854, 848}},
+	{1000, []int{573, 578, 575, 590}},
+	{1500, []int{153, 151, 150, 149}},
+}
+
+// TestThePublishedTimesShowNoEffectOfMemory: the published reading is that more
+// memory makes a job faster by half a per cent to one per cent. The three limits
+// disagree about the sign.
+func TestThePublishedTimesShowNoEffectOfMemory(t *testing.T) {
+	var all []Job
+	at := time.Unix(1e9, 0).UTC()
+	for _, row := range bareMetalMemory {
+		for i, s := range row.seconds {
+			all = append(all, Job{
+				Host: "node00", Type: "bm", Concurrency: 1, CPU: row.limit, Memory: unit.Bytes(1<<30) << i,
+				In: at, Out: at.Add(time.Duration(s) * time.Second), Precision: time.Second,
+			})
+			at = at.Add(time.Hour)
+		}
+	}
+	e, ok := MemoryEffectOf(Options(Waves(all)))
+	if !ok || e.Verdict != NotShown || e.Conditions != 3 || e.Least != 1<<30 || e.Most != 8<<30 {
+		t.Errorf("%+v, %v: want %q from 3 limits", e, ok, NotShown)
+	}
+	if math.Abs(e.Ratio.Value-0.9966) > 0.0001 || e.Ratio.Low > 0.99 || e.Ratio.High < 1.01 {
+		t.Errorf("ratio %.4f (%.4f to %.4f), want 0.9966 with both signs in its interval", e.Ratio.Value, e.Ratio.Low, e.Ratio.High)
+	}
+	// Times that fall with memory at each limit, with little scatter, are an
+	// effect: the test above can fail.
+	for i := range all {
+		if all[i].Memory > 1<<30 {
+			all[i].Out = all[i].In.Add(all[i].Duration() / 2)
+		}
+	}
+	if e, _ := MemoryEffectOf(Options(Waves(all))); e.Verdict != Faster {
+		t.Errorf("half of the time at each limit is %q", e.Verdict)
+	}
+	if _, ok := MemoryEffectOf(Options(Waves(published27()))); ok {
+		t.Error("a table with one amount of memory has an effect of memory")
+	}
+}

@@ -1,0 +1,39 @@
+package concurrency
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A MemoryEffect is the time of jobs with the most memory relative to that of
+// jobs with the least, under the same conditions otherwise.
+type MemoryEffect struct {
+	Least      unit.Bytes `json:"least_bytes"`
+	Most       unit.Bytes `json:"most_bytes"`
+	Conditions int        `json:"conditions"`
+	// Ratio has the conditions in place of blocks if each cell ran once.
+	Ratio   report.Interval `json:"seconds_ratio"`
+	Verdict jobs.Verdict    `json:"verdict"`
+}
+
+func memoryEffect(all []jobs.Option) *MemoryEffect {
+	e, ok := jobs.MemoryEffectOf(all)
+	if !ok {
+		return nil
+	}
+	return &MemoryEffect{e.Least, e.Most, e.Conditions, report.IntervalOf(e.Ratio), e.Verdict}
+}
+
+// memoryLine says what memory does to the time of a job.
+func memoryLine(r Result) string {
+	m := r.Memory
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("Jobs with %s of memory take %s as long as those with %s (%s): %s.", memoryText(m.Most), ratioText(m.Ratio.Estimate, m.Ratio),
+		memoryText(m.Least), layout.Plural(m.Conditions, "limit or number of jobs", "limits and numbers of jobs"), m.Verdict)
+}
