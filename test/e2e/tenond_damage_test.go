@@ -18,7 +18,13 @@ func TestTenondOutlivesItsStateDirectory(t *testing.T) {
 	d := s.tenond()
 	s.roomy()
 	first := s.guarded()
-	if err := os.RemoveAll(s.state); err != nil {
+	// Renamed first: tenond may make a file while the directory is emptied, and
+	// then it cannot be removed.
+	gone := filepath.Join(t.TempDir(), "gone")
+	if err := os.Rename(s.state, gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(gone); err != nil {
 		t.Fatal(err)
 	}
 	d.await("wrote the journal again", 1)
