@@ -57,6 +57,11 @@ func (d document) str(keys ...string) string {
 // render runs helm template with values over those of the chart.
 func render(t *testing.T, values map[string]any) ([]document, error) {
 	t.Helper()
+	return renderChart(t, dir, values)
+}
+
+func renderChart(t *testing.T, dir string, values map[string]any) ([]document, error) {
+	t.Helper()
 	c, err := loader.Load(dir)
 	if err != nil {
 		t.Fatal(err)
