@@ -51,6 +51,7 @@ type Isolation struct {
 	exempt    *exempt.Groups
 	policies  Policies
 	cookies   *cookies
+	slices    *longSlices
 	resident  bool
 	now       func() time.Time
 	forget    func(node.Knob) // drops a knob from the knob cache
@@ -99,7 +100,7 @@ type Options struct {
 func New(o Options) *Isolation {
 	i := &Isolation{
 		fs: o.FS, tree: o.Tree, journal: o.Journal, marks: o.Marks, resident: o.Resident, now: o.Now, forget: o.Forget,
-		policies: o.Kernel.Policies, cookies: newCookies(o.Kernel.Cores), wakes: make(chan Event, eventsKept),
+		policies: o.Kernel.Policies, cookies: newCookies(o.Kernel.Cores), slices: newLongSlices(o.Now), wakes: make(chan Event, eventsKept),
 		wanted:  map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
 		classes: map[node.CgroupPath]node.Class{}, converted: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
 		leftAlone: map[node.Knob]int{}, demoted: map[int]time.Time{},

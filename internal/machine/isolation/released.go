@@ -86,7 +86,7 @@ func (i *Isolation) removeEverywhere(f node.File) error {
 	case f == node.FilePolicy && (ours || foreignScheduler(i.fs.Sys) == ""):
 		_, err = i.policies.Shorten(all)
 	case f == node.FileSlice:
-		_, err = unlengthen(all)
+		_, err = i.slices.takeBack(all)
 	case f == node.FileCookie:
 		err = i.cookies.clearIssued(all)
 	}
@@ -146,7 +146,7 @@ func (i *Isolation) takeBack(k node.Knob) error {
 		_, err := i.policies.Shorten(list)
 		return err
 	case node.FileSlice:
-		_, err := unlengthen(list)
+		_, err := i.slices.takeBack(list)
 		return err
 	}
 	i.cookies.note(list)

@@ -2,14 +2,49 @@ package isolation
 
 import (
 	"errors"
+	"sync"
+	"time"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
 )
 
-// countSlices counts the threads of the fair class with the long slice, with
-// the kernel's default, and with one of their own.
-func countSlices(tids []int) (long, usual, own int, err error) {
-	s, err := task.NewSlices()
+// longSlices reads and sets the slices of threads. It remembers the kernel's
+// default slice for reread.Changed, because reading it takes a thread of its own.
+// Until then, threads of a default that has changed since count as threads that
+// chose their slice.
+type longSlices struct {
+	now  func() time.Time
+	read func() (task.Slices, error)
+
+	mu    sync.Mutex
+	at    time.Time // of the reading
+	known task.Slices
+}
+
+func newLongSlices(now func() time.Time) *longSlices {
+	return &longSlices{now: now, read: task.NewSlices}
+}
+
+// kinds returns what tells the kinds of slices apart.
+func (l *longSlices) kinds() (task.Slices, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.now()
+	if !l.at.IsZero() && at.Sub(l.at) < reread.Changed {
+		return l.known, nil
+	}
+	s, err := l.read()
+	if err == nil {
+		l.known, l.at = s, at
+	}
+	return s, err
+}
+
+// count counts the threads of the fair class with the long slice, with the
+// kernel's default, and with one of their own.
+func (l *longSlices) count(tids []int) (long, usual, own int, err error) {
+	s, err := l.kinds()
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -29,18 +64,18 @@ func countSlices(tids []int) (long, usual, own int, err error) {
 	return long, usual, own, nil
 }
 
-// lengthen sets the long slice.
-func lengthen(list task.List) (int, error) {
-	s, err := task.NewSlices()
+// give sets the long slice.
+func (l *longSlices) give(list task.List) (int, error) {
+	s, err := l.kinds()
 	if err != nil {
 		return 0, err
 	}
 	return s.Lengthen(list)
 }
 
-// unlengthen resets long slices to the kernel's default, and returns how many.
-func unlengthen(list task.List) (int, error) {
-	s, err := task.NewSlices()
+// takeBack resets long slices to the kernel's default, and returns how many.
+func (l *longSlices) takeBack(list task.List) (int, error) {
+	s, err := l.kinds()
 	if err != nil {
 		return 0, err
 	}

@@ -152,7 +152,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 			n, _ = i.policies.Shorten(list) // without an error for a cgroup that is gone
 		}
 		if ours(node.FileSlice) {
-			restored, _ := unlengthen(list)
+			restored, _ := i.slices.takeBack(list)
 			n += restored
 		}
 		if ours(node.FileCookie) {

@@ -66,7 +66,7 @@ func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 		}
 		be, others, left = n.Ext, n.Fair, n.RealTime
 	case node.FileSlice:
-		if be, others, left, err = countSlices(tids); err != nil {
+		if be, others, left, err = i.slices.count(tids); err != nil {
 			return nil, err
 		}
 	default:
@@ -165,7 +165,7 @@ func (i *Isolation) convert(k node.Knob) (int, error) {
 			return is
 		})
 	case node.FileSlice:
-		return lengthen(list)
+		return i.slices.give(list)
 	}
 	c, err := i.cookies.get(i.withCookies)
 	if err != nil {
