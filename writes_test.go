@@ -98,7 +98,7 @@ const readsOnly = "task.CoreCookie task.NewSlices"
 // adapters are the functions of internal/machine, and the types with methods, that
 // only pass calls on to internal/kernel, so that tests can do without it. Who
 // calls them stands in the list, and they do not.
-const adapters = "kernelCores kernelPolicies kernelSchedExt lengthen unlengthen"
+const adapters = "kernelCores kernelPolicies kernelSchedExt longSlices"
 
 // ownFiles are the packages of internal/machine that have their own files on
 // tmpfs.

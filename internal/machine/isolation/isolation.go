@@ -60,15 +60,17 @@ type Isolation struct {
 	mu        sync.Mutex
 	wanted    map[node.File]bool // knobs that snapshots show; before the first Show all
 	classes   map[node.CgroupPath]node.Class
-	converted map[node.Knob]bool             // thread knobs that Tenon has set
-	seen      map[node.Knob]node.Value       // their values, as last read
-	stale     bool                           // read all of seen again
-	reads     reread.Cycle                   // of seen
-	leftAlone map[node.Knob]int              // threads left as they are: real-time, or with a slice of their own
-	checked   map[node.CgroupPath]node.Class // cgroups of other classes whose threads were checked
-	checks    reread.Cycle                   // of these
-	demoted   map[int]time.Time              // demoted threads, and until when
-	recheck   map[node.File]time.Time        // when to check all threads once more after the last release
+	used      map[node.CgroupPath]time.Duration // CPU time of the workloads of the last snapshot
+	converted map[node.Knob]bool                // thread knobs that Tenon has set
+	seen      map[node.Knob]node.Value          // their values, as last read
+	tallies   tallies
+	stale     bool                            // read all of seen again
+	reads     reread.Cycle                    // of seen
+	leftAlone map[node.Knob]int               // threads left as they are: real-time, or with a slice of their own
+	checked   map[node.CgroupPath]checkedWork // cgroups of other classes whose threads were checked
+	checks    reread.Cycle                    // of these
+	demoted   map[int]time.Time               // demoted threads, and until when
+	recheck   map[node.File]time.Time         // when to check all threads once more after the last release
 	others    others
 	failures  []node.Failure
 	status    node.IsolationStatus // but for what the scheduler counts
@@ -102,7 +104,7 @@ func New(o Options) *Isolation {
 		fs: o.FS, tree: o.Tree, journal: o.Journal, marks: o.Marks, resident: o.Resident, now: o.Now, forget: o.Forget,
 		policies: o.Kernel.Policies, cookies: newCookies(o.Kernel.Cores), slices: newLongSlices(o.Now), wakes: make(chan Event, eventsKept),
 		wanted:  map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
-		classes: map[node.CgroupPath]node.Class{}, converted: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{},
+		classes: map[node.CgroupPath]node.Class{}, converted: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{}, tallies: tallies{},
 		leftAlone: map[node.Knob]int{}, demoted: map[int]time.Time{},
 		recheck: map[node.File]time.Time{},
 	}
@@ -140,6 +142,7 @@ func (i *Isolation) Exempt() *exempt.Groups { return i.exempt }
 // sched_ext: in the BPF scheduler they would run later, or be reported as stalled.
 func (i *Isolation) makeFair(p node.CgroupPath) error {
 	i.mu.Lock()
+	clear(i.tallies)
 	governed := slices.ContainsFunc(slices.Collect(maps.Keys(i.converted)), func(k node.Knob) bool {
 		return k.File == node.FilePolicy && (k.Cgroup.Contains(p) || p.Contains(k.Cgroup))
 	})
@@ -274,10 +277,18 @@ func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) 
 		i.mu.Unlock()
 		return
 	}
-	i.classes = make(map[node.CgroupPath]node.Class, len(s.Workloads))
+	classes := make(map[node.CgroupPath]node.Class, len(s.Workloads))
+	i.used = make(map[node.CgroupPath]time.Duration, len(s.Workloads))
 	for _, w := range s.Workloads {
-		i.classes[w.Cgroup] = w.Class
+		classes[w.Cgroup] = w.Class
+		if used, counted := w.Usage.CPU.Value(); counted {
+			i.used[w.Cgroup] = used
+		}
 	}
+	if !maps.Equal(classes, i.classes) {
+		clear(i.tallies)
+	}
+	i.classes = classes
 	if i.stale {
 		i.marks.DropGone()
 	}

@@ -107,11 +107,18 @@ func (i *Isolation) endDemotions(at time.Time) {
 	}
 }
 
+// checkedWork is how a workload was when its threads were last checked.
+type checkedWork struct {
+	class node.Class
+	used  node.Maybe[time.Duration] // its CPU time; absent: not counted
+}
+
 // guardOthers removes best-effort attributes from threads of other classes,
 // which with them would run only after all other threads. The class of the work
 // may be new, or a best-effort thread may have started it. It checks new work
-// at once and all work again and again, while a mechanism with thread attributes is in
-// use and for a while after.
+// at once, and work that has run since its last check again and again, while a
+// mechanism with thread attributes is in use and for a while after. A thread of
+// other work is checked after it has run.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()
@@ -127,15 +134,27 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	late := maps.Clone(i.recheck)
 	own, known := i.classes, i.checked
 	theirs := !loaded && i.others.name != "" // the policy belongs to another component's scheduler
-	i.checked = make(map[node.CgroupPath]node.Class, len(s.Workloads))
+	i.checked = make(map[node.CgroupPath]checkedWork, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
 	for n := range i.checks.Due(s.At, len(s.Workloads), reread.Unchanged) {
-		due[s.Workloads[n].Cgroup] = true
+		p := s.Workloads[n].Cgroup
+		used, counted := i.used[p]
+		if ran := !counted || known[p].used != node.Some(used); ran || len(late) > 0 {
+			due[p] = true
+		}
 	}
 	for _, w := range s.Workloads {
-		if i.checked[w.Cgroup] = w.Class; known[w.Cgroup] != w.Class {
+		last := known[w.Cgroup]
+		if last.class != w.Class {
 			due[w.Cgroup] = true
 		}
+		if due[w.Cgroup] {
+			last = checkedWork{class: w.Class}
+			if used, counted := i.used[w.Cgroup]; counted {
+				last.used = node.Some(used)
+			}
+		}
+		i.checked[w.Cgroup] = last
 	}
 	i.mu.Unlock()
 	for p := range due {

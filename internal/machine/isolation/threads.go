@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
@@ -49,51 +48,22 @@ func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 // Threads that are real-time, exempt, demoted or with a slice of their own do
 // not count. If no thread counts, it returns the value that Tenon last set.
 func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
-	tids, err := i.bestEffort(k.Cgroup)
+	i.mu.Lock()
+	given, demoted := i.converted[k], maps.Clone(i.demoted)
+	i.mu.Unlock()
+	n, err := tallyOf(i, k, func(tid int) bool { _, is := demoted[tid]; return is })
 	if err != nil {
 		return nil, err
 	}
 	i.mu.Lock()
-	given := i.converted[k]
-	tids = slices.DeleteFunc(tids, func(tid int) bool { _, is := i.demoted[tid]; return is })
-	i.mu.Unlock()
-	var be, others, left int
-	switch k.File {
-	case node.FilePolicy:
-		n, err := i.policies.Count(tids)
-		if err != nil {
-			return nil, err
-		}
-		be, others, left = n.Ext, n.Fair, n.RealTime
-	case node.FileSlice:
-		if be, others, left, err = i.slices.count(tids); err != nil {
-			return nil, err
-		}
-	default:
-		own := i.cookies.id()
-		for _, tid := range tids {
-			id, err := i.cookies.CookieOf(tid)
-			switch {
-			case errors.Is(err, task.ErrGone):
-			case err != nil:
-				return nil, err
-			case i.cookies.isForeign(id): // it stays as it is
-			case id != 0 && (own == 0 || id == own):
-				be++
-			default:
-				others++
-			}
-		}
-	}
-	i.mu.Lock()
-	if i.leftAlone[k] = left; left == 0 {
+	if i.leftAlone[k] = n.left; n.left == 0 {
 		delete(i.leftAlone, k)
 	}
 	i.mu.Unlock()
 	switch {
-	case be > 0 && others > 0:
+	case n.be > 0 && n.others > 0:
 		return node.ThreadsMixed, nil
-	case be > 0 || others == 0 && given:
+	case n.be > 0 || n.others == 0 && given:
 		return node.ThreadsBE, nil
 	}
 	return node.ThreadsNormal, nil
@@ -104,6 +74,7 @@ func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	defer func() {
 		i.mu.Lock()
 		delete(i.seen, k)
+		delete(i.tallies, k)
 		i.mu.Unlock()
 	}()
 	switch v {
@@ -215,7 +186,10 @@ func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	maps.DeleteFunc(i.seen, func(k node.Knob, _ node.Value) bool { return !i.converted[k] })
 	maps.DeleteFunc(i.leftAlone, func(k node.Knob, _ int) bool { return !i.converted[k] })
 	all := i.stale || !i.resident
-	i.stale = false
+	if i.stale = false; all {
+		clear(i.tallies)
+	}
+	maps.DeleteFunc(i.tallies, func(k node.Knob, _ map[node.CgroupPath]tallied) bool { return !i.converted[k] })
 	due := map[node.Knob]bool{}
 	for n := range i.reads.Due(at, len(knobs), reread.Changed) {
 		due[knobs[n]] = true

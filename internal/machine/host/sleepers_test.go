@@ -1,0 +1,115 @@
+package host
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A sleepersBench counts the CPU time of its groups.
+type sleepersBench struct {
+	*bench
+	later time.Duration
+}
+
+func newSleepersBench(t *testing.T) *sleepersBench {
+	b := &sleepersBench{bench: newBench(t, true)}
+	for _, p := range []string{"be/a", "be/b", "ls"} {
+		b.ran(t, p, 0)
+	}
+	return b
+}
+
+// ran makes a group have used so much CPU since it was made.
+func (b *sleepersBench) ran(t *testing.T, p string, used time.Duration) {
+	t.Helper()
+	b.put(t, filepath.Join(b.root, p, "cpu.stat"), fmt.Sprintf("usage_usec %d\n", used.Microseconds()))
+}
+
+// after returns what a snapshot shows of the policy of be, once all groups are due
+// for another look, and guards other work.
+func (b *sleepersBench) after(t *testing.T) node.Value {
+	t.Helper()
+	s, err := b.Snapshot(t.Context())
+	do(t, err)
+	b.later += reread.Unchanged + time.Second
+	s.At = s.At.Add(b.later)
+	touches, err := b.changes.Own()
+	do(t, err)
+	b.isolation.Fill(&s, touches)
+	b.guard(t, b.later)
+	return s.Knobs.Now[policyOf("be")]
+}
+
+// TestThreadsOfSleepersAreNotListedAgain: a thread that was moved into a group is
+// looked at when the group has run.
+func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
+	b := newSleepersBench(t)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	if got := b.after(t); got != node.ThreadsBE {
+		t.Fatalf("after the write, threads are %v", got)
+	}
+	b.thread(t, "be/b", task.Normal)
+	if got := b.after(t); got != node.ThreadsBE {
+		t.Errorf("the threads of a group that slept were listed: %v", got)
+	}
+	b.ran(t, "be/a", time.Millisecond)
+	if got := b.after(t); got != node.ThreadsBE {
+		t.Errorf("the threads of a group that slept were listed with those of the group that ran: %v", got)
+	}
+	b.ran(t, "be/b", time.Millisecond)
+	if got := b.after(t); got != node.ThreadsMixed {
+		t.Errorf("after the group ran, its threads are %v, want %v", got, node.ThreadsMixed)
+	}
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	if got := b.after(t); got != node.ThreadsBE {
+		t.Errorf("after a write to groups that slept, threads are %v", got)
+	}
+}
+
+// TestAllThreadsAreListedAfterAChangeOfGroups: an event of the kernel may be of
+// threads that were moved.
+func TestAllThreadsAreListedAfterAChangeOfGroups(t *testing.T) {
+	for name, change := range map[string]func(b *bench){
+		"a group came or went": func(b *bench) { b.isolation.Expire() },
+		"a class changed": func(b *bench) {
+			b.Manage(node.Workload{ID: "web", Class: node.LSR, Cgroup: "ls", ContentionRoot: "ls"})
+		},
+	} {
+		b := newSleepersBench(t)
+		b.thread(t, "be/a", task.Normal)
+		b.snapshot(t)
+		do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+		b.after(t)
+		b.thread(t, "be/b", task.Normal)
+		change(b.bench)
+		if got := b.after(t); got != node.ThreadsMixed {
+			t.Errorf("%s: threads are %v, want %v", name, got, node.ThreadsMixed)
+		}
+	}
+}
+
+// TestOtherWorkIsCheckedAfterItRan: a best-effort thread that was moved to a
+// service harms it only when it runs.
+func TestOtherWorkIsCheckedAfterItRan(t *testing.T) {
+	b := newSleepersBench(t)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	b.after(t)
+	moved := b.thread(t, "ls", task.Ext)
+	if b.after(t); b.ext.policy(moved) != task.Ext {
+		t.Error("the threads of a service that slept were listed")
+	}
+	b.ran(t, "ls", time.Millisecond)
+	if b.after(t); b.ext.policy(moved) != task.Normal {
+		t.Error("a thread of a service that ran kept the policy of best-effort work")
+	}
+}

@@ -1,0 +1,122 @@
+package isolation
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A tally is the number of threads that have the best-effort attribute of a knob,
+// that have the usual one, and that are left as they are: real-time threads, or
+// those with a slice of their own.
+type tally struct{ be, others, left int }
+
+func (a tally) plus(b tally) tally { return tally{a.be + b.be, a.others + b.others, a.left + b.left} }
+
+// tallies are the last tallies of workloads, by knob and cgroup. A workload that
+// has used no CPU since has run none of its threads, so none of them has created
+// another or changed its attributes. A thread that another process moved there, or
+// changed, is counted after it has run.
+type tallies map[node.Knob]map[node.CgroupPath]tallied
+
+type tallied struct {
+	tally
+	used time.Duration // CPU time when the threads were counted
+}
+
+// tallyOf counts the threads below the cgroup of a knob, but those that demoted
+// names.
+func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, error) {
+	i.mu.Lock()
+	w := tallyWalk{i: i, k: k, demoted: demoted, classes: i.classes, used: i.used, was: i.tallies[k], now: map[node.CgroupPath]tallied{}}
+	i.mu.Unlock()
+	for q := k.Cgroup; q != ""; q = q.Parent() {
+		if i.exempt.Has(q) {
+			return tally{}, nil
+		}
+	}
+	n, err := w.below(k.Cgroup)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if delete(i.tallies, k); err == nil && i.resident {
+		i.tallies[k] = w.now
+	}
+	return n, err
+}
+
+// A tallyWalk is one count of the threads of a knob.
+type tallyWalk struct {
+	i        *Isolation
+	k        node.Knob
+	demoted  func(tid int) bool
+	classes  map[node.CgroupPath]node.Class
+	used     map[node.CgroupPath]time.Duration
+	was, now map[node.CgroupPath]tallied
+}
+
+// below counts the threads in and below a cgroup, without those of other classes
+// and of exempt cgroups. It fails with cgroup.ErrGone if the cgroup itself is gone.
+func (w *tallyWalk) below(p node.CgroupPath) (tally, error) {
+	if class, is := w.classes[p]; is && class != node.BE || w.i.exempt.Has(p) {
+		return tally{}, nil
+	}
+	used, counted := w.used[p]
+	if last, had := w.was[p]; had && counted && last.used == used {
+		w.now[p] = last
+		return last.tally, nil
+	}
+	tids, err := w.i.tree.Threads(string(p))
+	if err != nil {
+		return tally{}, err
+	}
+	sum, err := tallyThreads(w.i, w.k.File, slices.DeleteFunc(tids, w.demoted))
+	if err != nil {
+		return tally{}, err
+	}
+	children, err := w.i.tree.Children(string(p))
+	if err != nil {
+		return tally{}, err
+	}
+	for _, name := range children {
+		n, err := w.below(p.Join(name))
+		if err != nil && !errors.Is(err, cgroup.ErrGone) {
+			return tally{}, err
+		}
+		sum = sum.plus(n)
+	}
+	if counted {
+		w.now[p] = tallied{sum, used}
+	}
+	return sum, nil
+}
+
+// tallyThreads counts threads by an attribute.
+func tallyThreads(i *Isolation, f node.File, tids []int) (n tally, err error) {
+	switch f {
+	case node.FilePolicy:
+		all, err := i.policies.Count(tids)
+		return tally{all.Ext, all.Fair, all.RealTime}, err
+	case node.FileSlice:
+		n.be, n.others, n.left, err = i.slices.count(tids)
+		return n, err
+	}
+	own := i.cookies.id()
+	for _, tid := range tids {
+		id, err := i.cookies.CookieOf(tid)
+		switch {
+		case errors.Is(err, task.ErrGone):
+		case err != nil:
+			return tally{}, err
+		case i.cookies.isForeign(id): // it stays as it is
+		case id != 0 && (own == 0 || id == own):
+			n.be++
+		default:
+			n.others++
+		}
+	}
+	return n, nil
+}
