@@ -78,6 +78,7 @@ type Extra struct {
 	// a part of an endless job. Absent: the row is a whole job.
 	Work, JobWork    node.Maybe[float64]
 	QueueSeconds     node.Maybe[float64] // from In until it began to run
+	LateSeconds      node.Maybe[float64] // from the time at which all jobs of its wave had to begin until In
 	CPUSeconds       node.Maybe[float64]
 	Periods          node.Maybe[int64] // of the quota, cpu.stat nr_periods
 	ThrottledPeriods node.Maybe[int64] // cpu.stat nr_throttled

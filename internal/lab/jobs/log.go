@@ -21,6 +21,7 @@ type Log struct {
 	Speed       float64 // the last speed relative to real time; 0: none
 	Threads     int     // the threads of x264, from its options; 0: not printed
 	Truncated   bool    // the last line is not complete
+	start, end  *mark   // of a job of the lab; nil: the log has none
 }
 
 // mostLine is the length of the longest line of a log that ReadLog accepts. The
@@ -120,6 +121,14 @@ func (l *Log) note(at time.Time, text string) {
 	}
 	l.Lines++
 	l.Last = at
+	if word, m, ok := parseMark(at, text); ok {
+		if word == "start" {
+			l.start, l.end = &m, nil
+		} else if l.start != nil {
+			l.end = &m
+		}
+		return
+	}
 	if l.Source == "" {
 		if m := inputLine.FindStringSubmatch(text); m != nil {
 			l.Source = m[1]
@@ -142,6 +151,9 @@ func (l *Log) note(at time.Time, text string) {
 
 // Fault says why the log is not that of a job that did its work, or returns "".
 func (l Log) Fault() string {
+	if l.start != nil {
+		return l.markFault()
+	}
 	switch d := l.Last.Sub(l.First); {
 	case l.Source == "":
 		return "the log names no input"
@@ -181,5 +193,20 @@ func (j Job) With(l Log) Job {
 	if l.Frames > 0 {
 		j.Extra.Work = someFrames(l.Frames)
 	}
+	if l.start != nil {
+		j = j.withMarks(l)
+	}
 	return j
+}
+
+// JobName returns the name of a job of the cell, as the published chart gives
+// it.
+func (c Cell) JobName(index int) string {
+	return fmt.Sprintf("%s-%d-%s-%s-%d", strings.ToLower(c.Type), c.Concurrency, formatCPU(c.CPU), formatMemory(c.Memory), index)
+}
+
+// LinkName returns the name of the link to a container's log below
+// /var/log/containers, which FromLink reads.
+func LinkName(pod, namespace, container, id string) string {
+	return fmt.Sprintf("%s_%s_%s-%s.log", pod, namespace, container, id)
 }

@@ -45,6 +45,7 @@ func extras() []column {
 		nanoseconds("TimeOutNs", func(j *Job) *time.Time { return &j.Out }),
 		fraction("LocalJobs", func(e *Extra) *node.Maybe[float64] { return &e.LocalJobs }),
 		fraction("QueueSeconds", func(e *Extra) *node.Maybe[float64] { return &e.QueueSeconds }),
+		fraction("LateSeconds", func(e *Extra) *node.Maybe[float64] { return &e.LateSeconds }),
 		fraction("Work", func(e *Extra) *node.Maybe[float64] { return &e.Work }),
 		fraction("JobWork", func(e *Extra) *node.Maybe[float64] { return &e.JobWork }),
 		fraction("CPUSeconds", func(e *Extra) *node.Maybe[float64] { return &e.CPUSeconds }),

@@ -1,0 +1,164 @@
+package jobs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// MarkScript is the part of a shell script that a container of the lab runs: the
+// function mark prints a line with the counters of the container's cgroup, on
+// cgroup v2 and on v1. ReadLog reads these lines. The script calls
+//
+//	mark start due=SECONDS KEY=VALUE…
+//	mark end status=NUMBER
+//
+// with the keys strategy, block, run, threads and source; due is the time,
+// in seconds since 1970, at which the job had to begin.
+const MarkScript = `mark() {
+	echo "` + markWord + `" "$@" cpu $(cat /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat 2>/dev/null) \
+		memory $(cat /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null) >&2
+}
+`
+
+// markWord begins the lines of a job of the lab.
+const markWord = "tenon-lab"
+
+// latest is the longest time after its due time at which a job may begin and
+// still count as one that began with the others.
+const latest = 500 * time.Millisecond
+
+// A mark is the begin or the end of a job of the lab, as its log says.
+type mark struct {
+	at   time.Time
+	said map[string]string // key=value
+
+	usage             node.Maybe[time.Duration] // CPU time of the container
+	throttled         node.Maybe[time.Duration]
+	periods, throttle node.Maybe[int64] // nr_periods, nr_throttled
+	peak              node.Maybe[unit.Bytes]
+}
+
+// parseMark reads a line of a log. ok is false for a line of another program.
+func parseMark(at time.Time, text string) (word string, m mark, ok bool) {
+	f := strings.Fields(text)
+	if len(f) < 2 || f[0] != markWord || f[1] != "start" && f[1] != "end" {
+		return "", m, false
+	}
+	m = mark{at: at, said: map[string]string{}}
+	word, f = f[1], f[2:]
+	for len(f) > 0 && f[0] != "cpu" {
+		if key, value, has := strings.Cut(f[0], "="); has {
+			m.said[key] = value
+		}
+		f = f[1:]
+	}
+	if len(f) > 0 {
+		f = f[1:] // cpu
+	}
+	for len(f) > 0 {
+		key := f[0]
+		if n, err := strconv.ParseInt(key, 10, 64); err == nil { // cpuacct.usage is a number alone
+			m.usage = node.Some(time.Duration(n))
+			f = f[1:]
+			continue
+		}
+		f = f[1:]
+		if len(f) == 0 {
+			break
+		}
+		n, err := strconv.ParseInt(f[0], 10, 64)
+		if err != nil {
+			continue
+		}
+		f = f[1:]
+		switch key {
+		case "usage_usec":
+			m.usage = node.Some(time.Duration(n) * time.Microsecond)
+		case "throttled_usec":
+			m.throttled = node.Some(time.Duration(n) * time.Microsecond)
+		case "throttled_time":
+			m.throttled = node.Some(time.Duration(n))
+		case "nr_periods":
+			m.periods = node.Some(n)
+		case "nr_throttled":
+			m.throttle = node.Some(n)
+		case "memory":
+			m.peak = node.Some(unit.Bytes(n))
+		}
+	}
+	return word, m, true
+}
+
+// number is a value of the mark; 0 if it has none.
+func (m mark) number(key string) int {
+	n, err := strconv.Atoi(m.said[key])
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// late returns how long after its due time the job began.
+func (m mark) late() (time.Duration, bool) {
+	due, err := strconv.ParseInt(m.said["due"], 10, 64)
+	if err != nil || due <= 0 || due > 1<<40 {
+		return 0, false
+	}
+	return m.at.Sub(time.Unix(due, 0)), true
+}
+
+// markFault says why a job of the lab did not do its work, or returns "".
+func (l Log) markFault() string {
+	switch {
+	case l.end == nil:
+		return "its log has no end: it was killed"
+	case l.end.said["status"] != "0":
+		return fmt.Sprintf("it ended with status %s", l.end.said["status"])
+	}
+	if late, known := l.start.late(); known && late > latest {
+		return fmt.Sprintf("it began %.1f s after the others", late.Seconds())
+	}
+	return ""
+}
+
+// withMarks adds what the marks of a log say.
+func (j Job) withMarks(l Log) Job {
+	s := l.start
+	j.In = s.at
+	j.Extra.Strategy, j.Extra.Block, j.Extra.Run, j.Extra.Threads = s.said["strategy"], s.number("block"), s.number("run"), s.number("threads")
+	if j.Source == "" {
+		j.Source = s.said["source"]
+	}
+	if late, known := s.late(); known {
+		j.Extra.LateSeconds = node.Some(max(late.Seconds(), 0))
+	}
+	e := l.end
+	if e == nil {
+		return j
+	}
+	j.Out = e.at
+	j.Extra.CPUSeconds, j.Extra.ThrottledSeconds = between(s.usage, e.usage), between(s.throttled, e.throttled)
+	if a, ok := s.periods.Value(); ok {
+		j.Extra.Periods = node.Some(e.periods.Or(a) - a)
+	}
+	if a, ok := s.throttle.Value(); ok {
+		j.Extra.ThrottledPeriods = node.Some(e.throttle.Or(a) - a)
+	}
+	j.Extra.PeakMemory = e.peak
+	return j
+}
+
+// between returns the seconds between two readings of a counter.
+func between(from, to node.Maybe[time.Duration]) node.Maybe[float64] {
+	a, ok1 := from.Value()
+	b, ok2 := to.Value()
+	if !ok1 || !ok2 {
+		return node.Maybe[float64]{}
+	}
+	return node.Some((b - a).Seconds())
+}
