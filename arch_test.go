@@ -170,9 +170,10 @@ var arch = []struct {
 	{"lab/site", affects, "model/unit model/node decide/tick decide/memory decide/policy kernel/cgroup kernel/proc kernel/task machine/usage machine/host agent/loop lab/archive lab/report"},
 	{"lab/frame", affects, "model/unit model/node kernel/cgroup kernel/proc lab/load lab/stat lab/meter lab/report lab/site"},
 	{"lab/work", affects, "model/unit model/node kernel/proc kernel/task lab/wire lab/load lab/site"},
+	{"lab/kubectl", affects, "lab/site lab/work"},
 	{"lab/concurrency/sweep", affects, "model/unit model/node decide/facts decide/pick decide/policy kernel/cgroup kernel/perf lab/layout lab/jobs lab/meter lab/report lab/site lab/frame lab/work lab/concurrency"},
 	{"lab/pinning/run", affects, "model/unit model/node decide/pick kernel/cgroup kernel/perf lab/load lab/pi lab/meter lab/report lab/site lab/frame lab/work lab/pinning"},
-	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace kernel/task agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/concurrency lab/pi lab/pinning lab/site lab/frame lab/work"},
+	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace kernel/task agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/concurrency lab/pi lab/pinning lab/site lab/frame lab/work lab/kubectl"},
 	// cmd
 	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/survey"},
 	{"cmd/tenon/labflag", affects, "model/unit"},

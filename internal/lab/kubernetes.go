@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/unit"
@@ -64,7 +65,7 @@ type clusterEnvironment struct {
 	Config
 	*site.Site
 	cluster Kubernetes
-	kubectl kubectl
+	kubectl kubectl.Client
 	node    testedNode
 
 	processes, threads int
@@ -123,13 +124,9 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 		return nil, err
 	}
 	b := &clusterEnvironment{Config: c, cluster: k, versions: map[string]string{}}
-	if b.kubectl.path, err = kubectlProgram.Find(); err != nil {
+	if b.kubectl, err = kubectl.Find(k.Context, k.Namespace); err != nil {
 		return nil, err
 	}
-	if k.Context != "" {
-		b.kubectl.args = append(b.kubectl.args, "--context", k.Context)
-	}
-	b.kubectl.args = append(b.kubectl.args, "--namespace", k.Namespace)
 	if b.Site, err = site.Away(c.Setting); err != nil {
 		return nil, err
 	}
@@ -150,7 +147,7 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 	name := b.cluster.Node
 	if name == "" {
 		var reports struct{ Items []nodeReport }
-		if err := b.kubectl.get(ctx, &reports, "nodereports.tenon.sh"); err != nil {
+		if err := b.kubectl.Get(ctx, &reports, "nodereports.tenon.sh"); err != nil {
 			return fmt.Errorf("find a node with Tenon: %w", err)
 		}
 		if len(reports.Items) != 1 {
@@ -167,7 +164,7 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 			Capacity map[string]string
 		}
 	}
-	if err := b.kubectl.get(ctx, &n, "node", name); err != nil {
+	if err := b.kubectl.Get(ctx, &n, "node", name); err != nil {
 		return err
 	}
 	info := n.Status.NodeInfo
@@ -202,7 +199,7 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 // settleIn prepares the node for the experiment. It first removes what a killed
 // experiment has left.
 func (b *clusterEnvironment) settleIn(ctx context.Context) error {
-	if _, err := b.kubectl.do(ctx, manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
+	if _, err := b.kubectl.Do(ctx, kubectl.Manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	b.Undo = append(b.Undo, func() error {
@@ -210,19 +207,19 @@ func (b *clusterEnvironment) settleIn(ctx context.Context) error {
 		// finish.
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
-		_, labelErr := b.kubectl.do(ctx, "", "label", "node", b.node.name, strategyLabel+"-")
+		_, labelErr := b.kubectl.Do(ctx, "", "label", "node", b.node.name, strategyLabel+"-")
 		return errors.Join(b.clear(ctx), b.apply(ctx, nil), labelErr)
 	})
 	if err := b.clear(ctx); err != nil {
 		return err
 	}
-	_, err := b.kubectl.do(ctx, "", "label", "node", b.node.name, "--overwrite", strategyLabel+"="+strategyName)
+	_, err := b.kubectl.Do(ctx, "", "label", "node", b.node.name, "--overwrite", strategyLabel+"="+strategyName)
 	return err
 }
 
 // clear removes the pods of the experiment.
 func (b *clusterEnvironment) clear(ctx context.Context) error {
-	_, err := b.kubectl.do(ctx, "", "delete", "pod/"+nginxPod, "pod/"+batchPod, "configmap/nginx-conf", "--ignore-not-found", "--wait", "--timeout=60s")
+	_, err := b.kubectl.Do(ctx, "", "delete", "pod/"+nginxPod, "pod/"+batchPod, "configmap/nginx-conf", "--ignore-not-found", "--wait", "--timeout=60s")
 	return err
 }
 

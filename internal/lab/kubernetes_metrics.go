@@ -20,7 +20,7 @@ func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool)
 		Window    string
 		Usage     struct{ CPU string }
 	}
-	if err := b.kubectl.raw(ctx, &m, "/apis/metrics.k8s.io/v1beta1/nodes/"+b.node.name); err != nil {
+	if err := b.kubectl.Raw(ctx, &m, "/apis/metrics.k8s.io/v1beta1/nodes/"+b.node.name); err != nil {
 		return u, false // the metrics API is optional in a cluster
 	}
 	window, err := time.ParseDuration(m.Window)

@@ -1,10 +1,8 @@
 package lab
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
@@ -119,18 +117,4 @@ func (b *clusterEnvironment) pod(name string, labels object, container object, v
 			"containers":  []object{container}, "volumes": volumes,
 		},
 	}
-}
-
-// manifest encodes objects as input for kubectl apply.
-func manifest(objects []object) string {
-	var text strings.Builder
-	for _, o := range objects {
-		line, err := json.Marshal(o)
-		if err != nil {
-			panic(err) // objects hold only strings and numbers
-		}
-		text.Write(line)
-		text.WriteString("\n")
-	}
-	return text.String()
 }

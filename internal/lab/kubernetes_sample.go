@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -142,8 +143,8 @@ func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 // A podSampler reads the counters of a run from inside its pods.
 type podSampler struct {
 	frame.Recording
-	service, batch *shell // batch is nil if there is no batch pod
-	spins          bool   // batch runs the spinner
+	service, batch *kubectl.Shell // batch is nil if there is no batch pod
+	spins          bool           // batch runs the spinner
 	tested         unit.CPUSet
 	marks          []*work.Marks // of each ffmpeg, guarded by mu
 }
@@ -160,11 +161,11 @@ func (s *podSampler) read() {
 	var asked sync.WaitGroup
 	asked.Go(func() {
 		before := time.Now()
-		service, errService = s.service.counters()
+		service, errService = countersOf(s.service)
 		at = before.Add(time.Since(before) / 2)
 	})
 	if s.batch != nil {
-		asked.Go(func() { batch, errBatch = s.batch.counters() })
+		asked.Go(func() { batch, errBatch = countersOf(s.batch) })
 	}
 	asked.Wait()
 	s.Mu.Lock()
@@ -176,8 +177,9 @@ func (s *podSampler) read() {
 	s.add(at, service, batch)
 }
 
-func (s *shell) counters() (counters, error) {
-	lines, err := s.ask()
+// countersOf asks the shell of a pod for the counters.
+func countersOf(s *kubectl.Shell) (counters, error) {
+	lines, err := s.Ask()
 	if err != nil {
 		return counters{}, err
 	}

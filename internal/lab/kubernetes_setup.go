@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
@@ -50,10 +51,10 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 	if err := b.answers(ctx); err != nil {
 		return st, err
 	}
-	if st.sampler.service, err = b.kubectl.open(nginxPod, serviceScript); err != nil {
+	if st.sampler.service, err = b.kubectl.Open(nginxPod, serviceScript); err != nil {
 		return st, err
 	}
-	lines, err := st.sampler.service.answer()
+	lines, err := st.sampler.service.Answer()
 	if err != nil {
 		return st, err
 	}
@@ -92,12 +93,12 @@ func (st *clusterSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate
 	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
 		return err
 	}
-	if st.sampler.batch, err = b.kubectl.open(batchPod, batchScript); err != nil || t.Spinner {
+	if st.sampler.batch, err = b.kubectl.Open(batchPod, batchScript); err != nil || t.Spinner {
 		st.sampler.spins = t.Spinner
 		return err
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
-		c, err := st.sampler.batch.counters()
+		c, err := countersOf(st.sampler.batch)
 		if err != nil {
 			return errors.Join(err, b.complaint(ctx, batchPod))
 		}
@@ -145,7 +146,7 @@ func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []ob
 				}
 			}
 		}
-		if err := b.kubectl.get(ctx, &p, "pod", pod); err != nil {
+		if err := b.kubectl.Get(ctx, &p, "pod", pod); err != nil {
 			return err
 		}
 		why := strings.TrimSpace(p.Status.Reason + " " + p.Status.Message)
@@ -180,7 +181,7 @@ const webhookPatience = time.Minute
 // create retries.
 func (b *clusterEnvironment) create(ctx context.Context, objects []object) error {
 	for deadline := time.Now().Add(webhookPatience); ; {
-		_, err := b.kubectl.do(ctx, manifest(objects), "apply", "-f", "-")
+		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
 			return err
 		}
@@ -193,7 +194,7 @@ func (b *clusterEnvironment) create(ctx context.Context, objects []object) error
 
 // complaint returns the last output of a pod, to be appended to an error.
 func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
-	out, err := b.kubectl.do(ctx, "", "logs", "--tail=5", pod)
+	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
 	if err != nil {
 		return errors.New("")
 	}
@@ -225,8 +226,8 @@ func (b *clusterEnvironment) answers(ctx context.Context) error {
 
 // close removes the pods, also after ctx has been cancelled.
 func (st *clusterSetUp) close(ctx context.Context, err error) error {
-	st.sampler.service.close()
-	st.sampler.batch.close()
+	st.sampler.service.Close()
+	st.sampler.batch.Close()
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 90*time.Second)
 	defer stop()
 	return errors.Join(err, st.b.clear(ctx))
@@ -292,7 +293,7 @@ type nodeReport struct {
 }
 
 func (b *clusterEnvironment) nodeReport(ctx context.Context) (r nodeReport, err error) {
-	return r, b.kubectl.get(ctx, &r, "nodereports.tenon.sh", b.node.name)
+	return r, b.kubectl.Get(ctx, &r, "nodereports.tenon.sh", b.node.name)
 }
 
 // reportPatience is longer than the time after which tenond reports a change.
@@ -332,7 +333,7 @@ func (b *clusterEnvironment) awaitBatch(ctx context.Context) error {
 		var n struct {
 			Status struct{ Allocatable map[string]string }
 		}
-		if err := b.kubectl.get(ctx, &n, "node", b.node.name); err != nil {
+		if err := b.kubectl.Get(ctx, &n, "node", b.node.name); err != nil {
 			return err
 		}
 		cpu, err := batchAmount(n.Status.Allocatable[batchCPU])

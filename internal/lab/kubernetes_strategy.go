@@ -104,7 +104,7 @@ func (b *clusterEnvironment) apply(ctx context.Context, s strategy) error {
 	var now struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := b.kubectl.get(ctx, &now, "configmap", "-n", namespace, name); err != nil {
+	if err := b.kubectl.Get(ctx, &now, "configmap", "-n", namespace, name); err != nil {
 		return fmt.Errorf("read Tenon's configuration (--cluster-config): %w", err)
 	}
 	changed := map[string]any{}
@@ -127,6 +127,6 @@ func (b *clusterEnvironment) apply(ctx context.Context, s strategy) error {
 	if err != nil {
 		return err
 	}
-	_, err = b.kubectl.do(ctx, "", "patch", "configmap", "-n", namespace, name, "--type=merge", "-p", string(patch))
+	_, err = b.kubectl.Do(ctx, "", "patch", "configmap", "-n", namespace, name, "--type=merge", "-p", string(patch))
 	return err
 }

@@ -1,9 +1,7 @@
 package lab
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,6 +17,7 @@ import (
 
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
@@ -183,27 +182,27 @@ func TestWrongOrdersForACluster(t *testing.T) {
 
 // TestShellsAnswer uses a fake kubectl that runs the script on this machine.
 func TestShellsAnswer(t *testing.T) {
-	k := kubectl{path: fakeKubectl(t, `shift 4; exec "$@"`)}
-	s, err := k.open("nginx", `echo here; echo .; while read -r _; do cat /proc/stat /proc/self/schedstat; echo usage_usec 7; echo .; done`)
+	k := kubectl.Client{Path: fakeKubectl(t, `shift 4; exec "$@"`)}
+	s, err := k.Open("nginx", `echo here; echo .; while read -r _; do cat /proc/stat /proc/self/schedstat; echo usage_usec 7; echo .; done`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	if lines, err := s.answer(); err != nil || len(lines) != 1 || lines[0] != "here" {
+	defer s.Close()
+	if lines, err := s.Answer(); err != nil || len(lines) != 1 || lines[0] != "here" {
 		t.Fatalf("greeting %q, %v", lines, err)
 	}
 	for range 2 {
-		c, err := s.counters()
+		c, err := countersOf(s)
 		if err != nil || c.usage != 7*time.Microsecond || len(c.idle) == 0 {
 			t.Errorf("%+v, %v", c, err)
 		}
 	}
-	gone, err := k.open("nginx", "echo it is full >&2; exit 3")
+	gone, err := k.Open("nginx", "echo it is full >&2; exit 3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer gone.close()
-	if _, err := gone.counters(); err == nil || !strings.Contains(err.Error(), "the shell in pod nginx") {
+	defer gone.Close()
+	if _, err := countersOf(gone); err == nil || !strings.Contains(err.Error(), "the shell in pod nginx") {
 		t.Errorf("a shell that has ended gives error %v", err)
 	}
 }
@@ -219,19 +218,6 @@ func fakeKubectl(t *testing.T, script string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-func TestKubectlComplains(t *testing.T) {
-	k := kubectl{path: fakeKubectl(t, "echo no such node >&2; exit 1")}
-	var v any
-	if err := k.get(t.Context(), &v, "node", "x"); err == nil || !strings.Contains(err.Error(), "kubectl get") || !strings.Contains(err.Error(), "no such node") {
-		t.Errorf("%v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := k.get(ctx, &v, "node", "x"); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted: %v", err)
-	}
 }
 
 func TestAmountsOfTheMetricsAPI(t *testing.T) {
@@ -272,7 +258,7 @@ func TestNodeMetricsAreOfTheRun(t *testing.T) {
 				}
 			}
 			path := fakeKubectl(t, fmt.Sprintf("cd %s; echo >> asked; n=$(wc -l < asked); [ $n -gt %d ] && n=%[2]d; [ -s $n ] && cat $n", dir, len(c.answers)))
-			b := &clusterEnvironment{kubectl: kubectl{path: path}, node: testedNode{name: "x"}}
+			b := &clusterEnvironment{kubectl: kubectl.Client{Path: path}, node: testedNode{name: "x"}}
 			if got := b.nodeMetrics(t.Context(), at, at.Add(c.length), time.Hour); got != c.want {
 				t.Errorf("nodeMetrics returns %v CPUs, want %v", got, c.want)
 			}
@@ -297,14 +283,14 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 func TestAManagerOutOfReachIsWaitedFor(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
-	b := &clusterEnvironment{Site: &site.Site{Status: &site.Status{W: io.Discard}}, kubectl: kubectl{path: path}}
+	b := &clusterEnvironment{Site: &site.Site{Status: &site.Status{W: io.Discard}}, kubectl: kubectl.Client{Path: path}}
 	if err := b.create(t.Context(), []object{{}}); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(count); err != nil || len(text) != 2 {
 		t.Errorf("asked %d times, %v; want 2", len(text), err)
 	}
-	b.kubectl.path = fakeKubectl(t, `echo >> `+count+`; echo 'denied the request: want either' >&2; exit 1`)
+	b.kubectl.Path = fakeKubectl(t, `echo >> `+count+`; echo 'denied the request: want either' >&2; exit 1`)
 	if err := b.create(t.Context(), []object{{}}); err == nil || !strings.Contains(err.Error(), "want either") {
 		t.Errorf("a refusal: %v", err)
 	}

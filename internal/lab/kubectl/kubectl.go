@@ -1,4 +1,6 @@
-package lab
+// Package kubectl is the access of the lab to a Kubernetes cluster: it runs the
+// program kubectl, so that each login method of the user works here, too.
+package kubectl
 
 import (
 	"bufio"
@@ -17,18 +19,49 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-var kubectlProgram = work.Program{Name: "kubectl", Packages: "see https://kubernetes.io/docs/tasks/tools", Version: nil}
+// Program is kubectl on this machine.
+var Program = work.Program{Name: "kubectl", Packages: "see https://kubernetes.io/docs/tasks/tools", Version: nil}
 
-// A kubectl is the lab's access to a cluster. It runs the program kubectl, so
-// that each login method of the user works here, too.
-type kubectl struct {
-	path string
-	args []string // in front of the command: the context and the namespace
+// A Client runs kubectl.
+type Client struct {
+	Path string
+	Args []string // in front of the command: the context and the namespace
 }
 
-// do runs a command and gives it in as standard input.
-func (k kubectl) do(ctx context.Context, in string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, k.path, append(append([]string{}, k.args...), args...)...)
+// Find returns a client for a context (empty: the current one) and a namespace.
+func Find(context, namespace string) (Client, error) {
+	path, err := Program.Find()
+	if err != nil {
+		return Client{}, err
+	}
+	k := Client{Path: path}
+	if context != "" {
+		k.Args = append(k.Args, "--context", context)
+	}
+	k.Args = append(k.Args, "--namespace", namespace)
+	return k, nil
+}
+
+// An Object is a JSON object of the Kubernetes API.
+type Object = map[string]any
+
+// Manifest encodes objects as input for kubectl apply.
+func Manifest(objects []Object) string {
+	var text strings.Builder
+	for _, o := range objects {
+		line, err := json.Marshal(o)
+		if err != nil {
+			panic(err) // objects hold only strings and numbers
+		}
+		text.Write(line)
+		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+// Do runs a command and gives it in as standard input.
+func (k Client) Do(ctx context.Context, in string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
 	cmd.Stdin = strings.NewReader(in)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -41,9 +74,9 @@ func (k kubectl) do(ctx context.Context, in string, args ...string) ([]byte, err
 	return out.Bytes(), nil
 }
 
-// get reads an object into v.
-func (k kubectl) get(ctx context.Context, v any, args ...string) error {
-	out, err := k.do(ctx, "", append([]string{"get", "-o", "json"}, args...)...)
+// Get reads an object into v.
+func (k Client) Get(ctx context.Context, v any, args ...string) error {
+	out, err := k.Do(ctx, "", append([]string{"get", "-o", "json"}, args...)...)
 	if err != nil {
 		return err
 	}
@@ -53,28 +86,75 @@ func (k kubectl) get(ctx context.Context, v any, args ...string) error {
 	return nil
 }
 
-// raw reads a path of the API into v.
-func (k kubectl) raw(ctx context.Context, v any, path string) error {
-	out, err := k.do(ctx, "", "get", "--raw", path)
+// Raw reads a path of the API into v.
+func (k Client) Raw(ctx context.Context, v any, path string) error {
+	out, err := k.Do(ctx, "", "get", "--raw", path)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(out, v)
 }
 
+// Watch runs a command that prints a line for each change, such as get --watch,
+// and passes each line to see until see returns true or an error. If the command
+// ends by itself, as when the API server ends a watch, Watch runs it again. A
+// command that fails ends Watch.
+func (k Client) Watch(ctx context.Context, see func(line string) (done bool, err error), args ...string) error {
+	for {
+		done, err := k.watchOnce(ctx, see, args)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), args []string) (done bool, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if done, err = see(lines.Text()); done || err != nil {
+			stop()
+			_ = cmd.Wait() // killed
+			return done, err
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return false, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, site.QuoteOutput(complaint.Bytes()))
+	}
+	return false, nil
+}
+
 // shellPatience is the longest time in which a container may answer a question.
 const shellPatience = 15 * time.Second
 
-// A shell runs a script in a container. For each line that it receives, the
+// A Shell runs a script in a container. For each line that it receives, the
 // script prints some lines and then a line with a full stop.
-type shell struct {
+type Shell struct {
 	*site.Process
 	in, out *os.File
 	lines   *bufio.Scanner
 }
 
-// open starts a script in the first container of a pod.
-func (k kubectl) open(pod, script string) (_ *shell, err error) {
+// Open starts a script in the first container of a pod.
+func (k Client) Open(pod, script string) (_ *Shell, err error) {
 	inRead, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -86,9 +166,9 @@ func (k kubectl) open(pod, script string) (_ *shell, err error) {
 		return nil, err
 	}
 	defer outWrite.Close()
-	s := &shell{in: in, out: out, lines: bufio.NewScanner(out)}
+	s := &Shell{in: in, out: out, lines: bufio.NewScanner(out)}
 	s.lines.Buffer(nil, 1<<20) // /proc/stat has one long line with all interrupts
-	argv := append(append([]string{k.path}, k.args...), "exec", "-i", pod, "--", "sh", "-c", script)
+	argv := append(append([]string{k.Path}, k.Args...), "exec", "-i", pod, "--", "sh", "-c", script)
 	if s.Process, err = site.Start(site.NoGroups{}, site.Child{Name: "the shell in pod " + pod, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
 		in.Close()
 		out.Close()
@@ -97,16 +177,16 @@ func (k kubectl) open(pod, script string) (_ *shell, err error) {
 	return s, nil
 }
 
-// ask sends a line and returns the lines of the answer.
-func (s *shell) ask() ([]string, error) {
+// Ask sends a line and returns the lines of the answer.
+func (s *Shell) Ask() ([]string, error) {
 	if _, err := s.in.WriteString("\n"); err != nil {
 		return nil, s.lost(err)
 	}
-	return s.answer()
+	return s.Answer()
 }
 
-// answer reads the output of the script up to a full stop.
-func (s *shell) answer() (answer []string, err error) {
+// Answer reads the output of the script up to a full stop.
+func (s *Shell) Answer() (answer []string, err error) {
 	_ = s.out.SetReadDeadline(time.Now().Add(shellPatience))
 	for s.lines.Scan() {
 		l := s.lines.Text()
@@ -118,12 +198,12 @@ func (s *shell) answer() (answer []string, err error) {
 	return nil, s.lost(errors.Join(s.lines.Err(), errors.New("no answer")))
 }
 
-func (s *shell) lost(err error) error {
+func (s *Shell) lost(err error) error {
 	return fmt.Errorf("%s: %w%s", s.Name, err, site.QuoteOutput(s.Stderr.Bytes()))
 }
 
-// close ends the script by closing its standard input.
-func (s *shell) close() {
+// Close ends the script by closing its standard input.
+func (s *Shell) Close() {
 	if s == nil {
 		return
 	}

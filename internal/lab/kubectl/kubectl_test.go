@@ -1,0 +1,69 @@
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// fake returns a client of a program that stands in for kubectl.
+func fake(t *testing.T, script string) Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubectl")
+	// A process that another test forks meanwhile would hold the file open for
+	// writing, and the kernel would not execute it (ETXTBSY).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Client{Path: path}
+}
+
+func TestKubectlComplains(t *testing.T) {
+	k := fake(t, "echo no such node >&2; exit 1")
+	var v any
+	if err := k.Get(t.Context(), &v, "node", "x"); err == nil || !strings.Contains(err.Error(), "kubectl get") || !strings.Contains(err.Error(), "no such node") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.Get(ctx, &v, "node", "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+// TestAWatchEndsWhenItsReaderHasSeenEnough also checks that a watch which the
+// API server ends is begun again.
+func TestAWatchEndsWhenItsReaderHasSeenEnough(t *testing.T) {
+	k := fake(t, "echo one; echo two")
+	seen := map[string]int{}
+	err := k.Watch(t.Context(), func(line string) (bool, error) {
+		seen[line]++
+		return seen["two"] == 2, nil
+	}, "get", "pods", "--watch")
+	if err != nil || seen["one"] != 2 {
+		t.Errorf("seen %v: %v", seen, err)
+	}
+	k = fake(t, "echo one; exec sleep 1000")
+	if err := k.Watch(t.Context(), func(string) (bool, error) { return true, nil }, "get"); err != nil {
+		t.Errorf("a watch that goes on: %v", err)
+	}
+	refused := errors.New("not this")
+	if err := k.Watch(t.Context(), func(string) (bool, error) { return false, refused }, "get"); !errors.Is(err, refused) {
+		t.Errorf("the reader's error: %v", err)
+	}
+	k = fake(t, "echo forbidden >&2; exit 1")
+	if err := k.Watch(t.Context(), func(string) (bool, error) { return false, nil }, "get", "pods"); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("a watch that is refused: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := k.Watch(ctx, func(string) (bool, error) { return false, nil }, "get"); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
