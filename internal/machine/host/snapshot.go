@@ -37,14 +37,13 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	h.isolation.Exempt().EndOver(s.At)
 	managed := h.managed()
 	s.Workloads = make([]node.Workload, 0, len(managed))
-	for _, w := range managed {
-		var gone bool
-		if w.Usage, gone = h.counters.Workload(w); gone && h.cache != nil {
-			continue
+	h.counters.Workloads(s.At, managed, scarce, func(w node.Workload, gone bool) {
+		if gone && h.cache != nil {
+			return
 		}
 		w.Ending = h.isolation.Exempt().Ending(w.Cgroup)
 		s.Workloads = append(s.Workloads, w)
-	}
+	})
 	h.counters.FillSlow(&s, scarce)
 	touches, err := h.changes.Own()
 	if err != nil {

@@ -19,6 +19,8 @@ type Counters struct {
 	tree  *cgroup.Tree // nil: this machine has no cgroups that we can use
 	slow  *slowCache   // nil unless resident
 	waits waitSampler
+	// sleepers is nil unless resident.
+	sleepers *sleepers
 	// threads counts the threads of workloads that their quota throttles.
 	threads threadCounter
 }
@@ -29,7 +31,7 @@ type Counters struct {
 func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	c := &Counters{fs: fs, tree: tree}
 	if resident {
-		c.slow = newSlowCache()
+		c.slow, c.sleepers = newSlowCache(), new(sleepers)
 	}
 	return c
 }
@@ -88,7 +90,11 @@ func stallOf(p unit.Pressure) node.Stall {
 
 // Workload reads the counters of a workload that every snapshot needs fresh, and
 // reports whether its cgroup is gone.
-func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) {
+func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(w, nil) }
+
+// workload is Workload. If the workload has used no CPU since last was read, it
+// returns last.
+func (c *Counters) workload(w node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error
 	if c.throttlingIsSlow(w) {
@@ -98,6 +104,11 @@ func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) {
 		}
 	} else {
 		err = c.readCPUUse(&u, p)
+	}
+	if last != nil && u.CPU.Known() && u.CPU == last.CPU {
+		return *last, false
+	}
+	if !c.throttlingIsSlow(w) {
 		c.addThrottling(&u, w)
 	}
 	if errors.Is(err, cgroup.ErrGone) && !c.tree.Exists(p) {

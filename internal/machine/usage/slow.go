@@ -15,9 +15,10 @@ const (
 	// (docs/decisions/0024-counters-read-in-turn.md).
 	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
-	// sleepsWithin is the largest age of memory.stat, the most expensive file, of
-	// a workload that has neither run nor changed its charged memory since.
-	// Reclaim may have moved its pages to the inactive list meanwhile.
+	// sleepsWithin is the largest age of memory.stat, the most expensive file, and
+	// of the I/O of a workload that has neither run nor changed its charged memory
+	// since. Reclaim may have moved its pages to the inactive list meanwhile, and
+	// the kernel may have written back what it wrote.
 	sleepsWithin = time.Minute
 	// scarcePart: memory is scarce when less than this part of it is available.
 	scarcePart = 4
@@ -88,12 +89,13 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 		if i < len(s.Workloads) {
 			w := s.Workloads[i]
 			had, known := r.known[w.ID]
-			have := c.readWorkload(w)
 			if known && !scarce && had.slept(w, s.At) {
-				have.charged, have.cold, have.refaults, have.at = had.charged, had.cold, had.refaults, had.at
-			} else {
-				have.readMemory(c, w, s.At)
+				c.readPressure(&had, w)
+				r.known[w.ID] = had
+				continue
 			}
+			have := c.readWorkload(w)
+			have.readMemory(c, w, s.At)
 			r.known[w.ID] = have
 		} else {
 			*r.node = c.readNode()
@@ -144,19 +146,27 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	p := string(w.Cgroup)
 	known := c.readIO(p)
 	known.cpu = w.Usage.CPU.Or(0)
-	if c.tree.Version() != 1 { // v1 has no pressure of cgroups
-		for _, r := range resources {
-			if p, err := c.tree.Pressure(p, r.name); err == nil {
-				*r.of(&known.pressure) = stallOf(p)
-			}
-		}
-	}
+	c.readPressure(&known, w)
 	if c.throttlingIsSlow(w) {
 		var u node.Usage
 		_ = c.readCPUUse(&u, p) // absent after an error
 		known.throttled, known.periods, known.throttledPeriods = u.Throttled, u.Periods, u.ThrottledPeriods
 	}
 	return known
+}
+
+// readPressure reads the pressure of a workload, which grows also while all its
+// threads wait.
+func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
+	known.pressure = node.Pressure{}
+	if c.tree.Version() == 1 {
+		return // v1 has no pressure of cgroups
+	}
+	for _, r := range resources {
+		if p, err := c.tree.Pressure(string(w.Cgroup), r.name); err == nil {
+			*r.of(&known.pressure) = stallOf(p)
+		}
+	}
 }
 
 // readMemory reads memory.stat of a workload.

@@ -1,0 +1,108 @@
+package usage
+
+import (
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/machine/reread"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// sleepers are the counters of workloads at the last snapshot. Those of a workload
+// that has used no CPU since are the same, but for its memory, which the kernel may
+// have reclaimed or charged to it meanwhile.
+type sleepers struct {
+	mu       sync.Mutex
+	of       []node.Workload
+	families []family
+	last     []lastUse // of each workload
+	cycle    reread.Cycle
+}
+
+// A family is the workloads directly below one cgroup. The kernel charges the CPU
+// time of a cgroup to all above it, so that one counter says that all slept.
+type family struct {
+	cgroup string
+	used   node.Maybe[time.Duration]
+	slept  bool // since the snapshot before
+}
+
+type lastUse struct {
+	known  bool
+	usage  node.Usage
+	family int // none: it has no other members
+}
+
+// none is the family of a workload without one.
+const none = -1
+
+// Workloads reads the counters of workloads that every snapshot needs fresh, and
+// passes each workload on with them, or with gone if its cgroup is gone. For a
+// resident host it reads the counters of a workload only after the workload has
+// used CPU, but all of them within slowWithin, and those of each while memory is
+// scarce. A workload that slept and whose cgroup is removed may be passed on until
+// then, if the caller does not leave it out.
+func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w node.Workload, gone bool)) {
+	if c.sleepers == nil {
+		for _, w := range workloads {
+			var gone bool
+			w.Usage, gone = c.Workload(w)
+			pass(w, gone)
+		}
+		return
+	}
+	x := c.sleepers
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.follow(workloads)
+	for i := range x.cycle.Due(at, len(x.last), reread.Slower(slowWithin, len(x.last))) {
+		x.last[i].known = false
+	}
+	for i := range x.families {
+		f := &x.families[i]
+		before := f.used
+		f.used = node.Maybe[time.Duration]{}
+		if used, err := c.tree.CPUUsage(f.cgroup); err == nil {
+			f.used = node.Some(used)
+		}
+		f.slept = f.used.Known() && f.used == before
+	}
+	for i, w := range workloads {
+		last := &x.last[i]
+		var asleep *node.Usage
+		if last.known && !scarce {
+			asleep = &last.usage
+		}
+		gone := false
+		if asleep == nil || last.family == none || !x.families[last.family].slept {
+			last.usage, gone = c.workload(w, asleep)
+			last.known = !gone
+		}
+		w.Usage = last.usage
+		pass(w, gone)
+	}
+}
+
+// follow forgets all counters if the list of workloads is another one.
+func (x *sleepers) follow(workloads []node.Workload) {
+	if len(x.of) == len(workloads) && (len(workloads) == 0 || &x.of[0] == &workloads[0]) {
+		return
+	}
+	x.of, x.last, x.families = workloads, make([]lastUse, len(workloads)), nil
+	members := map[node.CgroupPath]int{}
+	for _, w := range workloads {
+		members[w.Cgroup.Parent()]++
+	}
+	at := map[node.CgroupPath]int{}
+	for i, w := range workloads {
+		p := w.Cgroup.Parent()
+		if x.last[i].family = none; p == "" || members[p] < 2 {
+			continue
+		}
+		if _, has := at[p]; !has {
+			at[p] = len(x.families)
+			x.families = append(x.families, family{cgroup: string(p)})
+		}
+		x.last[i].family = at[p]
+	}
+}

@@ -1,0 +1,118 @@
+package usage
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A sleepersBench is two workloads below one cgroup, be, and one elsewhere.
+type sleepersBench struct {
+	*counted
+	write func(group, file, text string)
+	list  []node.Workload
+	at    time.Time
+}
+
+func newSleepersBench(t *testing.T) *sleepersBench {
+	t.Helper()
+	b := &sleepersBench{at: time.Unix(0, 0)}
+	b.counted, b.write, _ = newCounted(t, "be/a", "be/b", "ls/web")
+	b.write("be", "cpu.stat", "usage_usec 2000000")
+	for _, id := range []node.WorkloadID{"be/a", "be/b", "ls/web"} {
+		b.list = append(b.list, b.workloads[id])
+	}
+	return b
+}
+
+// memory returns the memory of the workloads in a snapshot some time later.
+func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.Bytes, gone int) {
+	b.at = b.at.Add(after)
+	i := 0
+	b.Workloads(b.at, b.list, scarce, func(w node.Workload, isGone bool) {
+		if isGone {
+			gone++
+		}
+		found[i] = w.Usage.Memory.Or(-1)
+		i++
+	})
+	return found, gone
+}
+
+// TestMemoryOfSleepersIsReadWithinItsTime changes the memory of three workloads,
+// which only reclaim does to a workload that sleeps.
+func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
+	b := newSleepersBench(t)
+	want := func(when string, after time.Duration, scarce bool, want [3]unit.Bytes) {
+		t.Helper()
+		if got, _ := b.memory(after, scarce); got != want {
+			t.Errorf("%s the memory is %v, want %v", when, got, want)
+		}
+	}
+	reclaim := func(to string) {
+		for _, p := range []string{"be/a", "be/b", "ls/web"} {
+			b.write(p, "memory.current", to)
+		}
+	}
+	want("at first", 0, false, [3]unit.Bytes{5000, 5000, 5000})
+	reclaim("4000")
+	want("after all slept", time.Second, false, [3]unit.Bytes{5000, 5000, 5000})
+	b.write("be", "cpu.stat", "usage_usec 2000001")
+	b.write("be/b", "cpu.stat", "usage_usec 1000001")
+	want("after b ran", time.Second, false, [3]unit.Bytes{5000, 4000, 5000})
+	b.write("ls/web", "cpu.stat", "usage_usec 1000001")
+	want("after web ran", time.Second, false, [3]unit.Bytes{5000, 4000, 4000})
+	for range int(slowWithin/time.Second) - 2 {
+		b.memory(time.Second, false)
+	}
+	want("within the time of slow counters", time.Second, false, [3]unit.Bytes{4000, 4000, 4000})
+	reclaim("3000")
+	want("while memory is scarce", time.Millisecond, true, [3]unit.Bytes{3000, 3000, 3000})
+}
+
+// TestOneCounterTellsOfAllThatSleep: the files of a and b say that they ran, which
+// the kernel would have counted for be too, so that nothing but reading them can
+// show it.
+func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
+	b := newSleepersBench(t)
+	b.memory(0, false)
+	for _, p := range []string{"be/a", "be/b"} {
+		b.write(p, "cpu.stat", "usage_usec 1000001")
+		b.write(p, "memory.current", "4000")
+	}
+	if got, _ := b.memory(time.Second, false); got != [3]unit.Bytes{5000, 5000, 5000} {
+		t.Errorf("the files of workloads that slept were read: %v", got)
+	}
+	// Without the counter of the parent, each counts for itself.
+	if err := os.Remove(b.file("be/cpu.stat")); err != nil {
+		t.Fatal(err)
+	}
+	b.tree.Close("be")
+	if got, _ := b.memory(time.Second, false); got != [3]unit.Bytes{4000, 4000, 5000} {
+		t.Errorf("without the counter of the parent: %v", got)
+	}
+}
+
+// TestAnotherListIsReadWhole: cgroups that came or went make another list.
+func TestAnotherListIsReadWhole(t *testing.T) {
+	b := newSleepersBench(t)
+	b.memory(0, false)
+	b.write("be/a", "memory.current", "4000")
+	if err := os.RemoveAll(b.file("be/b")); err != nil {
+		t.Fatal(err)
+	}
+	b.list = append([]node.Workload(nil), b.list...)
+	b.tree.Close("be/b")
+	if got, gone := b.memory(time.Second, false); got != [3]unit.Bytes{4000, -1, 5000} || gone != 1 {
+		t.Errorf("%v, %d are gone, want one", got, gone)
+	}
+}
+
+// file is a file of a cgroup.
+func (b *sleepersBench) file(name string) string {
+	return filepath.Join(filepath.Dir(b.fs.Proc), "v2", name)
+}
