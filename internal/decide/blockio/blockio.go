@@ -127,10 +127,11 @@ type ioClass struct {
 	class node.Class
 	who   string // the class or workload, for reasons
 	snap  node.Snapshot
-	// prior returns the want that already exists for a knob; nil: none exists.
+	// prior returns the want that exists already for a knob. prior is nil while
+	// no want exists.
 	prior func(node.Knob) (plan.Want, bool)
-	// limits, weights and latency hold the requested value for each device, and
-	// the reasons why some requests cannot be met.
+	// limits, weights and latency hold the requested value of each device, and
+	// the reasons why Tenon cannot meet some requests.
 	limits  asked[node.IOLimits]
 	weights map[node.File]*asked[unit.Percent]
 	latency asked[time.Duration]
@@ -145,7 +146,8 @@ type asked[T any] struct {
 
 func (a asked[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
 
-// add requests v for a device. If there are several requests, pick chooses.
+// add records that v is requested for a device. If the device already has a
+// request, pick chooses between the two.
 func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	if a.of == nil {
 		a.of, a.names = map[unit.Device]T{}, map[unit.Device]string{}
@@ -156,7 +158,8 @@ func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	a.of[d.ID], a.names[d.ID] = v, d.Name
 }
 
-// each returns a sentence for each device, in the order of the device numbers.
+// each returns one sentence for each device, in the order of the device
+// numbers. say makes the sentence.
 func (a asked[T]) each(say func(v T, name string) string) []string {
 	var s []string
 	for _, d := range sortedDevices(a.of) {
@@ -228,8 +231,8 @@ func (x *ioClass) wants() []plan.Want {
 	return append(wants, x.hands()...)
 }
 
-// limitWant returns the want for the limits of p, one of n cgroups that share
-// the limits of the class.
+// limitWant returns the want for the limits of the cgroup p. n is the number of
+// cgroups among which the limits of the class are divided.
 func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 	w := x.want(p, node.FileIOMax)
 	own, _ := x.before(w.Knob).(node.IOMax)
@@ -297,8 +300,9 @@ func (x *ioClass) before(k node.Knob) node.Value {
 	return facts.Original(x.snap.Knobs, k)
 }
 
-// linesOf returns the lines of a knob without the settings of x. If an earlier
-// want exists, its value counts, although it may not be written yet.
+// linesOf returns the lines of a knob as they are without the settings of x. If
+// an earlier want for the knob exists, linesOf takes its value, although that
+// value may not be written yet.
 func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[unit.Device]T {
 	if x.prior != nil {
 		if _, said := x.prior(k); said {
@@ -308,7 +312,7 @@ func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[
 	return kept(before, now)
 }
 
-// short names the work of x in reasons.
+// short returns a short name of the work of x, for reasons.
 func (x *ioClass) short() string {
 	if x.prior != nil {
 		return x.who
@@ -320,9 +324,9 @@ func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
 	return plan.Want{Knob: node.Knob{Cgroup: p, File: f}, Owner: plan.OwnerIO, BE: x.class == node.BE}
 }
 
-// settle completes w: it sets v if there is a reason, and otherwise releases
-// the knob. It abstains while the value of the knob or the list of devices is
-// unknown.
+// settle completes w. It sets v if reasons has an entry, and otherwise releases
+// the knob. While the value of the knob or the list of devices is unknown, it
+// abstains.
 func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
 	if x.prior != nil {
 		if before, said := x.prior(w.Knob); said {
@@ -346,7 +350,8 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	return w
 }
 
-// hands releases the knobs of cgroups that also hold work of other classes.
+// hands returns the wants that release the knobs of cgroups that also hold work
+// of other classes.
 func (x *ioClass) hands() []plan.Want {
 	var wants []plan.Want
 	for _, p := range x.Shared {

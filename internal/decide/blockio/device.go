@@ -96,9 +96,9 @@ func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevic
 }
 
 // limitedGroups returns the cgroups that get the limits of the class, sorted,
-// and the number of them that share the limits. On cgroup v1 each cgroup inside
-// a workload needs a limit. There only the innermost cgroups share, because as
-// a rule only they have tasks.
+// and the number of cgroups among which the limits are divided. On cgroup v1
+// each cgroup inside a workload needs a limit, but the limits are divided only
+// among the innermost cgroups, because as a rule only those have tasks.
 func (x *ioClass) limitedGroups() ([]node.CgroupPath, int) {
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return x.Roots, len(x.Roots)
@@ -138,8 +138,9 @@ func partOf(l node.IOLimits, n int) node.IOLimits {
 	return l
 }
 
-// kept returns the lines from before Tenon's first write whose devices still
-// exist. The kernel drops the lines of a device that is removed.
+// kept returns the lines of before, the value from before Tenon's first write,
+// whose devices still exist. The kernel drops the lines of a device that is
+// removed.
 func kept[T any](before, now map[unit.Device]T) map[unit.Device]T {
 	maps.DeleteFunc(before, func(d unit.Device, _ T) bool { _, still := now[d]; return !still })
 	return before

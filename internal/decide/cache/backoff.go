@@ -23,8 +23,8 @@ const (
 // is violated. Each cut takes half of the remaining parts. The parts come back
 // one at a time.
 //
-// Unlike the CPU back-off, it ignores for which work the service waited,
-// because a service with too little cache is slow by itself.
+// The CPU back-off asks for which work a service waited; this back-off does
+// not, because a service with too little cache is slow by itself.
 type BackOff struct {
 	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
 	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
@@ -32,7 +32,8 @@ type BackOff struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Follow takes more parts from BE, or gives one back.
+// Follow returns the back-off after the tick of s. While an objective is
+// missed, it takes more parts from BE; later it gives back one part at a time.
 func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	if q.At.After(s.At) { // q.At is from before a reboot
 		q.At = s.At
@@ -60,12 +61,13 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	return q
 }
 
-// of returns the rest of a share.
+// of returns what the cuts leave of a share.
 func (q BackOff) of(share unit.Percent) unit.Percent {
 	return share * unit.Percent(parts-q.Cut) / parts
 }
 
-// because explains, in a reason, why BE has less than its share.
+// because returns the part of a reason that explains why BE has less than its
+// share.
 func (q BackOff) because(left string) string {
 	if q.Reason == "" {
 		return fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %s now", left)

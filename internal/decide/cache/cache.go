@@ -35,8 +35,8 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 	return Owned
 }
 
-// A Share is the part of each L3 cache, and of the memory bandwidth behind it,
-// that a class may use, in percent.
+// A Share is what a class may use of each L3 cache and of the memory bandwidth
+// behind that cache, in percent.
 type Share struct {
 	Start     unit.Percent `json:"catRangeStartPercent"`
 	End       unit.Percent `json:"catRangeEndPercent"`
@@ -133,9 +133,9 @@ func (d divider) lives(control string) bool {
 	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !OwnsControl(w) })
 }
 
-// grant grants control groups, of which the hardware has few: first to BE, from
-// which all others are protected; then to work with a limit; then to work that
-// is only measured.
+// grant grants control groups, of which the hardware has few. BE comes first,
+// because its group protects all others; then work with a limit; then work that
+// Tenon only measures.
 func (d *divider) grant() {
 	d.granted, d.refused = map[string]node.Value{}, map[string]string{}
 	r := d.snap.Resctrl
@@ -196,7 +196,7 @@ func (d divider) without(control, why string) []plan.Want {
 	return wants
 }
 
-// A cacheWant is an incomplete want.
+// A cacheWant is a want whose intent and reason are still open.
 type cacheWant struct{ plan.Want }
 
 func (d divider) want(control string, f node.File) cacheWant {
@@ -284,8 +284,8 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 }
 
 // amount converts a share of the memory bandwidth into the unit of this
-// machine, rounded down if small is set and up otherwise. It is false if the
-// conversion needs Peak and Peak is 0.
+// machine. It rounds down if small is set, and up otherwise. It returns false
+// if the conversion needs Peak and Peak is 0.
 func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (uint64, bool) {
 	if share >= 100 {
 		return rule.Most, true
@@ -306,7 +306,7 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 	if n%whole > 0 && !small {
 		steps++
 	}
-	// Some machines accept 0, which would stop the tasks at every memory
+	// Some machines accept 0, but 0 would stop the tasks at every memory
 	// access.
 	return min(max(steps*step, rule.Least, step), rule.Most), true
 }

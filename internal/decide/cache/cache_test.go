@@ -65,10 +65,10 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 	return c, BackOff{Cut: rnd.IntN(parts + 1)}, s
 }
 
-// TestNoDivisionHurtsWhoItIsFor checks, for random machines and shares: there
-// are no more groups than the hardware has; groups of other programs do not
-// change; BE gets at most its share but never nothing; other classes get at
-// least their share; and no work is in the group of another class.
+// TestNoDivisionHurtsWhoItIsFor checks random machines and shares. There are no
+// more groups than the hardware has. Groups of other programs do not change. BE
+// gets at most its share, but never nothing; other classes get at least their
+// share. No work is in the group of another class.
 func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 8))
 	sets := 0
@@ -196,8 +196,8 @@ func BenchmarkCacheOfAThousandWorkloads(b *testing.B) {
 	}
 }
 
-// TestTheReasonSaysWhatIsCut checks that the reason names the reduction, also
-// for a share of all ways.
+// TestTheReasonSaysWhatIsCut checks that the reason names the reduction, even
+// if the share is all ways.
 func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	s := node.Snapshot{Workloads: []node.Workload{{ID: "be", Class: node.BE, Cgroup: "be"}}}
 	s.Resctrl = node.Resctrl{Groups: 4, L3: node.CacheWays{Mask: 0xff, Least: 1}}

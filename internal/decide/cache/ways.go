@@ -16,10 +16,10 @@ type ways struct {
 	Sparse bool
 }
 
-// part chooses the ways from start to end percent of the cache. Percentages
-// between two ways are rounded: the part becomes smaller if small is set, and
-// otherwise larger. It has at least Least ways. The result is 0 only if there
-// are no ways.
+// part chooses the ways from start to end percent of the cache. If a percentage
+// lies between two ways, part rounds it: to a smaller part if small is set, and
+// otherwise to a larger one. The part has at least Least ways. The result is 0
+// only if there are no ways.
 func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	all := w.usable()
 	n := len(all)
@@ -43,8 +43,9 @@ func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	return mask
 }
 
-// usable lists the usable ways in ascending order: all ways, or the longest
-// contiguous row if the ways of a group must be contiguous.
+// usable lists the ways that a group may use, in ascending order. These are all
+// ways, or the longest contiguous run if the ways of a group must be
+// contiguous.
 func (w ways) usable() []int {
 	var all, row, best []int
 	for mask := w.Mask; mask != 0; mask &= mask - 1 {

@@ -36,7 +36,8 @@ func TestWaysOfAPart(t *testing.T) {
 	}
 }
 
-// TestAnyPartIsOneThatTheKernelTakes uses random caches and percentages.
+// TestAnyPartIsOneThatTheKernelTakes checks, for random caches and percentages,
+// that the kernel would accept each chosen part.
 func TestAnyPartIsOneThatTheKernelTakes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {

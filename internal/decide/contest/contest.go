@@ -16,24 +16,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Remembered is the time for which a write of another component counts.
+// Remembered is the time for which Tenon remembers a write of another
+// component.
 const Remembered = 10 * time.Minute
 
 const (
-	// contestedFrom is the number of conflicts within Remembered from which a
-	// knob is contested.
+	// contestedFrom: a knob is contested if it has at least so many conflicts
+	// within Remembered.
 	contestedFrom = 3
-	// pause is the time after Tenon's last write for which it leaves a
-	// contested knob to the other component. From longFrom conflicts on, the
-	// time is longPause.
+	// For the time pause after its own last write, Tenon leaves a contested
+	// knob to the other component. If the knob has longFrom conflicts or more,
+	// that time is longPause.
 	pause     = 10 * time.Second
 	longPause = time.Minute
 	longFrom  = 10
 )
 
-// Hold returns the wants, and turns those that would write a contested knob too
-// early into plan.Hold. It does not hold a release, nor a value that narrows
-// BE, because LS must not wait for its protection.
+// Hold returns the wants with some of them turned into plan.Hold: those that
+// would write a contested knob before its pause is over. It never holds a
+// release, nor a value that narrows BE, because LS must not wait for its
+// protection.
 func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
 		left := remaining(c, s.At)
@@ -57,8 +59,7 @@ func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	return wants
 }
 
-// remaining returns the time for which a knob is still left to the other
-// component.
+// remaining returns how long Tenon still leaves a knob to the other component.
 func remaining(c node.WriteConflict, now time.Time) time.Duration {
 	n := recent(c, now)
 	switch {
@@ -70,7 +71,7 @@ func remaining(c node.WriteConflict, now time.Time) time.Duration {
 	return longPause - now.Sub(c.Wrote)
 }
 
-// Contested reports whether another component keeps writing a knob.
+// Contested reports whether another component writes a knob again and again.
 func Contested(s node.Snapshot, k node.Knob) bool {
 	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && recent(c, s.At) >= contestedFrom })
 }

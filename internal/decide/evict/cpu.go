@@ -13,23 +13,24 @@ import (
 // CPUConfig configures the eviction of BE work when CPU is short.
 type CPUConfig struct {
 	// BE starves if its bound is at most SatisfactionLower percent of its CPU
-	// requests (cpuEvictBESatisfactionLowerPercent). Then workloads are evicted
-	// until the bound is SatisfactionUpper percent of the requests of the
-	// others (cpuEvictBESatisfactionUpperPercent). Either both are 0, which
-	// disables this eviction, or neither is.
+	// requests (cpuEvictBESatisfactionLowerPercent). Then Tenon evicts
+	// workloads until the bound is SatisfactionUpper percent of the requests
+	// that remain (cpuEvictBESatisfactionUpperPercent). Either both values are
+	// set, or both are 0, which disables this eviction.
 	SatisfactionLower unit.Percent `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
 	SatisfactionUpper unit.Percent `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
-	// UsageThreshold is the part of its bound that BE must use to count as
-	// starving (cpuEvictBEUsageThresholdPercent).
+	// UsageThreshold is a part of the bound of BE
+	// (cpuEvictBEUsageThresholdPercent). BE starves only if it uses at least
+	// this part.
 	UsageThreshold unit.Percent `json:"cpuEvictBEUsageThresholdPercent,omitempty"`
 	// Eviction by use starts when ThresholdPercent of the node's CPUs are in
-	// use, and frees CPU down to LowerPercent (cpuEvictThresholdPercent,
-	// cpuEvictLowerPercent); 0: never.
+	// use, and ends workloads until the use is LowerPercent
+	// (cpuEvictThresholdPercent, cpuEvictLowerPercent); 0: never.
 	ThresholdPercent unit.Percent `json:"cpuEvictThresholdPercent,omitempty"`
 	LowerPercent     unit.Percent `json:"cpuEvictLowerPercent,omitempty"`
-	// Window is the time over which BE must starve in the mean, or for which the
-	// use of the node must be above its threshold without interruption
-	// (cpuEvictTimeWindowSeconds).
+	// Window is the time over which the mean must show that BE starves. For
+	// eviction by use, it is the time for which the use of the node must stay
+	// above the threshold without interruption (cpuEvictTimeWindowSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
 }
 
@@ -65,14 +66,15 @@ func (x *evictor) satisfy() {
 	now := balance{Bound: limit, Used: used, Request: request}
 	x.next.Satisfied = x.was.Satisfied.next(now, x.elapsed, c.Window)
 	mean, full := x.next.Satisfied.mean(c.Window)
-	// The use of the last second belongs to the bound of that time.
+	// The use of the last second belongs to the bound that BE had in that
+	// second.
 	now.Bound = min(limit, x.was.Satisfied.Last)
 	if x.held || !full || !mean.starved(c) || !now.starved(c) || limit*100 > request*unit.MilliCPU(c.SatisfactionLower) {
 		return
 	}
-	// The remaining requests must be small enough for the bound to be
-	// SatisfactionUpper percent of them. Koordinator's formula, request × upper
-	// − limit, evicts too little for that.
+	// Evict until the bound is SatisfactionUpper percent of the requests that
+	// remain. Koordinator's formula, request × upper − limit, evicts too little
+	// for that.
 	bound := max(limit, mean.Bound)
 	need := request - bound*100/unit.MilliCPU(c.SatisfactionUpper)
 	if need <= 0 {
@@ -117,8 +119,8 @@ func (x *evictor) unload() {
 
 func milli(n int64) string { return unit.MilliCPU(n).String() }
 
-// allowance returns the CPU that all BE work together may use, by its quotas
-// and CPU sets.
+// allowance returns the CPU that the quotas and CPU sets of all BE work
+// together allow it.
 func allowance(l facts.Layout, s node.Snapshot) unit.MilliCPU {
 	all := s.Topology.All()
 	free := len(l.Shared) > 0 || len(l.Roots) == 0

@@ -1,6 +1,7 @@
 // Package evict decides which BE workloads to end when the node's memory or CPU
-// is short. It asks as few as possible to end, kills those that do not end in
-// time, and freezes those that grow in the meantime. It owns the knob run.
+// is short. It asks as few workloads as possible to end, kills those that do
+// not end in time, and freezes those that grow in the meantime. It owns the
+// knob run.
 package evict
 
 import (
@@ -26,11 +27,11 @@ type Config struct {
 	CPU    CPUConfig    `json:"cpu,omitzero"`
 	// Grace is the time between SIGTERM and SIGKILL (evictGracePeriodSeconds).
 	Grace time.Duration `json:"grace_ns,omitempty"`
-	// MostPriority is the highest priority of work that may be evicted
-	// (evictEnabledPriorityThreshold). Absent: every BE workload may be evicted.
+	// MostPriority is the highest priority of work that Tenon may evict
+	// (evictEnabledPriorityThreshold). Absent: it may evict every BE workload.
 	MostPriority node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero"`
-	// Unlabelled lets work be evicted that is BE only because it requests nothing
-	// (evictUnlabelled).
+	// Unlabelled lets Tenon evict work that is BE only because it requests no
+	// resources (evictUnlabelled).
 	Unlabelled bool `json:"evictUnlabelled,omitempty"`
 }
 
@@ -45,8 +46,8 @@ func (c Config) Files() []node.File {
 	return Owned
 }
 
-// Causes lists the words with which the reason of every eviction begins, before
-// a colon.
+// Causes lists the causes. The reason of every eviction begins with its cause
+// and a colon.
 var Causes = []string{CauseMemory, CauseCPU}
 
 // The causes of evictions.
@@ -56,51 +57,56 @@ const (
 )
 
 const (
-	// settling is the time after the end of a victim in which no other is
-	// chosen, so that the freed memory and CPU are measured.
+	// settling is the time after the end of a victim in which Tenon chooses no
+	// other victim. The next measurements must first show the freed memory and
+	// CPU.
 	settling = time.Second
-	// dying is the time for which Tenon waits after SIGKILL before it chooses
-	// another victim, and before it kills the same one again. The second wait
-	// doubles with each kill, up to longestDying.
+	// dying is the time after SIGKILL in which Tenon chooses no other victim.
+	// It is also the time after which Tenon kills the same victim again; that
+	// wait doubles with each kill, up to longestDying.
 	dying        = 2 * time.Second
 	longestDying = time.Minute
 )
 
-// State is the state of evictions between ticks: the victims, and the time for
-// which there has been a reason to evict more. Durations are sums of the times
-// between snapshots, each of them bounded, so that neither a clock that jumps
-// nor a pause of the agent ends a grace period.
+// State is the state of evictions between ticks: the victims, and for how long
+// there has been a reason to evict more. A duration is the sum of the times
+// between snapshots, each of them bounded. Therefore neither a jump of the
+// clock nor a pause of the agent ends a grace period.
 type State struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Victims map[node.WorkloadID]victim `json:"victims,omitempty"`
-	// Settling is the remaining time in which no other victim is chosen.
+	// Settling is the remaining time in which Tenon chooses no other victim.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
-	// Satisfied is what BE has had of the CPU that it requests. Busy is the time
-	// for which the use of the node's CPUs has been above its threshold.
+	// Satisfied compares what BE requests with what it had over a window. Busy
+	// is the time for which the use of the node's CPUs has been above its
+	// threshold.
 	Satisfied satisfaction `json:"satisfied,omitzero"`
 	Busy      lasting      `json:"busy,omitzero"`
 }
 
-// A victim is a workload that was asked to end.
+// A victim is a workload that Tenon asked to end.
 type victim struct {
 	Cause string `json:"cause"`
-	// Waited is the time since it was asked to end, or since the last kill.
+	// Waited is the time since Tenon asked the workload to end, or since the
+	// last kill.
 	Waited time.Duration `json:"waited_ns,omitempty"`
 	Kills  int           `json:"kills,omitempty"`
-	// Memory is its use when it was chosen. CPU is its counter in the last
-	// tick; a lower counter means a new cgroup of the same name.
+	// Memory is the workload's use when it was chosen. CPU is the value of its
+	// CPU counter in the last tick. A lower value later means that a new cgroup
+	// has the same name.
 	Memory unit.Bytes    `json:"memory,omitempty"`
 	CPU    time.Duration `json:"cpu_ns,omitempty"`
-	// Cached: Memory includes all page cache.
+	// Cached says that Memory includes all page cache.
 	Cached bool `json:"cached,omitempty"`
 }
 
-// patience returns the time for which a victim may survive SIGKILL before it is
-// killed again.
+// patience returns how long Tenon waits after a SIGKILL before it kills the
+// victim again.
 func (v victim) patience() time.Duration { return min(dying<<min(v.Kills-1, 8), longestDying) }
 
-// holds reports whether Tenon chooses no other victim because of this one.
+// holds reports whether Tenon must not choose another victim yet because of
+// this one.
 func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < dying }
 
 // lasting is the time for which a condition has held without interruption.
@@ -109,8 +115,9 @@ type lasting struct {
 	For time.Duration `json:"for_ns,omitempty"`
 }
 
-// next adds the time since the last tick. Of a long time, as after a pause of
-// the agent, only a part counts, because the condition meanwhile is unknown.
+// next adds the time since the last tick if the condition still holds. If that
+// time is long, as after a pause of the agent, only a part of it counts: how
+// the condition was meanwhile is unknown.
 func (x lasting) next(so bool, elapsed time.Duration) lasting {
 	switch {
 	case !so:
@@ -138,9 +145,9 @@ type evictor struct {
 }
 
 // Decide returns the next state and the wanted value of the knob run of BE
-// workloads. It chooses victims by the lowest priority, and among equals by the
-// largest use. The workloads of a DaemonSet come after all others, because
-// their controller starts them again at once on the same node.
+// workloads. It chooses the victims with the lowest priority, and among equal
+// priorities those with the largest use. The workloads of a DaemonSet come
+// last, because their controller starts them again at once on the same node.
 func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (State, []plan.Want) {
 	if !c.On() {
 		return State{}, nil // package policy releases frozen cgroups, because no policy wants them
@@ -172,7 +179,8 @@ func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason stri
 	x.wants = append(x.wants, want)
 }
 
-// follow updates the victims of earlier ticks.
+// follow updates the victims of earlier ticks: it drops those that have ended
+// and pursues the others.
 func (x *evictor) follow() {
 	passed := min(max(x.elapsed, 0), facts.LongestGap)
 	x.next.Settling = max(x.was.Settling-passed, 0)
@@ -235,8 +243,8 @@ func (x *evictor) pursue(w node.Workload, v victim) {
 	x.remember(w, v)
 }
 
-// graceOf returns the grace period of a workload: its own, or the configured
-// one.
+// graceOf returns the grace period of a workload: its own one, if set, or else
+// the configured one.
 func (x *evictor) graceOf(w node.Workload) time.Duration { return w.Grace.Or(x.Grace) }
 
 func (x *evictor) remember(w node.Workload, v victim) {
@@ -246,9 +254,10 @@ func (x *evictor) remember(w node.Workload, v victim) {
 	x.next.Victims[w.ID] = v
 }
 
-// choose asks workloads to end until they free at least need, in the order of
-// the lowest priority and then the largest use. freed returns the amount that
-// the end of a workload frees; choose skips workloads that free 0.
+// choose asks workloads to end until they free at least need. It takes the
+// workloads with the lowest priority first, and among those the largest use.
+// freed returns the amount that the end of a workload frees; choose skips
+// workloads that free 0.
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
@@ -271,7 +280,7 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 	return expected, chosen
 }
 
-// after orders false before true.
+// after compares two flags such that false sorts before true.
 func after(a, b bool) int {
 	switch {
 	case a == b:
@@ -282,7 +291,8 @@ func after(a, b bool) int {
 	return -1
 }
 
-// rankOf prints, for a reason, the priorities by which a workload was chosen.
+// rankOf returns the part of a reason that names the priorities by which Tenon
+// chose a workload.
 func rankOf(w node.Workload) string {
 	s := fmt.Sprintf("priority %d", w.Priority)
 	if w.SubPriority != 0 && w.SubPriority != w.Priority {
@@ -294,9 +304,9 @@ func rankOf(w node.Workload) string {
 	return s
 }
 
-// candidates lists the running BE workloads that may be evicted for a cause. It
-// omits workloads whose knob could not be read, because they cannot be asked to
-// end.
+// candidates lists the running BE workloads that Tenon may evict for a cause.
+// It omits workloads whose knob run could not be read, because Tenon cannot ask
+// them to end.
 func (x *evictor) candidates(cause string) []node.Workload {
 	var all []node.Workload
 	for _, w := range x.snap.Workloads {
@@ -338,7 +348,8 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 	return ""
 }
 
-// leave abstains for each BE workload that has no want yet, with the reason.
+// leave adds a want that abstains, with the reason, for each BE workload that
+// has no want yet.
 func (x *evictor) leave(reason string) {
 	for _, w := range x.snap.Workloads {
 		if _, said := x.at[RunKnob(w)]; w.Class == node.BE && !said {

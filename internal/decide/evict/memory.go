@@ -23,22 +23,22 @@ type MemoryConfig struct {
 
 func (c MemoryConfig) on() bool { return c.ThresholdPercent > 0 }
 
-// hasGrown is the divisor of the growth limit: a workload that grew by more
-// than 1/hasGrown of the node's memory may be frozen or killed for its growth.
+// A workload that grew by more than 1/hasGrown of the node's memory may be
+// frozen or killed for its growth.
 const hasGrown = 200
 
 // memoryRelief is the state of memory eviction while memory is short.
 type memoryRelief struct {
-	// Short: memory is short. Base is the use of each workload when the
-	// shortage began.
+	// Short says that memory is short. Base is the use of each workload when
+	// the shortage began.
 	Short bool                           `json:"short,omitempty"`
 	Base  map[node.WorkloadID]unit.Bytes `json:"base,omitempty"`
-	// Cached holds the workloads of Base whose amount includes all page cache.
+	// Cached holds the workloads whose amount in Base includes all page cache.
 	Cached map[node.WorkloadID]bool `json:"cached,omitempty"`
-	// Frozen holds the workloads that were frozen in this shortage.
+	// Frozen holds the workloads that Tenon froze in this shortage.
 	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
-	// Then is the node's use when the last victims were chosen. Expected is the
-	// memory that their end should free.
+	// Then is the memory that the node used when the last victims were chosen.
+	// Expected is the memory that their end should free.
 	Then     unit.Bytes `json:"then,omitempty"`
 	Expected unit.Bytes `json:"expected,omitempty"`
 }
@@ -47,16 +47,17 @@ type memoryRelief struct {
 func cached(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
 
 // grown reports whether a workload uses clearly more memory than the given
-// amount. It is false unless both amounts include page cache or both exclude it.
+// amount. It returns false if only one of the two amounts includes page cache,
+// because then they cannot be compared.
 func (x *evictor) grown(w node.Workload, than unit.Bytes, withCache bool) bool {
 	total, known := x.snap.MemoryTotal.Value()
 	now, measured := facts.MemoryOf(w).Value()
 	return known && measured && cached(w) == withCache && now-than > total/hasGrown
 }
 
-// freed returns a function that returns the memory that the end of a workload
-// frees. It returns 0 if the amount is not comparable with those of other
-// workloads.
+// freed returns a function of a workload. That function returns the memory that
+// the end of the workload frees, or 0 if the amount cannot be compared with
+// those of other workloads.
 func (x *evictor) freed() func(node.Workload) int64 {
 	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !cached(w) })
 	return func(w node.Workload) int64 {
@@ -67,10 +68,10 @@ func (x *evictor) freed() func(node.Workload) int64 {
 	}
 }
 
-// relieve evicts by memory. While memory is short, it freezes workloads that
-// grow. Freezing frees no memory, but keeps the memory free that ended
-// workloads release. Reclaiming page cache of BE would not help, because the
-// kernel already counts it as available.
+// relieve evicts by memory. While memory is short, it also freezes workloads
+// that grow: this frees no memory, but it keeps them from taking the memory
+// that ended workloads release. Reclaiming page cache of BE would not help,
+// because the kernel already counts page cache as available.
 func (x *evictor) relieve() {
 	c := x.Memory
 	if !c.on() {
@@ -120,7 +121,8 @@ func (x *evictor) pursues(cause string) bool {
 	return false
 }
 
-// keep freezes the workloads that have grown since memory became short.
+// keep freezes the workloads that have grown since the shortage of memory
+// began.
 func (x *evictor) keep(state string) {
 	next := x.was.Memory
 	next.Short, next.Base, next.Frozen = true, map[node.WorkloadID]unit.Bytes{}, map[node.WorkloadID]bool{}
@@ -145,7 +147,8 @@ func (x *evictor) keep(state string) {
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: what grew stands still until less is", state))
 		case frozen:
-			// Either it cannot be frozen, or another component thawed it.
+			// The workload was frozen and now runs: the kernel could not freeze
+			// it, or another component thawed it. Tenon does not try again.
 			next.Frozen[w.ID] = true
 		case ours && standing:
 			next.Frozen[w.ID] = true
@@ -158,7 +161,7 @@ func (x *evictor) keep(state string) {
 	x.next.Memory = next
 }
 
-// thaw thaws frozen workloads.
+// thaw thaws the workloads that Tenon froze.
 func (x *evictor) thaw(reason string) {
 	for _, w := range x.snap.Workloads {
 		_, ours := x.snap.Knobs.Before[RunKnob(w)]

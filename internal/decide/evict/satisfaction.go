@@ -7,20 +7,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A balance is the CPU that all BE work together may use, uses and requests.
+// A balance compares, for all BE work together, the CPU that it may use, the
+// CPU that it uses and the CPU that it requests.
 type balance struct{ Bound, Used, Request unit.MilliCPU }
 
-// starved reports whether BE gets too little CPU: it uses what it may, and that
-// is a small part of what it requests.
+// starved reports whether BE gets too little CPU: it uses most of what it may
+// use, and its bound is a small part of what it requests.
 func (b balance) starved(c CPUConfig) bool {
 	near := b.Bound < unit.CPUs(1) || b.Used*100 >= b.Bound*unit.MilliCPU(c.UsageThreshold)
 	return b.Request > 0 && near && b.Bound*100 <= b.Request*unit.MilliCPU(c.SatisfactionLower)
 }
 
-// A satisfaction is the balance of BE over a window of time. The means of the
-// window decide, and not each moment: CPU suppress moves the bound in each
-// tick, and the use, which is a mean over the last tick, follows it later, so
-// that at most moments after a rise BE seems to use less than it may.
+// A satisfaction is the balance of BE over a window of time. The mean over the
+// window decides, because single moments mislead: CPU suppress moves the bound
+// in each tick, and the measured use, a mean over the last tick, follows later.
+// After each rise of the bound, BE would seem to use less than it may.
 type satisfaction struct {
 	// Last is the bound of the last tick.
 	Last  unit.MilliCPU `json:"last_mcpu,omitempty"`
@@ -40,14 +41,15 @@ type period struct {
 const periods = 10
 
 // next adds the time since the last tick, and drops what is older than the
-// window. Of a long time, as after a pause of the agent, only a part counts.
+// window. If the time is long, as after a pause of the agent, only a part of it
+// counts.
 func (s satisfaction) next(b balance, elapsed, window time.Duration) satisfaction {
 	next := satisfaction{Last: b.Bound}
 	elapsed = min(max(elapsed, 0), facts.LongestGap)
 	ms := elapsed.Milliseconds()
 	newest := period{Lasted: elapsed, Bound: int64(b.Bound) * ms, Used: int64(b.Used) * ms, Request: int64(b.Request) * ms}
-	// The counters are read at the end of the time that they are about, so the
-	// bound of that time is the one of the last tick.
+	// The counters show the use since the last tick. The bound during that time
+	// was the one that the last tick set.
 	if s.Last > 0 {
 		newest.Bound = int64(s.Last) * ms
 	}

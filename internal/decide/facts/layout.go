@@ -11,18 +11,19 @@ import (
 )
 
 // A Layout says where in the cgroup tree the work of one class, usually BE,
-// competes with other work. A weight decides between siblings only, and a limit
-// bounds everything below it. Both therefore belong on the contention root: the
-// highest cgroup that holds work of only that class.
+// competes with other work. A weight decides only between sibling cgroups, and
+// a limit bounds everything below its cgroup. Therefore Tenon sets both on the
+// contention root: the highest cgroup that holds only work of that class.
 type Layout struct {
 	// Roots lists the contention roots of the class, each once, in the order of
 	// the workloads.
 	Roots []node.CgroupPath
 	// RootOf is the contention root of each workload, in the order of the
-	// snapshot. It is "" for other classes and for workloads in Shared.
+	// snapshot. It is "" for a workload of another class and for a workload in
+	// Shared.
 	RootOf []node.CgroupPath
 	// Shared lists the cgroups of workloads of the class that have no
-	// contention root, because they also hold work of other classes or their
+	// contention root. Such a cgroup also holds work of other classes, or its
 	// root is unknown. A limit or weight there would slow the work to be
 	// protected.
 	Shared []node.CgroupPath
@@ -71,8 +72,8 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 }
 
 // rootOf returns the contention root of w. If work of another class has
-// appeared below w.ContentionRoot since it was read, rootOf returns the highest
-// cgroup between it and w.Cgroup that holds no such work.
+// appeared below w.ContentionRoot since the host read it, rootOf returns the
+// highest cgroup on the path from there to w.Cgroup that holds no such work.
 func (l Layout) rootOf(w node.Workload) node.CgroupPath {
 	if w.ContentionRoot == "" || l.Others[w.Cgroup] > 0 {
 		return ""
@@ -94,9 +95,9 @@ func (l Layout) RootAbove(p node.CgroupPath) (node.CgroupPath, bool) {
 	return "", false
 }
 
-// IdleCgroups lists the cgroups whose weight makes the work give way: each
-// contention root, or the cgroup below it that Tenon sets because another
-// component manages the weight of the root.
+// IdleCgroups lists the cgroups whose low weight makes the class give way. Each
+// is a contention root, or a cgroup below it if another component manages the
+// weight of the root.
 func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	var all []node.CgroupPath
 	for i, w := range s.Workloads {
@@ -112,9 +113,10 @@ func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	return slices.Compact(all)
 }
 
-// Reach describes, for a reason, the limited reach of a weight at m: "" or a
-// phrase. Weights decide between siblings, so against work outside m's parent
-// the weight of the parent decides.
+// Reach returns a phrase for a reason if the weight of the cgroup m reaches
+// only a part of the other work, and "" otherwise. Weights decide only between
+// siblings, so against work outside m's parent the weight of the parent
+// decides.
 func (l Layout) Reach(m node.CgroupPath) string {
 	up := m.Parent()
 	if up == "" || l.Others[up] == l.Others[""] {

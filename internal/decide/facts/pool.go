@@ -5,31 +5,31 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Pool says which CPUs of a node LS and BE share, and from which CPUs BE is
-// excluded. All policies use it, whichever are enabled.
+// A Pool says which CPUs of a node LS and BE share, and which CPUs BE may not
+// use. All policies use it, whether CPU suppress is enabled or not.
 type Pool struct {
 	// CPUs are the shared CPUs; their number is the capacity. Empty: all online
 	// CPUs.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
-	// LendLSR lets BE use the CPUs to which LSR work is bound, after all other
-	// CPUs (cpuSuppressLendLSR; Koordinator always lends them). BE never runs
-	// on the CPUs of LSE.
+	// LendLSR lets BE use the CPUs to which LSR work is bound
+	// (cpuSuppressLendLSR; Koordinator always lends them). BE gets them after
+	// all other CPUs. BE never runs on the CPUs of LSE.
 	LendLSR bool `json:"lend_lsr,omitempty"`
-	// Reserved is the CPU for the node's own processes. Their use counts as at
-	// least this amount.
+	// Reserved is the CPU that is set aside for the node's own processes. If
+	// they use less, Tenon still counts this amount.
 	Reserved unit.MilliCPU `json:"reserved_mcpu,omitempty"`
 	// ReservedCPUs are for the node's own processes. BE never runs on them, no
 	// workload gets them as exclusive CPUs, and they do not count as capacity.
 	ReservedCPUs unit.CPUSet `json:"reserved_cpus,omitzero"`
-	// CPUSetsManagedExternally: another component writes the CPU sets, such as
-	// a kubelet with the static CPU manager policy. Then only a quota bounds
-	// BE, and BE may run on every CPU.
+	// CPUSetsManagedExternally says that another component writes the CPU sets,
+	// such as a kubelet with the static CPU manager policy. Then only a quota
+	// bounds BE, and BE may run on every CPU.
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// Keeping returns the pool in which the system counts with at least what the
-// kubelet keeps from all pods, if CPU suppress is enabled. Reserved CPUs are no
-// part of the capacity, so they count as kept already.
+// Keeping returns the pool with Reserved raised to kubelet, the CPU that the
+// kubelet keeps from all pods, if CPU suppress is enabled. ReservedCPUs are no
+// part of the capacity, so their number is subtracted from that amount.
 func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
 	if suppress {
 		p.Reserved = max(p.Reserved, kubelet-unit.CPUs(p.ReservedCPUs.Len()))
@@ -50,9 +50,9 @@ func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }
 
 // On returns the pool with the isolated CPUs of the node among the reserved
-// ones: the owner of the machine isolated them for work of his own, and a write
-// to the cpuset of a group would move its threads there. If no other CPU would
-// be left, the isolated CPUs are shared like all others.
+// ones. The owner of the machine isolated them for work of their own, and a
+// write to the cpuset of a group would move its threads there. If no other CPU
+// would be left, the isolated CPUs are shared like all others.
 func (p Pool) On(s node.Snapshot) Pool {
 	with := p
 	with.ReservedCPUs = p.ReservedCPUs.Union(s.Topology.Isolated)
@@ -62,8 +62,9 @@ func (p Pool) On(s node.Snapshot) Pool {
 	return with
 }
 
-// RoomOf returns the CPUs that a contention root may use: those in the present
-// sets of its ancestors and in its own set from before Tenon.
+// RoomOf returns the CPUs that a contention root may use. They are in the
+// present CPU sets of all its ancestors, and in the set that it had itself
+// before Tenon.
 func RoomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 	narrow := func(v node.Value) {
 		if own, _ := v.(node.CPUs); !own.Set.Empty() {

@@ -13,8 +13,9 @@ const (
 	// change of load in about this time. Koordinator decides on samples of one
 	// second.
 	useTau = time.Second
-	// placeTau is the same for the CPUs on which LS runs. The scheduler moves
-	// threads often, and BE should follow only lasting moves.
+	// placeTau is the time constant of the mean use of each CPU by LS. It is
+	// longer than useTau: the scheduler moves threads often, and BE should
+	// follow only lasting moves.
 	placeTau = 5 * time.Second
 )
 
@@ -27,14 +28,15 @@ type Use struct {
 	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // the last sample, without a mean
 	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
 	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
-	// PerCPU are the counters of LS workloads on each CPU. Sensitive is their
-	// total use of each CPU, as a mean over about placeTau.
+	// PerCPU is the CPU time of each LS workload on each CPU, as read from its
+	// counters. Sensitive is the use of each CPU by all LS work, as a mean over
+	// about placeTau.
 	PerCPU    map[node.WorkloadID]map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
 }
 
-// Observe adds the counters of s. A workload or CPU has no mean before its
-// second reading, nor after a reading without its counter.
+// Observe adds the counters of s. A workload or CPU has a mean only after two
+// readings in a row, because a mean needs the difference of two counters.
 func (u Use) Observe(s node.Snapshot) Use {
 	var elapsed time.Duration
 	if !u.At.IsZero() {
@@ -62,8 +64,8 @@ func (u Use) Observe(s node.Snapshot) Use {
 	return next
 }
 
-// sensitive updates the means of LS use of each CPU with the sample between the
-// counters of u and perCPU.
+// sensitive updates the mean use of each CPU by LS. The new sample is the
+// difference between the counters of u and perCPU.
 func (u Use) sensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
 	// A hundred workloads on a hundred CPUs have ten thousand counters in each
 	// tick. An array sums them faster than a map.

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// LongestGap is the longest time between two snapshots that counts in full.
-// During a longer pause of the agent, the state of the node is unknown.
+// LongestGap is the longest time between two snapshots that counts in full. In
+// a longer pause of the agent, what the node did is unknown.
 const LongestGap = 5 * time.Second
 
 // Original returns the value of a knob from before Tenon's first write, or nil

@@ -1,6 +1,6 @@
-// Package grow decides when a pool that may grow is larger than its home: it
-// takes free L3 caches beside its home while its own are full, and gives them
-// back at once to their owners and to services that wait.
+// Package grow decides which L3 caches a pool that may grow has beside its
+// home. It gets free caches while its own are full. It gives them back at once
+// when their owners claim them or a service waits.
 package grow
 
 import (
@@ -19,72 +19,77 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A pool grows slowly and shrinks at once. The gaps between the limits keep it
-// from doing both in turn.
+// A pool grows slowly and shrinks at once. The limits to grow and to shrink are
+// apart, so that a pool does not grow and shrink by turns.
 const (
-	// A pool is full if latency-sensitive work uses so much of its CPUs, for so
-	// long. More CPUs do not help a workload that uses atLimit of its own limit.
+	// A pool is full if LS work uses at least fullFrom of its CPUs for fullFor.
+	// A workload that uses atLimit of its own CPU limit does not make its pool
+	// grow, because more CPUs would not help it.
 	fullFrom, fullFor = unit.Percent(90), 3 * time.Second
 	atLimit           = unit.Percent(95)
-	// A cache is quiet if other latency-sensitive work uses at most so much of
-	// it, for so long. A pool leaves a cache of which others use leaveFrom.
+	// A cache is quiet if other LS work uses at most quietUpTo of it for
+	// quietFor. A pool leaves a cache if other work uses leaveFrom of it or
+	// more.
 	quietUpTo, quietFor = unit.Percent(30), 10 * time.Second
 	leaveFrom           = unit.Percent(80)
-	// A pool gives a cache back if all work of the pool would use at most so
-	// much of the rest, for so long.
+	// A pool gives a cache back if for spareFor all its work would use at most
+	// spareUpTo of the rest.
 	spareUpTo, spareFor = unit.Percent(70), time.Minute
-	// restFor is the time for which a pool that had to leave does not grow, so
-	// that a service which waits is not disturbed again at once.
+	// restFor is the time for which a pool does not grow after it had to leave
+	// a cache. A service that waited is then not disturbed again at once.
 	restFor = time.Minute
-	// negligible is the use of a service whose CPUs need not be known.
+	// negligible is the use below which Tenon need not know on which CPUs a
+	// service runs.
 	negligible unit.MilliCPU = 50
-	// blindFor is the time without counters for each CPU after which a pool gives
-	// back all that it has beside its home: longer than one reading that fails.
+	// A pool gives back all that it has beside its home if the counters of each
+	// CPU are missing for blindFor. One failed reading is shorter than that.
 	blindFor = 2 * time.Second
 	// useTau is the time constant of the means of use. A sample over sampleFor
-	// counts without a mean.
+	// or more replaces the mean.
 	useTau, sampleFor = time.Second, 500 * time.Millisecond
 )
 
-// A State is what the pools have beside their homes, and for how long that has
-// been too little or too much.
+// A State says what each pool has beside its home, and for how long the pool
+// has been too small or too large.
 type State struct {
 	Pools map[node.WorkloadID]Pool `json:"pools,omitempty"`
 }
 
 // A Pool is the state of one pool that may grow.
 type Pool struct {
-	// Home is the home for which the rest holds, and More are the CPUs beside
-	// it: whole L3 caches.
+	// Home is the home for which the other fields hold. More are the CPUs
+	// beside it: whole L3 caches.
 	Home unit.CPUSet `json:"home,omitzero"`
 	More unit.CPUSet `json:"more,omitzero"`
-	// Load is the use of Home and More by latency-sensitive work. Full and Spare
-	// are the times since when it has been too much and too little; zero: it is
-	// not.
+	// Load is the use of Home and More by LS work. Full is the time since when
+	// it has been so high that the pool may grow, and Spare since when it has
+	// been so low that the pool may shrink; zero: it is not.
 	Load  node.Maybe[unit.MilliCPU] `json:"load,omitzero"`
 	Full  time.Time                 `json:"full,omitzero"`
 	Spare time.Time                 `json:"spare,omitzero"`
-	// Left is the time at which it last had to leave a cache.
+	// Left is the time at which the pool last had to leave a cache.
 	Left time.Time `json:"left,omitzero"`
-	// Blind is the time since when the use of each CPU is not known; zero: it is.
+	// Blind is the time since when the use of each CPU has been unknown; zero:
+	// it is known.
 	Blind time.Time `json:"blind,omitzero"`
-	// Beside holds the other caches of the NUMA node, by their lowest CPU.
+	// Beside holds the other caches of the NUMA node. The key is the lowest CPU
+	// of the cache.
 	Beside map[unit.CPU]Cache `json:"beside,omitempty"`
-	// Why is the reason for the last change; empty: there was none.
+	// Why is the reason of the last change; empty: nothing has changed.
 	Why string `json:"why,omitempty"`
 }
 
 // A Cache is an L3 cache into which a pool may grow.
 type Cache struct {
-	// Use is the use by other latency-sensitive work, and Quiet the time since
-	// when it has been little.
+	// Use is the use by LS work of other workloads. Quiet is the time since
+	// when that use has been low.
 	Use   unit.MilliCPU `json:"use_mcpu,omitempty"`
 	Quiet time.Time     `json:"quiet,omitzero"`
 }
 
-// Decide adds to each pool that may grow the caches that it has beside its home.
-// before and now are the use of the CPUs at the snapshot before and at s. missed
-// are the workloads that wait longer than their objective.
+// Decide adds to each pool that may grow the caches that it has beside its
+// home. before is the use of the CPUs at the last snapshot, and now the use at
+// s. missed are the workloads that wait longer than their objective.
 func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.WorkloadID]string, s node.Snapshot) (State, hold.Grants) {
 	if g.Map == nil {
 		return State{}, g
@@ -94,7 +99,7 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	shared := g.Shared
 	for _, w := range s.Workloads {
 		h, held := g.Shared[w.ID]
-		// Work that is to be apart from others has no business beside them.
+		// A workload that stays apart from others must not grow beside them.
 		if !held || h.Grade != pick.Pooled || !w.Overrides.CPUs.Grows || h.Apart != pick.Anywhere {
 			continue
 		}
@@ -113,16 +118,16 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	return next, x.Grants
 }
 
-// A decision is the input for all pools.
+// A decision is one call of Decide: the input that all pools share.
 type decision struct {
 	hold.Grants
 	before, now facts.Use
 	missed      map[node.WorkloadID]string
 	snap        node.Snapshot
 	grew        bool // one pool grows at a time, so that the next tick sees what it does
-	// total is the use of each CPU by latency-sensitive work since the last
-	// snapshot. uncounted is a service that uses CPU and is not in it; empty: all
-	// are.
+	// total is the use of each CPU by LS work since the last snapshot.
+	// uncounted is a service that uses CPU but has no counters in total; empty:
+	// all services are counted.
 	total     []unit.MilliCPU
 	uncounted node.WorkloadID
 }
@@ -164,8 +169,8 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 	return p
 }
 
-// observe adds the use since the last snapshot to the means of a pool. Without
-// counters for each CPU it forgets them.
+// observe adds the use since the last snapshot to the means of a pool. If the
+// counters of each CPU are missing, it forgets the means.
 func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet) Pool {
 	if x.blindTo(w.ID) != "" {
 		p.Blind = since(p.Blind, x.snap.At, true)
@@ -217,15 +222,17 @@ func (x *decision) count() {
 	}
 }
 
-// counts reports whether a workload was counted by CPU at both snapshots.
+// counts reports whether both snapshots have counters of each CPU for a
+// workload.
 func (x *decision) counts(id node.WorkloadID) bool {
 	_, had := x.before.PerCPU[id]
 	_, has := x.now.PerCPU[id]
 	return had && has && x.now.Elapsed > 0
 }
 
-// blindTo returns the workload whose CPUs a pool would have to know and does not:
-// the pool itself, or a service that uses CPU; empty: there is none.
+// blindTo returns a workload whose CPUs must be known before a pool may grow,
+// but are not: the pool itself, or a service that uses CPU; empty: there is
+// none.
 func (x *decision) blindTo(pool node.WorkloadID) node.WorkloadID {
 	if !x.counts(pool) {
 		return pool
@@ -233,8 +240,8 @@ func (x *decision) blindTo(pool node.WorkloadID) node.WorkloadID {
 	return x.uncounted
 }
 
-// useOf returns the use of a set of CPUs by all latency-sensitive work since the
-// last snapshot, and useBy that by one workload.
+// useOf returns the use of a set of CPUs by all LS work since the last
+// snapshot. useBy returns the use by one workload.
 func (x *decision) useOf(set unit.CPUSet) (all unit.MilliCPU) {
 	for c := range set.All() {
 		all += x.total[c]
@@ -252,13 +259,14 @@ func (x *decision) useBy(id node.WorkloadID, set unit.CPUSet) (all unit.MilliCPU
 	return all
 }
 
-// bounded reports whether the limit of a workload keeps it from using more.
+// bounded reports whether a workload already uses about as much CPU as its own
+// limit allows.
 func (x *decision) bounded(w node.Workload) bool {
 	limit, limited := w.CPULimit.Value()
 	return limited && x.now.Workload[w.ID] >= limit.Percent(atLimit)
 }
 
-// leave returns the caches that a pool has to give back now, and why.
+// leave returns the caches that a pool must give back now, and the reason.
 func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open unit.CPUSet) (left unit.CPUSet, why string) {
 	if p.More.Empty() {
 		return left, ""
@@ -292,8 +300,8 @@ func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open uni
 	return left.Intersect(p.More), "gave back " + strings.Join(reasons, ", ")
 }
 
-// waiting returns the first other workload by name that waits longer than its
-// objective; empty: there is none.
+// waiting returns a workload other than but that waits longer than its
+// objective: the first by name; empty: there is none.
 func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
 	for _, id := range slices.Sorted(maps.Keys(x.missed)) {
 		if id != but {
@@ -303,8 +311,8 @@ func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
 	return ""
 }
 
-// room returns the nearest cache into which a full pool grows now; empty: it
-// does not.
+// room returns the cache into which a pool grows now: the nearest one, if the
+// pool is full; empty: it does not grow.
 func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
 	at := x.snap.At
 	rests := !p.Left.IsZero() && at.Sub(p.Left) < restFor
@@ -313,7 +321,8 @@ func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUS
 	}
 	most, has := len(caches), 0
 	if limit, limited := w.CPULimit.Value(); limited {
-		// As many caches as the limit needs if its home serves others.
+		// The pool gets at most as many caches as its limit can use, even if
+		// other work uses its home too.
 		size := unit.CPUs(max(h.Home.Len(), 1))
 		most = min(most, int((limit+size-1)/size))
 	}
@@ -334,7 +343,8 @@ func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUS
 	return unit.CPUSet{}
 }
 
-// farthest returns the last of the caches, nearest first, that a pool has.
+// farthest returns the cache farthest from home among those that a pool has.
+// caches is sorted, the nearest first.
 func farthest(caches []unit.CPUSet, more unit.CPUSet) unit.CPUSet {
 	for _, c := range slices.Backward(caches) {
 		if !more.Intersect(c).Empty() {

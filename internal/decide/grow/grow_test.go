@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A site is a node whose work comes, goes and uses CPUs.
+// A site is a simulated node on which work starts, ends and uses CPUs.
 type site struct {
 	snap   node.Snapshot
 	use    facts.Use
@@ -23,7 +23,7 @@ type site struct {
 	grants hold.Grants
 	base   hold.Grants // what work holds without growth
 	used   map[node.WorkloadID]map[unit.CPU]time.Duration
-	// uncounted is a workload without counters for each CPU.
+	// uncounted is a workload that has no counters of each CPU.
 	uncounted node.WorkloadID
 }
 
@@ -59,7 +59,7 @@ func (n *site) remove(id string) {
 	n.snap.Workloads = left
 }
 
-// tick lets work use CPUs for a time, and decides.
+// tick lets the work use CPUs for the time every, and then decides.
 func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliCPU, missed map[node.WorkloadID]string) {
 	n.snap.At = n.snap.At.Add(every)
 	workloads := make([]node.Workload, len(n.snap.Workloads))
@@ -84,7 +84,7 @@ func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliC
 	n.had = hold.Had{Own: n.grants.Of, Shared: n.grants.Shared}
 }
 
-// on spreads a use over a set of CPUs.
+// on divides a use equally among a set of CPUs.
 func on(set unit.CPUSet, all unit.MilliCPU) map[unit.CPU]unit.MilliCPU {
 	use := map[unit.CPU]unit.MilliCPU{}
 	for c := range set.All() {
@@ -94,10 +94,11 @@ func on(set unit.CPUSet, all unit.MilliCPU) map[unit.CPU]unit.MilliCPU {
 }
 
 // TestGrowthTakesNothingThatIsOthers runs random histories: pools that may
-// grow, owners that come and go, services that use CPUs, wait or use none. In
-// each tick no pool has a CPU that another owns, every pool has all open CPUs of
-// its home, what it has beside them are whole free caches of the same NUMA node,
-// and nothing is left to a pool while a service waits.
+// grow, owners that come and go, and services that use CPUs, wait or use none.
+// It checks in each tick that no pool has a CPU that another workload owns, and
+// that every pool has all open CPUs of its home. What a pool has beside its
+// home must be whole free caches of the same NUMA node, and no pool keeps any
+// of it while a service waits.
 func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(91, 92))
 	grown, left := 0, 0
@@ -186,7 +187,7 @@ func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
 	}
 }
 
-// full lets the pool of a site use all CPUs that it has.
+// full makes the pool id use all CPUs that it has, for a number of ticks.
 func (n *site) full(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id node.WorkloadID) {
 	for range ticks {
 		set, _ := n.grants.Set(id)
@@ -198,8 +199,9 @@ func (n *site) full(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id 
 	}
 }
 
-// TestWhatKeepsAPoolInItsHome has a pool whose home is full, and each time one
-// reason not to grow. Without one it grows.
+// TestWhatKeepsAPoolInItsHome fills the home of a pool. Each case has one
+// reason not to grow, and the pool must not grow. In the case without a reason
+// it must grow.
 func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 	home := node.CPUChoice{Grade: uint8(pick.Pooled), Home: unit.CPUSetOf(0, 1, 2, 3)}
 	pool := node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true, Chosen: home}
@@ -236,7 +238,8 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 	}
 }
 
-// TestAPoolGivesBackWhatItDoesNotNeed lets a pool grow and then use little.
+// TestAPoolGivesBackWhatItDoesNotNeed lets a pool grow, and then use little
+// CPU. It must give the added caches back.
 func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	n := newSite(1, 2, 4)
 	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
@@ -254,8 +257,9 @@ func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	}
 }
 
-// TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes: it may run on the cache
-// that looks quiet.
+// TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes checks that no pool grows
+// while a service has no counters, because that service may run on a cache that
+// looks quiet.
 func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
 	for use, want := range map[unit.MilliCPU]string{20: "0-7", 500: "0-3"} {
 		n := newSite(1, 2, 4)
@@ -269,8 +273,9 @@ func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
 	}
 }
 
-// TestAPoolWithoutCountersStaysInItsHome: Tenon does not see who runs on a
-// neighbouring cache, so it takes none.
+// TestAPoolWithoutCountersStaysInItsHome checks that a pool takes no
+// neighbouring cache if the counters of each CPU are missing: Tenon does not
+// see which work runs there.
 func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 	n := newSite(1, 2, 4)
 	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
@@ -286,9 +291,9 @@ func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 	}
 }
 
-// TestAPoolThatGrewReturnsHomeWithoutCounters lets a pool grow beside a service
-// whose use of each CPU is then not counted any more. One reading that fails
-// changes nothing.
+// TestAPoolThatGrewReturnsHomeWithoutCounters lets a pool grow beside a
+// service, and then removes the counters of that service. The pool must return
+// home, but not for one reading that fails.
 func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 	n := newSite(1, 2, 4)
 	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
@@ -321,8 +326,8 @@ func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide is a tick of a node with 256 CPUs, 100 services and 16 pools
-// that may grow.
+// BenchmarkDecide measures a tick of a node with 256 CPUs, 100 services and 16
+// pools that may grow.
 func BenchmarkDecide(b *testing.B) {
 	n := newSite(1, 32, 8)
 	for i := range 16 {

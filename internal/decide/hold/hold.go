@@ -1,6 +1,7 @@
 // Package hold decides which CPUs the workloads of a node hold: own CPUs, seats
-// in a pool that others share, or a pool. It obeys the choice of a scheduler, and
-// chooses by the same functions where there is none that can be obeyed.
+// that others share, or a pool. It follows the choice of a scheduler. If there
+// is no choice, or the node cannot follow it, hold chooses by the same
+// functions as the scheduler.
 package hold
 
 import (
@@ -20,33 +21,35 @@ type Grants struct {
 	Held
 	// Map is the topology; nil: no workload demands CPUs.
 	Map *pick.Map
-	// Open are the CPUs of the pool that no workload owns or is bound to.
+	// Open are the CPUs of the shared pool that no workload owns and to which
+	// none is bound.
 	Open unit.CPUSet
 }
 
 // Held are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
-// work that Tenon manages runs there. BE work never runs on the CPUs of LSE, and
-// runs on those of LSR only if they are lent.
+// work that Tenon manages runs there. BE never runs on the CPUs of LSE. It runs
+// on the CPUs of LSR only if they are lent.
 type Held struct {
-	// Of holds the own CPUs, and Shared the seats and pools. Of is nil if no
-	// workload demands CPUs.
+	// Of holds the own CPUs of workloads. Shared holds the seats and pools. Of
+	// is nil if no workload demands CPUs.
 	Of     map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]pick.Hold
-	// How describes each grant. Why is the reason why a workload that demands
-	// CPUs has none.
+	// How describes each grant. Why says, for a workload that demands CPUs and
+	// holds none, the reason.
 	How, Why map[node.WorkloadID]string
-	// By says for each grant whose choice it is.
+	// By says who chose each grant.
 	By map[node.WorkloadID]By
 }
 
-// A Note says of one workload what Grants say beside its CPUs.
+// A Note holds what Grants say of one workload in addition to its CPUs.
 type Note struct {
 	By  By     `json:"by,omitempty"`
 	How string `json:"how,omitempty"`
 	Why string `json:"why,omitempty"`
 }
 
-// Notes returns the notes on all workloads that demand CPUs; nil: there is none.
+// Notes returns the notes on all workloads that demand CPUs; nil: no workload
+// does.
 func (g Held) Notes() map[node.WorkloadID]Note {
 	var all map[node.WorkloadID]Note
 	note := func(id node.WorkloadID) {
@@ -64,7 +67,7 @@ func (g Held) Notes() map[node.WorkloadID]Note {
 	return all
 }
 
-// Noted returns what workloads hold from the CPUs and the notes.
+// Noted builds a Held from the CPUs and the notes.
 func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]pick.Hold, notes map[node.WorkloadID]Note) Held {
 	g := Held{Of: own, Shared: shared}
 	if len(notes) > 0 {
@@ -84,10 +87,10 @@ func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]pick.
 	return g
 }
 
-// By is the author of a choice.
+// By says who chose the CPUs of a grant.
 type By string
 
-// The authors.
+// The values of By.
 const (
 	ByScheduler By = "scheduler"
 	ByNode      By = "node"
@@ -107,12 +110,12 @@ type claim struct {
 }
 
 // Decide grants CPUs. A workload keeps its CPUs while it demands the same
-// number, so a new workload never moves another. Among workloads without CPUs
-// the order is: those with the choice of a scheduler, higher priority, then LSE
-// before LSR, then name. A grant always leaves enough CPUs for the system and
-// for BE. A new grant also leaves the CPUs that services without exclusive CPUs
-// request, unless a scheduler that knows these requests chose it. A workload for
-// which too few CPUs are left is treated as LS.
+// number, so a new workload never moves another. Workloads without CPUs come in
+// this order: those for which a scheduler chose, those with a higher priority,
+// LSE before LSR, then by name. A grant always leaves enough CPUs for the
+// system and for BE. A new grant also leaves the CPUs that services without
+// exclusive CPUs request, unless a scheduler that knows these requests chose
+// it. If too few CPUs are left for a workload, it is treated as LS.
 func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Grants {
 	var g Grants
 	var asked []claim
@@ -208,10 +211,10 @@ func Claimed(w node.Workload) (int, string) {
 	return int(amount / unit.CPUs(1)), ""
 }
 
-// hadBy returns the present exclusive CPUs of a workload. They are in the
-// state; if the state was lost, they are derived from the knob. A workload that
-// was treated as LS can have a set of the same size, but then other workloads
-// share it.
+// hadBy returns the exclusive CPUs that a workload has now. They are in the
+// state; if the state was lost, hadBy derives them from the knob. A workload
+// that was treated as LS may have a CPU set of the same size, but other
+// workloads share that set.
 func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -236,7 +239,7 @@ func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload
 	return set
 }
 
-// compare orders claims from first to last granted.
+// compare orders claims: the claim that is granted first sorts first.
 func (c claim) compare(o claim) int {
 	if c.had.Empty() != o.had.Empty() {
 		if o.had.Empty() {
@@ -253,9 +256,9 @@ func (c claim) compare(o claim) int {
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
 }
 
-// Keep returns the number of CPUs that must stay shared: one for the
-// system, and the minimum of BE. The minimum counts even if there is no BE
-// work, so that new BE work takes no CPUs from services.
+// Keep returns the number of CPUs that must stay shared: one for the system,
+// and the minimum of BE. The minimum counts even if there is no BE work. BE
+// work that starts later then takes no CPUs from services.
 func Keep(keep unit.Percent, pool unit.CPUSet) int {
 	share := unit.CPUs(pool.Len()).Percent(keep)
 	return max(1, int((share+999)/unit.CPUs(1)))
@@ -273,9 +276,9 @@ func countedOn(s node.Snapshot) int {
 	return int((sum + 999) / unit.CPUs(1))
 }
 
-// grant gives a workload CPUs from those that are free. At least the number
-// least is left. A new or larger claim also leaves the number counted, unless a
-// scheduler chose the CPUs.
+// grant gives a workload some of the free CPUs. It leaves at least the number
+// least free. For a new or larger claim it also leaves the number counted,
+// unless a scheduler chose the CPUs.
 func (r *round) grant(c claim) {
 	s, id := r.snap, c.work.ID
 	room := RoomBefore(s, c.work.Cgroup, s.Topology.All())
@@ -317,7 +320,8 @@ func (r *round) grant(c claim) {
 	r.Why[id] = fmt.Sprintf("%s requests %s for exclusive use, but %s can be granted%s: it is treated as LS%s", id, facts.CountCPUs(c.cpus), atMost(free.Len(), more), beside, why)
 }
 
-// refuse returns why the choice of a scheduler cannot be obeyed; empty: it can.
+// refuse returns the reason why the node cannot follow the choice of a
+// scheduler; empty: it can.
 func (r *round) refuse(chosen node.CPUChoice, c claim, free unit.CPUSet, spare int) string {
 	all := r.Map.All()
 	switch {
@@ -354,7 +358,7 @@ func atMost(free, spare int) string {
 	}
 }
 
-// describe describes a grant for a reason.
+// describe returns the text about a grant that reasons contain.
 func describe(w node.Workload, o pick.Offer) string {
 	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	if o.Split > 0 {
@@ -377,9 +381,9 @@ func RoomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet
 	return all
 }
 
-// BoundTo returns the CPUs to which a workload was bound before Tenon: the
-// cpuset of its cgroup, or of its nearest ancestor that holds only its class. A
-// set that contains all of cpus does not count as bound.
+// BoundTo returns the CPUs to which a workload was bound before Tenon. That is
+// the cpuset of its cgroup, or of its nearest ancestor that holds only work of
+// its class. A set that contains all of cpus does not count as bound.
 func BoundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
 	for p := w.Cgroup; ; p = p.Parent() {
 		v, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)

@@ -24,7 +24,7 @@ func machine(nodes, caches, cores, threads int) node.Topology {
 	return t
 }
 
-// A site is a node with its agent, and the ledger of a scheduler.
+// A site is a node with its agent, and a scheduler with its ledger.
 type site struct {
 	topo   node.Topology
 	ledger *place.Ledger
@@ -71,8 +71,8 @@ func (n *site) tick() {
 // TestWhatTheLedgerGrantsTheNodeObeys runs random histories of pods on random
 // nodes: reservations, binds, ends, ticks of the agent, restarts of the agent,
 // and reports. It checks that the agent obeys every contract, moves no pod, and
-// gives no pod an empty set, and that a ledger that reads the reports agrees
-// with one that reads the contracts.
+// gives no pod an empty set. It also checks that a ledger made from the reports
+// agrees with one made from the contracts.
 func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(81, 82))
 	granted := 0

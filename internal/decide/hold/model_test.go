@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The model: a node of two L3 caches with two cores each, an agent, three pods
-// that own CPUs, and two schedulers that may both schedule each pod.
+// The model is a node of two L3 caches with two cores each, an agent, three
+// pods that own CPUs, and two schedulers. Both schedulers may schedule each
+// pod.
 const (
 	modelPods       = 3
 	modelSchedulers = 2
@@ -20,8 +21,8 @@ const (
 
 var modelDemands = [modelPods]int{2, 2, 1} // the node has three CPUs for them: not all fit
 
-// A world is one state of the model. It is comparable, so that no state is
-// visited twice.
+// A world is one state of the model. It is comparable, so that the test visits
+// each state once.
 type world struct {
 	bound      [modelPods]contract // in the API server
 	schedulers [modelSchedulers]scheduler
@@ -30,13 +31,14 @@ type world struct {
 	kills      int
 }
 
-// A contract is what the model keeps of a place.Contract: a set of CPUs.
+// A contract is the part of a place.Contract that the model needs: a set of
+// CPUs.
 type contract struct {
 	set  string
 	made bool
 }
 
-// A scheduler is what one scheduler knows.
+// A scheduler is the knowledge of one scheduler.
 type scheduler struct {
 	seen, report, reserved [modelPods]contract
 }
@@ -61,7 +63,7 @@ func (m *model) contractOf(c contract) place.Contract {
 	return place.Contract{Topology: pick.Compile(m.topo).Hash(), Grade: pick.Own, CPUs: set}
 }
 
-// ledger returns the ledger of a scheduler, made of what it knows.
+// ledger builds the ledger of a scheduler from what that scheduler knows.
 func (m *model) ledger(s *scheduler) *place.Ledger {
 	l := place.New()
 	r := place.Report{Topology: m.topo, Keep: 1}
@@ -82,7 +84,7 @@ func (m *model) ledger(s *scheduler) *place.Ledger {
 	return l
 }
 
-// reserve returns what a scheduler reserves for a pod.
+// reserve returns the contract that a scheduler reserves for a pod.
 func (m *model) reserve(s *scheduler, p int) contract {
 	key := reserving{*s, p}
 	out, known := m.reserves[key]
@@ -100,7 +102,7 @@ type reserving struct {
 	pod int
 }
 
-// tick returns what the agent gives to the bound pods.
+// tick returns the CPUs that the agent gives to the bound pods.
 func (m *model) tick(w world) [modelPods]contract {
 	key := [2][modelPods]contract{w.bound, w.had}
 	if out, known := m.ticks[key]; known {
@@ -183,7 +185,7 @@ func (m *model) next(w world) []world {
 	return all
 }
 
-// rest lets all events arrive, and checks the state.
+// rest delivers all events that are under way, and then checks the state.
 func (m *model) rest(w world) {
 	key := [2][modelPods]contract{w.bound, w.had}
 	if m.rested[key] {
@@ -222,12 +224,12 @@ func allHave(w world) bool {
 }
 
 // TestNoInterleavingLeavesAnOverlap visits the states that two schedulers, an
-// agent and the API server reach by any order of reservations, binds, events,
-// reports and one kill. From each state it lets all events arrive and checks
-// that no CPU has two owners, that each pod has what it demands or nothing, and
-// that the ledger gives away no CPU that a pod holds. With two pods it visits
-// every state; with three it stops after some, the shortest histories first
-// (TENON_TEST_LONG=1: after more).
+// agent and the API server can reach by any order of reservations, binds,
+// events, reports and one kill. In each state it delivers all events and then
+// checks three things: no CPU has two owners, each pod has what it demands or
+// nothing, and the ledger gives away no CPU that a pod holds. With two pods it
+// visits every state. With three it visits the shortest histories first and
+// stops after some (TENON_TEST_LONG=1: after more).
 func TestNoInterleavingLeavesAnOverlap(t *testing.T) {
 	most := 12000
 	if os.Getenv("TENON_TEST_LONG") != "" {

@@ -14,9 +14,9 @@ type Places struct {
 }
 
 // PlacesOf finds the LS work that is bound to some of the CPUs. LSE and LSR
-// work keeps its CPUs even when idle: its own, and those to which it was bound
-// before. LS work is ignored if per-CPU counters show where
-// it runs.
+// work keeps its CPUs even when idle: its own CPUs, and those to which it was
+// bound before. PlacesOf ignores LS work whose per-CPU counters show where it
+// runs.
 func PlacesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own map[node.WorkloadID]unit.CPUSet) Places {
 	var p Places
 	var lse unit.CPUSet

@@ -12,8 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sharedBefore lists what workloads with seats or pools hold, as far as it is
-// known before this decision: what they had, or else what a scheduler chose.
+// sharedBefore lists the seats and pools that workloads hold before this
+// decision, as far as they are known: those of the last tick, or else the
+// choice of a scheduler.
 func (r *round) sharedBefore() []pick.Hold {
 	var all []pick.Hold
 	for _, w := range r.snap.Workloads {
@@ -30,8 +31,8 @@ func (r *round) sharedBefore() []pick.Hold {
 	return all
 }
 
-// share gives seats and pools after all own CPUs: to the workloads that had
-// them, then to those for which a scheduler chose, then to others by name.
+// share grants seats and pools after all own CPUs. Workloads that had one come
+// first, then those for which a scheduler chose, then the others by name.
 func (r *round) share() {
 	var asked []node.Workload
 	for _, w := range r.snap.Workloads {
@@ -67,8 +68,8 @@ func (r *round) share() {
 	}
 }
 
-// seat chooses what one workload holds beside those before it. The set is empty
-// if it holds nothing.
+// seat chooses the seats or the pool of one workload. holds is what the
+// workloads before it hold. The set is empty if the workload gets nothing.
 func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap, w.Cgroup, r.snap.Topology.All()))
@@ -106,7 +107,7 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 }
 
 // chosenHome returns what a workload holds by the choice of its scheduler, or
-// why that cannot be obeyed.
+// the reason why the node cannot follow that choice.
 func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 	c := o.Chosen
 	switch {
@@ -127,7 +128,7 @@ func (r *round) authorOf(o node.CPUOverride, h pick.Hold) By {
 	return ByNode
 }
 
-// describeShared describes seats or a pool for a reason.
+// describeShared returns the text about seats or a pool that reasons contain.
 func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
 	level := m.LevelOf(h.Home)
 	if h.Grade == pick.Pooled {
@@ -149,8 +150,8 @@ func (g Grants) Set(id node.WorkloadID) (unit.CPUSet, bool) {
 	return h.CPUs, shared
 }
 
-// Containers returns the CPUs of each container of a workload with CPUs of its
-// own for them.
+// Containers returns the CPUs of each container of a workload, if the
+// containers have CPUs of their own.
 func (g Grants) Containers(w node.Workload) map[string]unit.CPUSet {
 	o := w.Overrides.CPUs
 	set, bound := g.Set(w.ID)

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// fallsCount is the time for which a mechanism failure counts.
+	// fallsCount is how long Tenon remembers a mechanism failure.
 	fallsCount = time.Hour
-	// ejections is the number of failures of a mechanism in use, within
-	// fallsCount, after which it is not tried again in that time.
+	// A mechanism in use that fails ejections times within fallsCount is not
+	// tried again until the failures expire.
 	ejections = 3
 	// firstRetry is the time after the first failure until the next try. It
 	// doubles with every further failure, up to lastRetry.
@@ -19,9 +19,9 @@ const (
 	lastRetry  = 30 * time.Minute
 )
 
-// FailuresOf adds new failures to the remembered ones and drops expired ones; the
-// result is oldest first. A remembered failure with a time in the future is
-// from before a reboot and is dropped.
+// FailuresOf adds new failures to the remembered ones and drops those that
+// expired. The result has the oldest failure first. A remembered failure with a
+// time in the future is from before a reboot, so it is dropped.
 func FailuresOf(known, seen []node.Failure, at time.Time) []node.Failure {
 	var all []node.Failure
 	add := func(f node.Failure, future bool) {
@@ -53,7 +53,7 @@ func LastOf(failures []node.Failure, r node.Mechanism) int {
 
 // RetryOf returns the number of failures of a mechanism since an operator's
 // last request, whether it failed too often, and the time of the next try. The
-// time is zero if it did not fail.
+// time is zero if the mechanism did not fail.
 func RetryOf(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
 	var ejected []time.Time
 	for _, f := range failures {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestFallsCountForAnHour checks how remembered failures and those of the host
-// are merged.
+// TestFallsCountForAnHour checks how FailuresOf merges remembered failures with
+// those that the host saw.
 func TestFallsCountForAnHour(t *testing.T) {
 	now := time.Unix(100000, 0)
 	at := func(ago time.Duration) node.Failure {

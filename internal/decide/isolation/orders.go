@@ -1,6 +1,6 @@
-// Package isolation decides what keeps best-effort (BE) work off the CPUs of
-// latency-sensitive (LS) work: the orders to the BE scheduler, when a mechanism
-// that failed is tried again, and which CPUs are siblings of LS work.
+// Package isolation decides how Tenon keeps best-effort (BE) work off the CPUs
+// of latency-sensitive (LS) work: the orders to the BE scheduler, when Tenon
+// tries a failed mechanism again, and which CPUs are siblings of LS work.
 package isolation
 
 import (
@@ -20,10 +20,10 @@ var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
 // of workloads that have no slot of their own because all slots are taken.
 //
 // The kernel applies neither cpu.weight nor cpu.max to threads in the BE
-// scheduler, so the orders carry both. Their values come from wants, so that a
-// new quota and its order are in the same plan, and from the snapshot if wants
-// has no value. meets has, for each workload of the snapshot, the highest
-// cgroup that holds only BE work, or "".
+// scheduler, so the orders carry both. Orders takes their values from wants, so
+// that a new quota and its order are in the same plan. If wants has no value,
+// the value of the snapshot counts. meets has the contention root of each
+// workload of the snapshot, or "".
 //
 // If wants does not load the scheduler, there are no orders. An unloaded
 // scheduler loses its orders.
@@ -67,8 +67,8 @@ type orderer struct {
 	said   map[node.CgroupPath]bool
 }
 
-// read takes the needed values from the other wants, and reports whether they
-// load the scheduler.
+// read takes the values that it needs from the other wants, and reports whether
+// these wants load the scheduler.
 func (o *orderer) read(wants []plan.Want) bool {
 	for _, w := range wants {
 		if v, is := w.Value.(node.Scheduler); is && w.Knob.File == node.FileScheduler && v.Loaded {
@@ -136,8 +136,8 @@ func (o *orderer) root(i int) node.CgroupPath {
 	return cmp.Or(o.roots[i], w.ContentionRoot, w.Cgroup)
 }
 
-// after returns the value of a knob after all wants are written, or nil if it
-// is unknown.
+// after returns the value that a knob has once all wants are written, or nil if
+// it is unknown.
 func (o *orderer) after(k node.Knob) node.Value {
 	now := o.snap.Knobs.Now[k]
 	switch w := o.limits[k]; w.Intent {
@@ -152,7 +152,7 @@ func (o *orderer) after(k node.Knob) node.Value {
 }
 
 // quota returns the cpu.max of a cgroup; 0: no limit. known is false if it
-// cannot be read: then the present limit must stay.
+// cannot be read: then the present limit of the order must stay.
 func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	v, known := o.after(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
 	if !known || v.Quota == node.NoQuota || v.Period <= 0 {
@@ -161,8 +161,8 @@ func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	return max(unit.MilliCPU(int64(v.Quota)*int64(unit.CPUs(1))/int64(v.Period)), 1), true
 }
 
-// cap limits all threads of the BE scheduler to the sum of the quotas of the
-// contention roots, if each of them has a quota.
+// cap limits all threads of the BE scheduler together, if each contention root
+// has a quota. The limit is the sum of these quotas.
 func (o *orderer) cap() {
 	k := node.Knob{File: node.FileSchedulerCap}
 	reason := "the sum of cpu.max of the contention roots of BE"
@@ -219,7 +219,7 @@ func (o *orderer) slots() {
 	}
 }
 
-// of returns the order for a workload, and its reason.
+// of returns the order for the i-th workload, and its reason.
 func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 	if w.Class != node.BE {
 		return o.protects(w)
@@ -256,7 +256,7 @@ func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 	return v, reason
 }
 
-// protects returns the order for a workload of another class than BE.
+// protects returns the order for a workload of a class that BE must not delay.
 func (o *orderer) protects(w node.Workload) (node.SchedulerGroup, string) {
 	asked, is := w.Overrides.Identity.Value()
 	who := string(w.Class) + " work"
@@ -276,7 +276,7 @@ func (o *orderer) protects(w node.Workload) (node.SchedulerGroup, string) {
 	return node.SchedulerGroup{Class: node.SchedulerLS}, who + ": BE keeps off its CPUs, and runs beside them"
 }
 
-// want adds an order for a cgroup, unless it has one already.
+// want adds an order for a cgroup, unless the cgroup has one already.
 func (o *orderer) want(p node.CgroupPath, v node.SchedulerGroup, reason string, be bool) {
 	if o.said[p] || p == "" {
 		return
@@ -290,8 +290,8 @@ func (o *orderer) add(w plan.Want) {
 	o.orders = append(o.orders, w)
 }
 
-// bound drops the orders for which the scheduler has no room. Orders for the
-// most protected classes stay.
+// bound drops orders if there are more than the scheduler has room for. The
+// orders for the most protected classes stay.
 func (o *orderer) bound() {
 	const room = node.SchedulerGroups
 	if len(o.said) <= room {

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A scene is a snapshot with the wants from which orders follow.
+// A scene is a snapshot, and the wants from which Orders derives the orders.
 type scene struct {
 	snap  node.Snapshot
 	roots []node.CgroupPath
@@ -61,8 +61,8 @@ func maxOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node
 
 func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileSchedulerGroup} }
 
-// orders returns the wanted orders by cgroup; for a want without a value its
-// intent.
+// orders returns the wanted order of each cgroup as text. For a want without a
+// value it returns the intent.
 func (n *scene) orders(t *testing.T) map[string]string {
 	t.Helper()
 	wants, _ := Orders(n.snap, n.roots, n.wants)
@@ -86,7 +86,7 @@ func (n *scene) orders(t *testing.T) map[string]string {
 	return all
 }
 
-// obey applies the wanted orders.
+// obey applies the wanted orders to the snapshot.
 func (n *scene) obey(t *testing.T) {
 	t.Helper()
 	wants, _ := Orders(n.snap, n.roots, n.wants)
@@ -130,14 +130,15 @@ func TestOrdersCarryWeightsAndQuotas(t *testing.T) {
 	n.check(t, map[string]string{
 		"/": "1500m", "be": "BE", "be/a": "BE slot 1 weight 100 quota 250m", "be/b": "BE slot 2 weight 300", "ls/web": "LSX",
 	})
-	// A quota that is released takes effect in the same plan.
+	// A release of the quota takes effect in the same plan.
 	n.wants[2] = plan.Want{Intent: plan.Release, Knob: maxOf("be")}
 	n.snap.Knobs.Now[maxOf("be")], n.snap.Knobs.Before[maxOf("be")] = node.Limit(1500), node.Limit(7000)
 	n.check(t, map[string]string{"/": "7000m"})
 }
 
-// TestOneRootWithoutAQuotaLiftsNoOther checks that the slots still have the
-// quotas of one root if the other root has none and there is therefore no cap.
+// TestOneRootWithoutAQuotaLiftsNoOther checks two contention roots of which one
+// has no quota, so that there is no common cap. The slots below the other root
+// must still have its quota.
 func TestOneRootWithoutAQuotaLiftsNoOther(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)
@@ -161,7 +162,7 @@ func TestALimitThatCannotBeReadStays(t *testing.T) {
 }
 
 // TestAWorkloadsOwnRankGoesBeforeItsClass uses the class LSR, which does not
-// expel BE here.
+// expel BE in this scene.
 func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
 	n := newScene()
 	want := map[string]string{}
@@ -186,8 +187,8 @@ func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
 }
 
 // TestOnlyThreadsOfTheSchedulerAreBEToIt checks that threads outside the BE
-// scheduler do not get the class BE. Otherwise each of their context switches
-// would be reported as a stray.
+// scheduler do not get the class BE in its orders. Otherwise the scheduler
+// would report each of their context switches as a stray.
 func TestOnlyThreadsOfTheSchedulerAreBEToIt(t *testing.T) {
 	n := newScene()
 	n.add(node.Workload{ID: "lone", Class: node.BE, Cgroup: "lone"}, "") // its contention root is unknown
@@ -243,8 +244,8 @@ func TestMoreWorkloadsThanSlots(t *testing.T) {
 	}
 }
 
-// TestWhatFindsNoRoomIsBE checks that orders for LS work come first if there is
-// room for some orders only.
+// TestWhatFindsNoRoomIsBE checks that if there is room for some orders only,
+// those for LS work come first.
 func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	n := newScene()
 	for i := range node.SchedulerGroups {
@@ -266,8 +267,8 @@ func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	}
 }
 
-// TestOrdersAreTheSameForTheSameInput also checks that no step is left after
-// the orders are applied.
+// TestOrdersAreTheSameForTheSameInput also checks that a second decision after
+// the orders are applied has no steps.
 func TestOrdersAreTheSameForTheSameInput(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)

@@ -11,29 +11,29 @@ import (
 
 const (
 	// besideShare is the use of a CPU, in thousandths, from which LS work
-	// counts as running there. The limit is above 0 because timers and rare
-	// wake-ups occur on every CPU.
+	// counts as running there. It is above 0 because timers and rare wake-ups
+	// happen on every CPU.
 	besideShare = 10
-	// marginCalm is the time for which BE work then avoids the siblings of the
-	// CPU.
+	// marginCalm is how long BE then avoids the siblings of that CPU.
 	marginCalm = 3 * time.Second
-	// blindFor is the time without counters of LS work after which
+	// If the counters of LS work are missing for blindFor, the mechanism
 	// MechanismSiblings has failed. It is not 0, because counting starts only
 	// with the mechanism.
 	blindFor = 10 * time.Second
 )
 
-// Sightings holds the CPUs on which LS work ran lately.
+// Sightings holds the CPUs on which LS work ran a short time ago.
 type Sightings struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Counter map[unit.CPU]time.Duration `json:"counter,omitempty"`
 	Last    map[unit.CPU]time.Time     `json:"last,omitempty"`
-	// Blind is the time since which there are no counters; zero: there are.
+	// Blind is the time since which the counters have been missing; zero: they
+	// are there.
 	Blind time.Time `json:"blind,omitzero"`
 }
 
-// Observe adds the counters of s. If s has no counters, older Sightings last
-// until they expire.
+// Observe adds the counters of s. If s has none, the older sightings stay until
+// they expire.
 func (x Sightings) Observe(s node.Snapshot) Sightings {
 	switch {
 	case x.At.After(s.At): // x.At is from before a reboot
@@ -57,7 +57,8 @@ func (x Sightings) Observe(s node.Snapshot) Sightings {
 // Blinded reports whether counters have been missing for too long.
 func (x Sightings) Blinded() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
 
-// lately returns the CPUs whose siblings BE must still avoid.
+// lately returns the CPUs on which LS ran a short time ago, and when. BE must
+// still avoid their siblings.
 func (x Sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	last := map[unit.CPU]time.Time{}
 	for cpu, seen := range x.Last {
@@ -68,8 +69,8 @@ func (x Sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	return last
 }
 
-// Siblings lists the siblings of the CPUs on which LS work ran, least recent
-// first.
+// Siblings lists the siblings of the CPUs on which LS work ran. The CPU that LS
+// used longest ago comes first.
 func (x Sightings) Siblings(t node.Topology) []unit.CPU {
 	if len(x.Last) == 0 {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A level rates a core for BE work: 0 is a core without LS work, and higher is
-// worse. Cores of one level count as equal, so that a small change of load does
-// not change the choice.
+// A level rates a core for BE work: 0 is a core without LS work, and a higher
+// level is worse. Cores of one level count as equal. A small change of load
+// then does not change the choice.
 type level int
 
 const (
@@ -19,9 +19,9 @@ const (
 	quiet unit.MilliCPU = 50
 	// grain is the load between two levels.
 	grain unit.MilliCPU = 250
-	// margin is the amount by which a core of BE work may be busier than a free
-	// core of the same level before BE moves. It exceeds quiet, so that a core
-	// which BE has left does not look better again at once.
+	// margin is a tolerance: BE leaves a core for a free core of the same level
+	// only if its own core is busier by more than this. It exceeds quiet. A
+	// core that BE has left then does not look better again at once.
 	margin unit.MilliCPU = 100
 	// worst is the level of a core to which LS work is bound.
 	worst level = math.MaxInt
@@ -52,7 +52,7 @@ func (c *core) levelAt(load unit.MilliCPU) level {
 	return 1 + level((load-quiet)/grain)
 }
 
-// compare orders parts from better to worse.
+// compare orders parts: the better part sorts first.
 func (p part) compare(o part) int {
 	return cmp.Or(cmp.Compare(p.level, o.level), cmp.Compare(p.flaw, o.flaw),
 		cmp.Compare(p.turn, o.turn), cmp.Compare(p.core.cache, o.core.cache))

@@ -9,10 +9,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Demand is the number of CPUs that BE work may use, with the data for the
-// choice. The zero Demand is for no CPUs.
+// A Demand says how many CPUs BE work may use, and holds the data for the
+// choice. The zero Demand asks for no CPUs.
 type Demand struct {
-	// CPUs is the number of CPUs. If fewer are allowed, BE gets all of these.
+	// CPUs is the number of CPUs. If Allowed has fewer, BE gets all of Allowed.
 	CPUs int
 	// Allowed are the CPUs to choose from.
 	Allowed unit.CPUSet
@@ -22,10 +22,10 @@ type Demand struct {
 	// Bound are CPUs to which LS work is bound. They rate as the busiest CPUs,
 	// even if they are idle now.
 	Bound unit.CPUSet
-	// Have are the CPUs that BE work has now. It keeps them while they are
-	// about as good as others.
+	// Have are the CPUs that BE work has now. It keeps each of them unless
+	// another CPU is clearly better.
 	Have unit.CPUSet
-	// Swaps is the maximum number of CPUs of Have to exchange for better ones.
+	// Swaps is how many CPUs of Have may at most be exchanged for better ones.
 	Swaps int
 }
 
@@ -36,11 +36,11 @@ type Choice struct {
 	Beside int
 }
 
-// BestEffort chooses the CPUs for BE work that LS work uses least. Cores with
-// the lowest LS use come first, and whole cores before parts of cores, so that
+// BestEffort chooses for BE work the CPUs that LS work uses least. Cores with
+// the lowest LS use come first. Whole cores come before parts of cores, so that
 // few cores run both. Cores to which LS work is bound come last. Among equal
-// cores the choice alternates between the NUMA nodes and L3 caches, so that no
-// cache or node takes all of the disturbance.
+// cores the choice alternates between the NUMA nodes and L3 caches, so that BE
+// does not disturb one cache or node alone.
 //
 // BE work keeps its present CPUs: to grow it gets more CPUs, and to shrink it
 // loses the worst. At most Swaps CPUs are exchanged, if free CPUs are clearly
@@ -127,9 +127,9 @@ type part struct {
 	turn  int // its position among equal parts of the same cache
 }
 
-// seatsOf sorts parts from best to worst. Among equal parts the caches
-// alternate. taken is the number of parts that each cache has contributed
-// already.
+// seatsOf sorts parts from best to worst. Among equal parts it alternates
+// between the caches. taken is the number of parts that are already chosen in
+// each cache.
 func seatsOf(all []part, taken map[int]int) []seat {
 	type rank struct {
 		cache int

@@ -115,8 +115,8 @@ func TestBestEffortKeepsWhatIsGoodEnough(t *testing.T) {
 	}
 }
 
-// Growing and shrinking must not move BE work. Without swaps, it keeps only
-// CPUs that it had, and loses CPUs only to shrink.
+// When BE grows or shrinks, the CPUs that it keeps stay the same. Without swaps
+// it keeps only CPUs that it had, and loses CPUs only to shrink.
 func TestBestEffortGrowsAndShrinksInPlace(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	topo := machine(2, 2, 3, 2)
@@ -136,8 +136,8 @@ func TestBestEffortGrowsAndShrinksInPlace(t *testing.T) {
 	}
 }
 
-// For any load, at most Swaps CPUs are exchanged, and a second choice under the
-// same load is the same.
+// For any load, BestEffort exchanges at most Swaps CPUs, and a second call with
+// the same load chooses the same CPUs.
 func TestBestEffortSwapsFewAndComesToRest(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	topo := machine(2, 2, 4, 2)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A glob is one pattern of a rule, prepared for matching many paths.
+// A glob is one pattern of a rule, prepared so that it matches many paths fast.
 type glob struct {
 	rule  int
 	of    subject
@@ -78,7 +78,7 @@ func (g glob) matchesGroup(e *entry, name string) bool {
 	return g.matches(string(e.path), name)
 }
 
-// matches does the work of matchesGroup for paths and units.
+// matches matches paths and units, for matchesGroup.
 func (g glob) matches(path, name string) bool {
 	if g.of == aUnit {
 		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
@@ -95,9 +95,9 @@ func (g glob) matchesLabel(all map[string]string) bool {
 	return false
 }
 
-// matchPath goes back only to the last **. If the components before ** match at
-// all, their earliest match suffices. The time is therefore bounded by the
-// product of the lengths.
+// matchPath goes back only to the last **. If the components before that **
+// match at all, it is enough to take their earliest match. The time is
+// therefore bounded by the product of the lengths.
 func matchPath(parts []string, path string) bool {
 	var again []string // the pattern after the last **
 	var from string    // the path at which again was last tried
@@ -126,8 +126,8 @@ func matchPath(parts []string, path string) bool {
 	}
 }
 
-// matchName does the same as matchPath, with characters for components and *
-// for **.
+// matchName is matchPath for one component: it matches characters in place of
+// components, and * in place of **.
 func matchName(pattern, name string) bool {
 	var again, from string
 	for {
@@ -155,8 +155,8 @@ func matchName(pattern, name string) bool {
 	}
 }
 
-// matchCharacter matches the first character of a name. It returns the number
-// of bytes that it used of the pattern and of the name.
+// matchCharacter matches the first character of a name. It returns how many
+// bytes of the pattern and of the name the match took.
 func matchCharacter(pattern, name string) (p, n int, ok bool) {
 	switch pattern[0] {
 	case '?':
@@ -182,9 +182,9 @@ func character(text string) (c rune, length int) {
 	return c, len(text)
 }
 
-// The units that have processes, and the others (systemd.unit(5)). Sockets,
-// mounts and swaps also have processes for short times; the work that they
-// start runs in services.
+// The kinds of units that have processes, and the other kinds
+// (systemd.unit(5)). Sockets, mounts and swaps also have processes for short
+// times, but the work that they start runs in services.
 var (
 	unitSuffixes  = []string{".service", ".slice", ".scope"}
 	otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}

@@ -1,6 +1,6 @@
 // Package match gives workloads their class: it makes the workloads of a node
-// from the rules of a configuration and the existing cgroups, and reports where
-// the kernel cannot enforce the intent of the rules.
+// from the rules of a configuration and the existing cgroups. It also reports
+// rules whose intent the kernel cannot enforce.
 package match
 
 import "tenon.sh/tenon/internal/model/node"
@@ -8,7 +8,7 @@ import "tenon.sh/tenon/internal/model/node"
 // A Group is an existing cgroup.
 type Group struct {
 	Path node.CgroupPath
-	// Direct says that processes are in the cgroup itself, besides those in its
+	// Direct says that the cgroup has processes of its own, and not only in its
 	// descendants. It is used only for cgroups with children.
 	Direct bool
 	// Container is the container to which the cgroup belongs; nil if it belongs
@@ -32,12 +32,12 @@ func (c *Container) name() string {
 // Workloads returns the workloads that the rules make of the groups, in the
 // order of their paths with parents first, and remarks for the user.
 //
-// A rule takes every group below the groups that it matches. A workload is the
-// highest group that belongs entirely to one rule. If an earlier rule takes a
-// part of a group, the group is split: the groups beside that part become
-// workloads of their own, and the groups on the path between belong to no
-// workload. The root is never a workload. The order of the groups does not
-// matter.
+// A rule takes each group that it matches, with all groups below it. A workload
+// is the highest group that belongs entirely to one rule. If an earlier rule
+// takes a part of a group, Workloads splits the group: the groups beside that
+// part become workloads of their own, and the groups on the path to that part
+// belong to no workload. The root is never a workload. The order of the groups
+// does not matter.
 func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks []string) {
 	t := treeOf(groups)
 	t.apply(rules)

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// at returns groups with the given paths. "!" at the end of a path means
-// processes of its own.
+// at returns groups with the given paths. A path with "!" at its end is a group
+// with processes of its own.
 func at(paths ...string) []Group {
 	var groups []Group
 	for _, p := range paths {
@@ -92,7 +92,8 @@ func TestWorkloads(t *testing.T) {
 			rules:  rulesOf("web LS **/web", "all BE a"),
 			groups: at("a", "a/b", "a/c", "a/c/web", "a/c/x", "a/d"),
 			want:   []string{"a/b BE all", "a/c/web LS web", "a/c/x BE all", "a/d BE all"},
-			// No remark: the parent of each BE group also holds the service.
+			// No remark is due: the service is in the parent of each BE group,
+			// so weights protect it.
 		},
 		"processes between the parts are in no workload": {
 			rules:   rulesOf("web LS a/web", "all BE a"),

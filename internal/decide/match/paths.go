@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Groups makes groups of the paths of all existing cgroups. containers maps the
-// paths of container cgroups to their container. direct reports whether
+// Groups makes groups of the paths of all existing cgroups. containers gives
+// the container of a path, if it is the cgroup of one. direct reports whether
 // processes are in the cgroup itself; Groups calls it only for cgroups with
-// children. An error of direct means that the cgroup is gone.
+// children. If direct fails, the cgroup is gone.
 func Groups(paths []string, containers map[string]*Container, direct func(path string) (bool, error)) []Group {
 	parents := map[node.CgroupPath]bool{}
 	for _, p := range paths {
@@ -27,9 +27,9 @@ func Groups(paths []string, containers map[string]*Container, direct func(path s
 	return groups
 }
 
-// WithMatching returns the rules, followed by those of the optional rules that
-// match any group. An optional rule that matches nothing is left out, so that
-// it causes no remark.
+// WithMatching returns the rules, and after them those of the optional rules
+// that match any group. It omits the other optional rules, so that they cause
+// no remark.
 func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 	all := slices.Clip(rules)
 	for _, r := range optional {
@@ -46,8 +46,8 @@ func NameContainers(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
 }
 
-// Differ reports whether a path for which counts is true is in only one of two
-// sorted lists.
+// Differ compares two sorted lists of paths. It reports whether one list has a
+// path that the other lacks, among the paths for which counts is true.
 func Differ(a, b []string, counts func(string) bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		switch {

@@ -37,8 +37,8 @@ func (t tree) idleRules(rules []Rule) []string {
 	return remarks
 }
 
-// leftBetween names the groups that a rule matches but cannot take as a whole,
-// and that contain processes of their own. These processes are in no workload.
+// leftBetween names groups whose own processes are in no workload. A rule
+// matches such a group but cannot take it as a whole.
 func (t tree) leftBetween(rules []Rule) []string {
 	var remarks []string
 	for i := 0; i < len(t); i++ {
@@ -60,12 +60,13 @@ func (t tree) leftBetween(rules []Rule) []string {
 	return remarks
 }
 
-// unprotected names BE work that no weight keeps from delaying LS work. The
-// kernel shares the CPU level by level: at each level the children of one
-// group, and its own tasks, compete by weight
+// unprotected names BE work that can delay LS work because no weight prevents
+// it. The kernel shares the CPU level by level: at each level the children of
+// one group, and its own tasks, compete by weight
 // (Documentation/scheduler/sched-design-CFS.rst, section 7). Two workloads
-// compete as the two children of their lowest common ancestor, with the weights
-// of these children. cpu.idle further down does not change that.
+// compete where their paths part: the two children of their lowest common
+// ancestor compete, with the weights of these children. cpu.idle further down
+// does not change that.
 //
 // A contention root therefore protects the groups that share its parent. It
 // does not protect groups outside its parent: there the weight of the parent's
@@ -117,8 +118,8 @@ func (t tree) unprotected(rules []Rule) []string {
 	return remarks
 }
 
-// intruder names the reason why a group does not hold BE work only, and the
-// remedy for the user.
+// intruder says why a group holds other work beside BE work, and what the user
+// can do about it.
 func (t tree) intruder(p int, rules []Rule) (what, remedy string) {
 	const move = "give BE a slice of its own"
 	for {

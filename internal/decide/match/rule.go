@@ -29,28 +29,30 @@ type Rule struct {
 	// names of cgroups. [*] matches a star.
 	Cgroups []string
 	// Units are globs over the names of systemd services, slices and scopes at
-	// any depth of the tree: the last component of a unit's cgroup is its name.
-	// A name without one of these suffixes is a service.
+	// any depth of the tree. The name of a unit is the last component of its
+	// cgroup. A glob without one of these suffixes matches services.
 	Units []string
-	// Containers are globs over the names of containers, or over their labels:
-	// KEY=VALUE, two globs, matches a container with such a label.
+	// Containers are globs over the names of containers. A glob KEY=VALUE
+	// matches the labels instead: a container with a label whose key and value
+	// match the two globs.
 	Containers []string
-	// The limits and requests apply to each workload of the rule, and not to
-	// their sum.
+	// The limits and requests hold for each workload of the rule by itself, not
+	// for their sum.
 	CPULimit      node.Maybe[unit.MilliCPU]
 	CPURequest    node.Maybe[unit.MilliCPU]
 	MemoryLimit   node.Maybe[unit.Bytes]
 	MemoryRequest node.Maybe[unit.Bytes]
-	// Priority orders the workloads of one class, also of different rules: the
-	// lower one gives way first. It has the range of a Kubernetes pod priority,
-	// int32.
+	// Priority orders the workloads of one class, including those of different
+	// rules. The workload with the lower priority gives way first. The range is
+	// that of a Kubernetes pod priority, int32.
 	Priority int
 	// Objective is the latency objective of each workload of the rule.
 	Objective node.Objective
 }
 
-// The range of objectives. Linux needs a few microseconds to switch threads,
-// and a service that may wait longer than a second is not latency-sensitive.
+// The range of objectives. Linux needs a few microseconds to switch threads, so
+// a shorter objective cannot be met. A service that may wait longer than a
+// second is not latency-sensitive.
 const (
 	leastDelay = 10 * time.Microsecond
 	mostDelay  = time.Second

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A tree lists the groups below the root. Each group is directly followed by
-// its descendants, so that these are a range of the slice.
+// A tree lists the groups below the root. The descendants of each group follow
+// it directly, so they are a range of the slice.
 type tree []entry
 
 type entry struct {
@@ -27,7 +27,7 @@ type entry struct {
 }
 
 // A side is a set of classes whose workloads may share a cgroup, because no CPU
-// weight has to protect one of them from another.
+// weight need protect one of them from another.
 type side int8
 
 const (
@@ -48,7 +48,7 @@ func sideOf(c node.Class) side {
 	return system
 }
 
-// and returns the side of a group that holds work of both sides.
+// and returns the side of a group that holds work of the sides s and o.
 func (s side) and(o side) side {
 	if s == nothing || s == o {
 		return o
@@ -95,7 +95,7 @@ func treeOf(groups []Group) tree {
 }
 
 // parentsFirst orders paths so that the descendants of a group follow it
-// directly. The order of plain strings has a-b between a and a/b.
+// directly. Plain string order would put a-b between a and a/b.
 func parentsFirst(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch {
@@ -111,9 +111,9 @@ func parentsFirst(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// apply finds the rule of each group. A group belongs to the first rule that
-// matches it or an ancestor. A group without a rule has the number len(rules),
-// which is after all rules.
+// apply finds the rule of each group: the first rule that matches the group or
+// an ancestor of it. A group without a rule gets the number len(rules), which
+// is higher than that of each rule.
 func (t tree) apply(rules []Rule) {
 	globs := globsOf(rules)
 	for i := range t {
@@ -132,7 +132,7 @@ func (t tree) apply(rules []Rule) {
 			t[p].least = min(t[p].least, t[i].least)
 		}
 	}
-	// The workloads are the highest groups that belong entirely to one rule.
+	// A workload is the highest group that belongs entirely to one rule.
 	for i := 0; i < len(t); {
 		e := &t[i]
 		if e.rule == len(rules) || e.least < e.rule {
@@ -144,7 +144,8 @@ func (t tree) apply(rules []Rule) {
 	}
 }
 
-// firstMatch returns the first rule below limit that matches the group.
+// firstMatch returns the first rule that matches the group, if its number is
+// below limit.
 func firstMatch(globs []glob, e *entry, limit int) (rule int, ok bool) {
 	name := string(e.path[strings.LastIndexByte(string(e.path), '/')+1:])
 	for _, g := range globs {
@@ -175,7 +176,7 @@ func (t tree) weigh(rules []Rule) {
 	}
 }
 
-// wholes counts the workloads.
+// wholes counts the groups that become workloads.
 func (t tree) wholes() int {
 	n := 0
 	for i := range t {

@@ -1,5 +1,5 @@
-// Package memory decides how much memory of each workload is protected from
-// reclaim, above which use the workload is throttled, and what its limit is.
+// Package memory decides for each workload how much memory the kernel must not
+// reclaim, above which use it throttles the workload, and what its limit is.
 package memory
 
 import (
@@ -22,9 +22,9 @@ type Config struct {
 	// Classes holds the shares of the workloads of each class. A class that is
 	// absent has none.
 	Classes map[node.Class]Shares `json:"classes,omitempty"`
-	// Off holds shares that are set for a class but disabled. They apply to
-	// workloads of the class whose overrides enable them
-	// (node.MemoryOverride.Enabled).
+	// Off holds shares that the configuration sets for a class but does not
+	// enable. They apply to those workloads of the class whose overrides enable
+	// them (node.MemoryOverride.Enabled).
 	Off map[node.Class]Shares `json:"off,omitempty"`
 }
 
@@ -39,26 +39,27 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 	return Owned
 }
 
-// Shares says how much of a workload's memory is protected, and above which use
-// it is throttled. Each value is 0 to 100; 0 sets nothing.
+// Shares says which part of a workload's memory the kernel protects, and above
+// which use it throttles the workload. Each value is 0 to 100; 0 sets nothing.
 type Shares struct {
-	// MinPercent of the request are never reclaimed (memory.min).
+	// MinPercent is the part of the request that the kernel never reclaims
+	// (memory.min).
 	MinPercent unit.Percent `json:"minLimitPercent"`
-	// LowPercent of the request are reclaimed last (memory.low). memory.low is
-	// at least memory.min.
+	// LowPercent is the part of the request that the kernel reclaims last
+	// (memory.low). memory.low is at least memory.min.
 	LowPercent unit.Percent `json:"lowLimitPercent"`
-	// ThrottlingPercent of the range between request and limit may be used
-	// before the workload is throttled (memory.high). If there is no limit, the
-	// memory of the node counts as the limit.
+	// ThrottlingPercent is the part of the range between request and limit that
+	// a workload may use before the kernel throttles it (memory.high). If there
+	// is no limit, the memory of the node counts as the limit.
 	ThrottlingPercent unit.Percent `json:"throttlingPercent"`
 }
 
 // Decide returns the wanted memory (min, low, high and max) of the workloads'
-// cgroups and of their ancestors. For an ancestor only protection is set: the
-// kernel protects a cgroup only as far as each ancestor is protected
-// (Documentation/admin-guide/cgroup-v2.rst, "memory.low"), so an ancestor gets
-// the sum of the protection below it. Protection is at least, and memory.high
-// at most, the value from before Tenon's first write.
+// cgroups and of their ancestors. The kernel protects a cgroup only as far as
+// each ancestor is protected (Documentation/admin-guide/cgroup-v2.rst,
+// "memory.low"). An ancestor therefore gets the sum of the protection below it,
+// and nothing else is set there. Protection is never less, and memory.high
+// never more, than the value from before Tenon's first write.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
 	holders := holdersOf(c, s)
@@ -106,9 +107,9 @@ type holder struct {
 	kept, be bool
 }
 
-// holdersOf lists the workloads and their containers with their shares. A
-// workload with containers is not throttled as a whole: each container is, by
-// its own request.
+// holdersOf lists the workloads and their containers with their shares. If a
+// workload has containers, Tenon throttles each container by its own request,
+// and not the workload as a whole.
 func holdersOf(c Config, s node.Snapshot) []holder {
 	all := make([]holder, 0, len(s.Workloads))
 	for _, w := range s.Workloads {
@@ -141,8 +142,8 @@ func (c Shares) with(ask node.MemoryOverride) Shares {
 	return Shares{ask.MinPercent.Or(c.MinPercent), ask.LowPercent.Or(c.LowPercent), ask.ThrottlingPercent.Or(c.ThrottlingPercent)}
 }
 
-// A memoryAsk is the memory protection and throttling that the shares request
-// for a workload.
+// A memoryAsk is the memory protection and throttling that result from the
+// shares of one workload.
 type memoryAsk struct {
 	protection
 	high    unit.Bytes // 0: none
@@ -185,7 +186,8 @@ func askOf(w holder, s node.Snapshot) memoryAsk {
 	return a
 }
 
-// unless returns a, or a without values if this node cannot write them.
+// unless returns a. If this node cannot write the values (refusal is not
+// empty), it returns a without them.
 func (a memoryAsk) unless(refusal string) memoryAsk {
 	if refusal == "" || (a.protection == protection{} && a.high == 0) {
 		return a
@@ -194,8 +196,8 @@ func (a memoryAsk) unless(refusal string) memoryAsk {
 }
 
 // want returns the want for the cgroup of w. need is the protection for it and
-// all its descendants. If another component manages the limit and changes it,
-// the want follows.
+// all its descendants. If another component manages the limit, the want takes
+// over each change of that limit.
 func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
 	v, known := facts.Original(s.Knobs, knob).(node.Memory)
@@ -240,8 +242,9 @@ func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 }
 
 // protectionWant returns the want for a cgroup that is only an ancestor of
-// protected work. Its limits keep their present values: the kubelet changes the
-// limits of its cgroups when the part of the node for pods changes.
+// protected work. Its limits keep their present values, because the kubelet
+// manages them: it changes them when the part of the node that pods may use
+// changes.
 func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: p, File: node.FileMemory}
 	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection of its descendants has an effect only as far as it is protected itself"}
@@ -261,15 +264,15 @@ func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Wa
 // memory that it reclaims last (low).
 type protection struct{ min, low unit.Bytes }
 
-// on returns v with at least the protection p.
+// on returns v with its protection raised to at least p.
 func (p protection) on(v node.Memory) node.Memory {
 	v.Min, v.Low = max(v.Min, p.min), max(v.Low, p.low)
 	return v
 }
 
 // protectAbove returns the protection that every cgroup needs so that the
-// protection of the leaves has an effect: its own, or the sum of its children,
-// whichever is larger. The paths are sorted.
+// protection of the leaves takes effect: its own one or the sum over its
+// children, whichever is larger. The paths are sorted.
 func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
 	needs := map[node.CgroupPath]protection{}
 	var paths []node.CgroupPath
@@ -282,8 +285,8 @@ func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]pr
 			paths = append(paths, p)
 		}
 	}
-	// A path sorts before its descendants, so backwards the children come
-	// first.
+	// A path sorts before its descendants, so a loop from the end meets the
+	// children first.
 	slices.Sort(paths)
 	sums := make(map[node.CgroupPath]protection, len(paths))
 	for _, p := range slices.Backward(paths) {

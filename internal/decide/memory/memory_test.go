@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A namespace in ack-slo-pod-config can enable shares that are disabled for the
-// class.
+// A namespace in ack-slo-pod-config can enable shares that the configuration
+// disables for the class.
 func TestMemorySharesOfAClassThatIsOffCountForWhoAsks(t *testing.T) {
 	off := Config{Off: map[node.Class]Shares{node.LS: {MinPercent: 100}}}
 	for _, tc := range []struct {

@@ -1,10 +1,12 @@
 // Package misfit finds workloads whose CPU limit does not fit them: the quota
-// throttles them in most of its periods. It only watches and wants nothing.
+// throttles them in most of its periods. The package reports them and wants no
+// value of any knob.
 //
-// A quota is time on all CPUs that a workload may use. Many threads use up the
-// time of a period at once, on many CPUs, and then all of them stand still until
-// the next period. Threads that wait for each other, as at a barrier, then make
-// very little progress. The same time on few CPUs would not stop them.
+// A quota is CPU time, and a workload may spend it on many CPUs. Many threads
+// on many CPUs use up the time of a period at once, and then all of them stand
+// still until the next period. Threads that wait for each other, as at a
+// barrier, then make very little progress. With the same time on few CPUs they
+// would not have to stop.
 package misfit
 
 import (
@@ -16,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Config sets when a workload counts as a misfit. The zero Config has the
+// Config says when a workload counts as a misfit. The zero Config has the
 // defaults.
 type Config struct {
 	// After is the time for which a workload must be throttled in most periods;
@@ -24,25 +26,25 @@ type Config struct {
 	After time.Duration `json:"after_ns,omitempty"`
 }
 
-// DefaultAfter is the default of Config.After. With counters that are up to ten
-// seconds old, as those of BE work on cgroup v1, a misfit is so found within a
-// minute.
+// DefaultAfter is the default of Config.After. Counters may be up to ten
+// seconds old, such as those of BE work on cgroup v1. With this default Tenon
+// finds a misfit within a minute even then.
 const DefaultAfter = 30 * time.Second
 
 const (
-	// most is the share of throttled periods, in thousandths, above which a
-	// workload is throttled in most of them: it has to stay above it to become a
-	// misfit. few is the share below which a misfit is over: another value, so
-	// that a share near a limit does not change the answer with each tick.
+	// most and few are shares of throttled periods, in thousandths. A workload
+	// becomes a misfit only while its share stays above most. It stops being
+	// one when the share falls below few. The two differ, so that a share near
+	// one limit does not change the answer in each tick.
 	most unit.MilliCPU = 500
 	few  unit.MilliCPU = 250
-	// tau is the time constant of the means, in parts of After.
+	// The time constant of the means is After / tau.
 	tau = 3
-	// silent is the time without a period, in multiples of After, after which a
-	// workload counts as not throttled. It is longer than the age of counters.
+	// A workload without any period for silent × After counts as not throttled.
+	// That is longer than counters may be old.
 	silent = 2
-	// half is the number of runnable threads, in thousandths, by which their mean
-	// must exceed the CPUs of the limit.
+	// half is the number of threads, in thousandths, by which the mean number
+	// of runnable threads must exceed the CPUs of the limit.
 	half unit.MilliCPU = 500
 )
 
@@ -51,11 +53,11 @@ type Kind string
 
 // The kinds.
 const (
-	// Threads: more threads want to run than the limit has CPUs, and they may
-	// run on more CPUs than it has.
+	// Threads: more threads are runnable than the limit has CPUs, and they may
+	// run on more CPUs than the limit has.
 	Threads Kind = "threads"
-	// Limit: the limit is below what the workload wants to use, and it has not
-	// more runnable threads than the limit has CPUs, or their number is unknown.
+	// Limit: the limit is less than the workload wants to use. At most as many
+	// threads are runnable as the limit has CPUs, or their number is unknown.
 	Limit Kind = "limit"
 )
 
@@ -68,23 +70,25 @@ type Misfit struct {
 	Class node.Class `json:"class"`
 	// Since is the time since which most periods were throttled.
 	Since time.Time `json:"since"`
-	// Throttled is the share of throttled periods in the recent past.
+	// Throttled is the recent share of periods in which the quota throttled the
+	// workload.
 	Throttled unit.Percent `json:"throttled_percent"`
-	// Limit is the limit of its quota, and CPUs the number of CPUs on which it
-	// may run.
+	// Limit is the CPU that the quota allows. CPUs is the number of CPUs on
+	// which the workload may run.
 	Limit unit.MilliCPU `json:"limit_mcpu"`
 	CPUs  int           `json:"cpus"`
-	// Threads is the number of its threads, and Runnable the mean number, in
-	// thousandths, of those that want to run. Absent: not counted.
+	// Threads is the number of threads of the workload. Runnable is the mean
+	// number of runnable threads, in thousandths. Absent: not counted.
 	Threads  node.Maybe[int]           `json:"threads,omitzero"`
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
-	// Text says what does not fit, and Write what to write in place of the limit.
+	// Text says what does not fit. Write says what the owner should set in
+	// place of the limit.
 	Text  string `json:"text"`
 	Write string `json:"write"`
 }
 
-// State is the plain data that is kept between ticks: one watch for each
-// workload with a quota that throttles it. The zero State has none.
+// State is kept between ticks as plain data: one watch for each workload that
+// its quota throttles. The zero State has none.
 type State map[node.WorkloadID]watch
 
 // A watch is the recent past of one workload.
@@ -92,17 +96,17 @@ type watch struct {
 	At        time.Time `json:"at"` // of the last growth of Periods
 	Periods   int64     `json:"periods"`
 	Throttled int64     `json:"throttled"`
-	// Share is the mean share of throttled periods, in thousandths, and Known
-	// whether there is one.
+	// Share is the mean share of throttled periods, in thousandths. Known says
+	// whether Share has a value yet.
 	Share unit.MilliCPU `json:"share_permille"`
 	Known bool          `json:"known,omitempty"`
-	// Since is the begin of the time in which most periods were throttled; zero:
+	// Since is when the time began in which most periods are throttled; zero:
 	// they are not.
 	Since time.Time `json:"since,omitzero"`
 	// Runnable is the mean number of runnable threads, in thousandths.
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
 	Counted  time.Time                 `json:"counted,omitzero"`
-	// Misfit is the finding; the zero Misfit: there is none.
+	// Misfit is what Tenon found of the workload; the zero Misfit: it fits.
 	Misfit Misfit `json:"misfit,omitzero"`
 }
 
@@ -154,7 +158,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 	return next
 }
 
-// observe returns the watch with the counters of a workload.
+// observe returns the watch with the new counters of its workload.
 func (h watch) observe(c Config, u node.Usage, at time.Time, watched bool) watch {
 	periods, throttled := u.Periods.Or(0), u.ThrottledPeriods.Or(0)
 	if !watched || periods < h.Periods || throttled < h.Throttled || at.Before(h.At) { // or another cgroup of this name
@@ -182,7 +186,7 @@ func (h watch) observe(c Config, u node.Usage, at time.Time, watched bool) watch
 	return next
 }
 
-// over reports whether most periods are not throttled, or not any more.
+// over reports whether the workload is no misfit, or no longer one.
 func (h watch) over(c Config, at time.Time) bool {
 	if h.Since.IsZero() || at.Sub(h.At) > silent*c.After {
 		return true
@@ -206,13 +210,14 @@ func (h watch) describe(w node.Workload, limit unit.MilliCPU, s node.Snapshot) M
 	return m
 }
 
-// seats returns the number of CPUs that can use the limit up: the limit, rounded
-// up.
+// seats returns the number of CPUs that can use up the limit: the limit,
+// rounded up.
 func (m *Misfit) seats() int { return int((m.Limit + 999) / unit.CPUs(1)) }
 
-// limitOf returns the limit of a workload's quota. It is false if there is none,
-// and if Tenon itself allows less than the owner: such a quota follows the load of
-// the node and says nothing of the limit.
+// limitOf returns the limit of a workload's quota. It returns false if there is
+// no quota. It also returns false if Tenon itself allows less than the owner:
+// such a quota follows the load of the node and says nothing about the owner's
+// limit.
 func limitOf(w node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	limit, limited := quotaOf(k, w.Cgroup, w.CPULimit)
 	if limited {
@@ -221,7 +226,8 @@ func limitOf(w node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	if _, own := ownersOf(k, w.Cgroup, w.CPULimit); own {
 		return 0, false
 	}
-	// Without a quota on the whole, its containers may have quotas of their own.
+	// If the workload as a whole has no quota, its containers may have quotas
+	// of their own.
 	var sum unit.MilliCPU
 	for _, c := range w.Containers {
 		part, has := quotaOf(k, c.Cgroup, c.CPULimit)
@@ -232,8 +238,9 @@ func limitOf(w node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	return sum, sum > 0
 }
 
-// quotaOf returns the limit that the owner of one cgroup set, if its quota is not
-// narrower than that. A quota that is lent for a while is wider.
+// quotaOf returns the limit that the owner of one cgroup set, unless the
+// present quota is narrower. A wider quota is one that CPU burst lends for a
+// while.
 func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
 	now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUMax}].(node.CPUMax)
 	if !facts.IsQuota(now) {
@@ -243,7 +250,8 @@ func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (
 	return owner, known && facts.MilliOf(now) >= owner
 }
 
-// ownersOf returns the limit that the owner of a cgroup set.
+// ownersOf returns the limit that the owner of a cgroup set, without the
+// changes that Tenon made.
 func ownersOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
 	if m, is := asked.Value(); is {
 		return m, true

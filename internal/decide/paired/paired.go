@@ -1,7 +1,8 @@
-// Package paired judges ratios that were measured in pairs: two ways of doing
-// the same, measured one after the other in random order, many times. It says
-// what a number of pairs can claim, and when to look. The lab judges its blocks
-// with it, and the agent its trials on the user's services.
+// Package paired judges ratios that were measured in pairs: each pair measures
+// two ways to do the same, one after the other in random order. The package
+// says what a number of pairs can claim, and when to look at them. The lab
+// judges its blocks with it, and the agent judges its trials on the user's
+// services.
 package paired
 
 import (
@@ -12,37 +13,37 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A Rule is fixed before the measurement. It says when the pairs are judged and
-// what they must show. The zero rule claims nothing.
+// A Rule is fixed before the measurement begins. It says when the pairs are
+// judged and what they must show. The zero rule claims nothing.
 type Rule struct {
 	// Looks are the numbers of pairs at which the sample is judged, ascending.
-	// A rule that judged after every pair would claim a false difference sooner
-	// or later, with certainty.
+	// They must be few: a rule that judged after every pair would make a false
+	// claim sooner or later.
 	Looks []int
-	// Alpha is the error of a one-sided claim over all looks together, such as
-	// 0.05. Each look spends the same part of it (Bonferroni), which needs no
-	// assumption about how the looks depend on each other.
+	// Alpha is the probability of a wrong one-sided claim over all looks
+	// together, such as 0.05. Each look spends the same part of it
+	// (Bonferroni). That is correct however the looks depend on each other.
 	Alpha float64
-	// Least is the number of pairs below which nothing is claimed, and
-	// LeastSkewed is the same for a sample with a skewness beyond ±SkewLimit: the
-	// t distribution is too narrow there.
+	// Least is the smallest number of pairs from which a claim is made.
+	// LeastSkewed is that number for a sample whose skewness is beyond
+	// ±SkewLimit: for such a sample the t distribution is too narrow.
 	Least, LeastSkewed int
-	// Rare is the size of a rare bad state, as a log ratio, that the pairs may
-	// have missed; 0: no allowance. See Allowance.
+	// Rare is the size, as a log ratio, of a bad state that is rare, so that
+	// the pairs may have missed it; 0: no allowance for one. See Allowance.
 	Rare float64
 }
 
 // SkewLimit is the skewness beyond which a sample counts as skewed.
 const SkewLimit = 1
 
-// Blocks is the rule of the lab for experiments that end as soon as every claim
-// is decided.
+// Blocks returns the rule of the lab for experiments that end as soon as every
+// claim is decided.
 func Blocks() Rule {
 	return Rule{Looks: []int{12, 24, 48, 96}, Alpha: 0.05, Least: 12, LeastSkewed: 20, Rare: 2}
 }
 
-// Planned is the same rule for a number of pairs that was fixed before, with no
-// look before the last pair.
+// Planned returns the same rule for a number of pairs that was fixed before the
+// measurement. It looks only once, after the last pair.
 func (r Rule) Planned(pairs int) Rule {
 	r.Looks = []int{pairs}
 	return r
@@ -51,7 +52,8 @@ func (r Rule) Planned(pairs int) Rule {
 // IsLook reports whether the rule judges a sample of n pairs.
 func (r Rule) IsLook(n int) bool { return slices.Contains(r.Looks, n) }
 
-// Last is the largest number of pairs that the rule asks for; 0 without looks.
+// Last returns the largest number of pairs that the rule needs; 0 if it has no
+// looks.
 func (r Rule) Last() int {
 	if len(r.Looks) == 0 {
 		return 0
@@ -59,14 +61,15 @@ func (r Rule) Last() int {
 	return slices.Max(r.Looks)
 }
 
-// Spends is the error of a one-sided claim that one look spends.
+// Spends returns the part of Alpha that one look spends.
 func (r Rule) Spends() float64 { return r.Alpha / float64(max(len(r.Looks), 1)) }
 
-// Allowance is the amount by which the mean of the logs may be wrong because n
-// pairs missed a rare bad state of size Rare. The largest share of such a state
-// that n pairs miss with probability 5 % is 1 − 0.05^(1/n), so 22 % of all pairs
-// for n = 12. From 30 pairs on the pairs themselves show a state of one in ten,
-// and there is no allowance.
+// Allowance returns by how much the mean of the logs may be wrong because n
+// pairs missed a rare bad state of size Rare. A state that occurs in a share p
+// of all pairs is missed by n pairs with probability (1 − p)^n. The largest
+// share that is missed with probability 5 % is therefore 1 − 0.05^(1/n): 22 %
+// for n = 12. Thirty pairs or more are likely to contain a state that occurs in
+// one pair of ten, so there is no allowance from 30 pairs on.
 func (r Rule) Allowance(n int) float64 {
 	const shown = 30
 	if n >= shown || n <= 0 {
@@ -75,25 +78,26 @@ func (r Rule) Allowance(n int) float64 {
 	return r.Rare * (1 - math.Pow(0.05, 1/float64(n)))
 }
 
-// Judge returns what the sample of log ratios can claim in one look of the rule.
-// The values must be finite.
+// Judge returns what one look of the rule can claim from a sample of log
+// ratios. The values must be finite.
 func (r Rule) Judge(logs []float64) Judgement {
 	j := Judgement{rule: r, Bounds: BoundsOf(logs, r.Spends())}
 	j.Enough = j.Pairs >= r.Least && (math.Abs(j.Skew) <= SkewLimit || j.Pairs >= r.LeastSkewed)
 	return j
 }
 
-// A Judgement is a sample of log ratios as one look of a rule sees it.
+// A Judgement holds what one look of a rule finds in a sample of log ratios.
 type Judgement struct {
 	Bounds
-	// Enough is true if the rule allows a claim from that many pairs with that
-	// skewness.
+	// Enough says that the rule allows a claim from this number of pairs with
+	// this skewness.
 	Enough bool
 	rule   Rule
 }
 
-// Upper is the upper bound of a claim, as a log ratio: that of the mean with the
-// allowance for rare bad states, or that of the median, whichever is larger.
+// Upper returns the upper bound of a claim, as a log ratio. It is the larger of
+// two: the bound of the mean plus the allowance for rare bad states, and the
+// bound of the median.
 func (j Judgement) Upper() float64 {
 	return max(j.MeanUpper+j.rule.Allowance(j.Pairs), j.MedianUpper)
 }
@@ -110,24 +114,25 @@ func (j Judgement) Below(limit float64) bool { return j.Enough && j.Upper() < ma
 // Above reports whether the sample shows that the ratio is above limit.
 func (j Judgement) Above(limit float64) bool { return j.Enough && j.Lower() > math.Log(limit) }
 
-// Bounds are the mean and the median of a sample of log ratios with one-sided
-// bounds. A bound that the sample cannot give is infinite.
+// Bounds are the mean and the median of a sample of log ratios, with one-sided
+// bounds. A bound is infinite if the sample is too small for it.
 type Bounds struct {
 	Pairs int
-	// Mean is the arithmetic mean of the logs: exp(Mean) is the geometric mean
-	// of the ratios. Each of its bounds is the wider one of Student's t, which
-	// assumes symmetry, and of the t statistic after the transformation of Hall
-	// (1992), which removes the skewness.
+	// Mean is the arithmetic mean of the logs; exp(Mean) is the geometric mean
+	// of the ratios. Each bound is the wider one of two: that of Student's t,
+	// which assumes symmetry, and that of the t statistic after the
+	// transformation of Hall (1992), which removes the skewness.
 	Mean, MeanLower, MeanUpper float64
-	// Median has the exact bounds of the order statistics (the sign test): they
-	// hold for every distribution, if the pairs are independent.
+	// Median has the exact bounds of the order statistics (the sign test). They
+	// hold for every distribution if the pairs are independent.
 	Median, MedianLower, MedianUpper float64
 	// Skew is the skewness of the sample (the third standardised moment).
 	Skew float64
 }
 
-// BoundsOf returns the bounds of which each is wrong with probability alpha. The
-// values must be finite. Without a value, Mean and Median are NaN.
+// BoundsOf returns the mean and the median with their bounds. Each bound is
+// wrong with probability alpha. The values must be finite. Without a value,
+// Mean and Median are NaN.
 func BoundsOf(logs []float64, alpha float64) Bounds {
 	n, inf := len(logs), math.Inf(1)
 	b := Bounds{Pairs: n, Mean: math.NaN(), MeanLower: -inf, MeanUpper: inf, Median: math.NaN(), MedianLower: -inf, MedianUpper: inf}
@@ -149,8 +154,9 @@ func BoundsOf(logs []float64, alpha float64) Bounds {
 	return b
 }
 
-// below returns the largest k for which the k-th smallest of n values is above
-// their median with probability at most alpha; 0 if there is none.
+// below returns an index k of the n sorted values: the k-th smallest value is
+// above their median with probability at most alpha, and k is the largest such
+// index; 0 if there is none.
 func below(n int, alpha float64) int {
 	// The k-th smallest is above the median if fewer than k values are below it,
 	// and that number is binomial with probability 1/2.
@@ -177,7 +183,7 @@ func unskewed(n int, skew, t float64) float64 {
 	return t + g*t*t/3 + g*g*t*t*t/27 + g/6
 }
 
-// unskewedInverse returns the t for which unskewed is x.
+// unskewedInverse returns the t whose transformed value (unskewed) is x.
 func unskewedInverse(n int, skew, x float64) float64 {
 	g := skew / math.Sqrt(float64(n))
 	if math.Abs(g) < 1e-6 {
@@ -205,10 +211,11 @@ func moments(values []float64) (mean, sd, skew float64) {
 	return mean, math.Sqrt(second / max(n-1, 1)), skew
 }
 
-// P returns the probability of a sample at least as far from limit as this one,
-// on either side, if the ratio is limit: the largest one of those by which
-// BoundsOf sets its bounds, with the allowance for the mean. It is 1 if the rule
-// does not allow a claim from the sample.
+// P returns the p value of the claim that the ratio differs from limit, on
+// either side. If the ratio is limit, a sample at least as far from it as this
+// one has at most this probability. P is the largest p value of the tests by
+// which BoundsOf sets its bounds, with the allowance for the mean. It is 1 if
+// the rule allows no claim from the sample.
 func (r Rule) P(logs []float64, limit float64) float64 {
 	j := r.Judge(logs)
 	l := math.Log(limit)
@@ -235,10 +242,11 @@ func (r Rule) P(logs []float64, limit float64) float64 {
 	return min(max(mean, median), 1)
 }
 
-// Holm says which of several claims hold together, with an error of at most
-// alpha for all of them (Holm 1979): the claim with the smallest p must hold at
-// alpha / m, the next one at alpha / (m−1), and so on to the first that does
-// not. A p that is not a number counts as 1.
+// Holm says which of several claims hold together, with a probability of at
+// most alpha that any of them is wrong (Holm 1979). The claim with the smallest
+// p must hold at alpha / m, the next one at alpha / (m−1), and so on. The first
+// claim that does not hold, and all after it, are rejected. A p that is not a
+// number counts as 1.
 func Holm(p []float64, alpha float64) []bool {
 	p = slices.Clone(p)
 	order := make([]int, len(p))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// draw returns n values of a law.
+// draw returns n values that law draws.
 func draw(rng *rand.Rand, n int, law func(*rand.Rand) float64) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -20,7 +20,8 @@ func normal(mean, sd float64) func(*rand.Rand) float64 {
 	return func(rng *rand.Rand) float64 { return mean + sd*rng.NormFloat64() }
 }
 
-// badNowAndThen is a mode that is bad by a factor of e² in one pair of ten.
+// badNowAndThen draws from a mode that is bad by a factor of e² in one pair of
+// ten.
 func badNowAndThen(rng *rand.Rand) float64 {
 	v := 0.05 * rng.NormFloat64()
 	if rng.Float64() < 0.1 {
@@ -59,7 +60,7 @@ func TestClaimsOfTheWholeRuleAreRarelyFalse(t *testing.T) {
 				met++
 			}
 		}
-		// Three standard errors of a proportion of 2000: 1.5 points.
+		// Allow three standard errors of a proportion of 2000: 1.5 points.
 		if got := float64(met) / trials; got > c.most+0.015 {
 			t.Errorf("%s: a false claim in %.1f %% of %d experiments, want at most %.1f %%", name, 100*got, trials, 100*c.most)
 		}
@@ -83,7 +84,7 @@ func TestMedianBoundsHoldForEveryDistribution(t *testing.T) {
 }
 
 func TestMedianHasNoBoundFromTooFewValues(t *testing.T) {
-	// Five values are all above the median with probability 1/32 = 3.1 %.
+	// All five values lie above the median with probability 1/32 = 3.1 %.
 	if b := BoundsOf([]float64{1, 2, 3, 4}, 0.05); !math.IsInf(b.MedianLower, -1) || !math.IsInf(b.MedianUpper, 1) {
 		t.Errorf("four values: %+v", b)
 	}
@@ -122,7 +123,7 @@ func TestSkewedSampleNeedsMorePairs(t *testing.T) {
 }
 
 func TestMeanAndMedianMustAgree(t *testing.T) {
-	// Most pairs are above 1, the mean is below.
+	// Most pairs are above 1, but their mean is below.
 	v := draw(rand.New(rand.NewPCG(4, 4)), 48, func(rng *rand.Rand) float64 {
 		if rng.Float64() < 0.3 {
 			return -3 + 0.1*rng.NormFloat64()
@@ -135,8 +136,9 @@ func TestMeanAndMedianMustAgree(t *testing.T) {
 	}
 }
 
-// TestPAgreesWithTheBounds checks that the bounds at the level of a look exclude
-// the limit exactly if p is small enough.
+// TestPAgreesWithTheBounds checks that a p below the level of a look goes with
+// bounds at that level that exclude the limit, and a larger p with bounds that
+// include it.
 func TestPAgreesWithTheBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	r := Blocks()

@@ -1,10 +1,10 @@
 package pick
 
-// Apart says that a workload does not share its cores or its NUMA nodes with
-// other workloads that are Apart, too. It may share them with all other work.
+// Apart says that a workload shares its cores or its NUMA nodes with no other
+// workload that is Apart, too. It may share them with all other work.
 type Apart uint8
 
-// The wishes.
+// The values of Apart.
 const (
 	Anywhere Apart = iota
 	ApartCores
@@ -12,7 +12,7 @@ const (
 	aparts
 )
 
-// mark notes where a workload with a wish is.
+// mark records the cores or NUMA nodes of a workload that stays apart.
 func (m *Map) mark(s *Seats, h *Hold) {
 	if h.Apart == Anywhere {
 		return

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// half returns a machine of 256 CPUs (two sockets of eight L3 caches) of which
-// about half are taken by random claims.
+// half returns a machine of 256 CPUs (two sockets of eight L3 caches). Random
+// claims take about half of them.
 func half() (*Map, Seats, []Hold) {
 	rnd := rand.New(rand.NewPCG(71, 72))
 	m := Compile(machine(2, 8, 8, 2))
@@ -87,7 +87,8 @@ func BenchmarkSeats(b *testing.B) {
 	}
 }
 
-// TestAFilterDoesNotAllocate holds for every node that a scheduler looks at.
+// A scheduler filters every node for every pod, so TestAFilterDoesNotAllocate
+// requires that a filter allocates no memory.
 func TestAFilterDoesNotAllocate(t *testing.T) {
 	m, s, _ := half()
 	u := m.Sum(s)
@@ -100,9 +101,8 @@ func TestAFilterDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// reportCPU adds the CPU time of the process for each operation to a benchmark:
-// on a busy machine the time by the clock says little. Call the result at the
-// end.
+// reportCPU adds to a benchmark the CPU time of the process for each operation.
+// On a busy machine the elapsed time says little. Call the result at the end.
 func reportCPU(b *testing.B) func() {
 	used := func() int64 {
 		var r syscall.Rusage

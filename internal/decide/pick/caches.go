@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// mostCaches is the number of sets of caches that a choice compares one by one.
+// mostCaches is the largest number of sets of caches that a choice compares one
+// by one.
 const mostCaches = 600
 
-// bestCaches chooses k of the free caches besides the base.
+// bestCaches chooses k of the free caches, in addition to those of base.
 func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	if k == 0 {
 		s, ok := f.rate(slices.Clone(base))
@@ -20,7 +21,8 @@ func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	return f.packedCaches(base, free, k)
 }
 
-// choices returns the number of sets of k of n, or a large number.
+// choices returns the number of ways to choose k of n, or a large number if
+// there are many.
 func choices(n, k int) int {
 	all := 1
 	for i := range min(k, n-k) {
@@ -57,8 +59,9 @@ func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
 	return &best, found
 }
 
-// packedCaches chooses k caches among many by dynamic programming: for each
-// number of caches and of CPUs it keeps the set with most whole cores.
+// packedCaches chooses k caches among many by dynamic programming. For each
+// number of caches and each number of CPUs, it keeps the set with the most
+// whole cores.
 func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 	type state struct {
 		whole int32
@@ -76,8 +79,8 @@ func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 		most = max(most, f.leaves[i].room)
 	}
 	width := n + most + 1
-	// table[c*width+r] is the best set of c caches with r CPUs, or with more for
-	// the last r.
+	// table[c*width+r] is the best set of c caches with r CPUs. The last r
+	// stands for r or more CPUs.
 	layers := [][]state{make([]state, int32(k+1)*width)}
 	for i := range layers[0] {
 		layers[0][i] = state{whole: -1}
@@ -122,7 +125,7 @@ func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 	return &best, found
 }
 
-// rate rates a set of caches. It is false if they have no room for the claim.
+// rate rates a set of caches. It returns false if the claim has no room there.
 func (f *finder) rate(set []int32) (s selection, ok bool) {
 	sum, open := int32(0), int32(0)
 	if len(set) == 1 {
@@ -150,8 +153,9 @@ func (f *finder) rate(set []int32) (s selection, ok bool) {
 	return s, true
 }
 
-// splitOf returns how many of the CPUs that the claim takes from a set of
-// caches share a core with others, and whether a wholly free core is broken.
+// splitOf returns how many CPUs that the claim takes from a set of caches share
+// a core with other work, and whether the claim takes only a part of a wholly
+// free core.
 func (f *finder) splitOf(set []int32) (int32, bool) {
 	clear(f.counts)
 	partly, n := int32(0), f.n
@@ -174,8 +178,9 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 	return rest, rest > partly
 }
 
-// wholeCounts returns how many cores of each size add up to the largest sum of
-// at most n. sizes are descending, and count is the number of cores.
+// wholeCounts returns how many cores of each size to take so that the sum of
+// their sizes is as large as possible but at most n. sizes are descending, and
+// count is the number of cores of each size.
 func wholeCounts(sizes, count []int32, n int32) []int32 {
 	best := make([]int32, len(sizes))
 	sum := int32(0)
@@ -210,8 +215,9 @@ func wholeCounts(sizes, count []int32, n int32) []int32 {
 	return best
 }
 
-// take takes the CPUs from the chosen caches, the tightest first, and of equal
-// ones the highest CPUs, because the system's own work prefers low numbers.
+// take takes the CPUs from the chosen caches, first from the one with the
+// fewest free CPUs. Of equal CPUs it takes the highest, because the system's
+// own work prefers low numbers.
 func (f *finder) take(s *selection) mask {
 	m := f.m
 	t := taker{finder: f, set: m.mask(), left: slices.Clone(f.room), n: f.n}
@@ -261,9 +267,10 @@ func (t *taker) done() mask {
 	return t.set
 }
 
-// pass takes CPUs from the cores that fit, at most most of each; whole: all of
-// the core or nothing. fits gets the number of CPUs of a core that can be taken,
-// all its CPUs, and those that the claim has.
+// pass takes CPUs from the cores for which fits is true, at most most CPUs of
+// each. If whole is set, it takes all CPUs of a core or none. fits gets three
+// numbers: the CPUs of the core that are free, all CPUs of the core, and those
+// that the claim has already.
 func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, had int32) bool) {
 	m := t.m
 	for _, i := range order {

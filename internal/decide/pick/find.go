@@ -6,9 +6,10 @@ import (
 )
 
 // A finder chooses n CPUs for one claim. The best choice has the fewest NUMA
-// nodes, then the fewest sockets, then the fewest L3 caches, then the fewest
-// CPUs on split cores, then the fewest cores that it breaks, then the tightest
-// caches and NUMA nodes. Caches and nodes in which the claim has CPUs already cost nothing.
+// nodes. Among equal choices it has the fewest sockets, then the fewest L3
+// caches, the fewest CPUs on split cores, the fewest cores that it breaks, and
+// last the caches and NUMA nodes with the least room. Caches and nodes in which
+// the claim has CPUs already do not count.
 type finder struct {
 	m          *Map
 	open, have mask
@@ -21,7 +22,7 @@ type finder struct {
 	counts     []int32 // by size of core
 }
 
-// A leaf is what an L3 cache has for the claim.
+// A leaf is what the finder knows of one L3 cache for the claim.
 type leaf struct {
 	pool   int32
 	room   int32   // number of CPUs that the claim may take
@@ -54,7 +55,7 @@ func (a *selection) better(b *selection) bool {
 		cmp.Compare(broken(a), broken(b)), cmp.Compare(a.left, b.left), cmp.Compare(a.beyond, b.beyond)) <= 0
 }
 
-// find returns the chosen positions; nil if there are not enough.
+// find returns the positions of the chosen CPUs; nil if there are not enough.
 func (f *finder) find(fewest bool) mask {
 	m := f.m
 	if f.room[0] < f.n {
@@ -123,12 +124,13 @@ func (f *finder) look() {
 	}
 }
 
-// mostNodes is the number of sets of NUMA nodes that a choice looks at. All sets
-// of a machine with eight nodes are fewer.
+// mostNodes is the largest number of sets of NUMA nodes that a choice compares.
+// A machine with eight nodes has fewer sets.
 const mostNodes = 256
 
-// eachNodes calls try with each set of j NUMA nodes, the forced ones included,
-// that has room for the claim. Nodes with most room come first.
+// eachNodes calls try with each set of j NUMA nodes that has room for the
+// claim. Each set contains the nodes of forced. Nodes with the most room come
+// first.
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32
@@ -173,7 +175,8 @@ func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	choose(0, j-len(forced))
 }
 
-// bound is the sum of the rooms of two lists of pools.
+// bound returns the sum of the rooms of two lists of pools: an upper bound of
+// what they can give together.
 func (f *finder) bound(a, b []int32) int32 {
 	n := int32(0)
 	for _, list := range [][]int32{a, b} {
@@ -240,9 +243,10 @@ func (f *finder) selectIn(nodes []int32) *selection {
 	return s
 }
 
-// fewestCaches returns the fewest of the free caches that the claim needs
-// besides the base; false: more than there are. The gain of each further cache
-// falls, so taking the largest gain is exact.
+// fewestCaches returns the smallest number of free caches that the claim needs
+// in addition to base; false: all of them are not enough. Each further cache
+// gains less than the one before, so always taking the cache with the largest
+// gain is exact.
 func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	left := f.scratch
 	copy(left, f.room)

@@ -7,18 +7,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Bind says how a claim for own CPUs treats the threads of cores.
+// Bind says how a claim for own CPUs treats the hardware threads of a core.
 type Bind uint8
 
-// The binds.
+// The values of Bind.
 const (
 	// AnyCores prefers few NUMA nodes, then few L3 caches, then whole cores.
 	AnyCores Bind = iota
-	// PreferWhole takes whole cores wherever they are, or else is AnyCores.
+	// PreferWhole takes whole cores wherever they are. If there are not enough,
+	// it is AnyCores.
 	PreferWhole
 	// OnlyWhole takes whole cores of one size or nothing.
 	OnlyWhole
-	// PreferSpread takes one CPU of each core, or else is AnyCores.
+	// PreferSpread takes one CPU of each core. If there are not enough cores,
+	// it is AnyCores.
 	PreferSpread
 	// OnlySpread takes one CPU of each core or nothing.
 	OnlySpread
@@ -29,31 +31,32 @@ type Claim struct {
 	Grade Grade
 	// CPUs is the number of own CPUs or of seats.
 	CPUs int
-	// Request is the load of seated or pooled work.
+	// Request is the CPU that seated or pooled work requests.
 	Request unit.MilliCPU
 	Bind    Bind
-	// Within is the level of the pool that must contain all CPUs; Machine: any.
+	// Within is the level of the pool that must contain all CPUs. Machine sets
+	// no bound.
 	Within Level
-	// Fewest: the CPUs must be on no more NUMA nodes than the empty machine
-	// would need.
+	// Fewest says that the CPUs must be on no more NUMA nodes than they would
+	// need on the empty machine.
 	Fewest bool
 	Apart  Apart
-	// Have are the open CPUs that the workload has now. It keeps them: it grows
-	// and shrinks in place.
+	// Have are the open CPUs that the workload has now. A claim that grows adds
+	// to them, and one that shrinks drops some of them.
 	Have unit.CPUSet
 }
 
-// An Offer is the answer to a Claim, with its defects.
+// An Offer is the answer to a Claim, with what is not ideal about it.
 type Offer struct {
 	// CPUs are the own CPUs or the seats, or all open CPUs of the home.
 	CPUs unit.CPUSet
-	// Home are all CPUs of the pool that seated or pooled work shares, and Level
-	// is its level.
+	// Home are all CPUs of the pool that seated or pooled work shares. Level is
+	// the level of that pool.
 	Home  unit.CPUSet
 	Level Level
 	// Split is the number of own CPUs that share a core with CPUs outside the
-	// offer. Sockets, Nodes and Caches are the numbers of sockets, NUMA nodes
-	// and L3 caches over which the CPUs are spread.
+	// offer. Sockets, Nodes and Caches say over how many sockets, NUMA nodes
+	// and L3 caches the CPUs are spread.
 	Split, Sockets, Nodes, Caches int
 }
 
@@ -62,7 +65,7 @@ func (c *Claim) Hold(o Offer) Hold {
 	return Hold{Grade: c.Grade, CPUs: o.CPUs, Home: o.Home, Request: c.Request, Apart: c.Apart}
 }
 
-// Fit chooses the CPUs for a claim. The reason is empty if there is an offer.
+// Fit chooses the CPUs for a claim. The reason is empty if it finds some.
 func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 	ok := len(m.pools) > 0
 	var o Offer
@@ -81,7 +84,8 @@ func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 	return Offer{}, cmp.Or(u.Room(&c), TooFewWhole) // only whole cores beside what the claim has can be short here
 }
 
-// fitShared chooses the smallest pool with room; of equal ones the tightest.
+// fitShared chooses the smallest pool with room. Among pools of the same size
+// it takes the one with the least room.
 func (m *Map) fitShared(s Seats, c Claim) (Offer, bool) {
 	n := int32(1)
 	if c.Grade == Seated {
@@ -148,8 +152,8 @@ func (m *Map) judge(set mask) Offer {
 	return o
 }
 
-// measuresOf lists the ways in which the CPUs of a claim may be counted, best
-// first.
+// measuresOf lists the ways in which the CPUs of a claim may be counted. The
+// preferred one comes first.
 func measuresOf(m *Map, c *Claim) []measure {
 	var all []measure
 	switch c.Bind {
@@ -168,8 +172,8 @@ func measuresOf(m *Map, c *Claim) []measure {
 	return all
 }
 
-// fitOwn chooses own CPUs: of one kind of core if one suffices, the fastest
-// first.
+// fitOwn chooses own CPUs. If one kind of core is enough, all CPUs are of that
+// kind; the fastest kind comes first.
 func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
 	have := m.maskOf(c.Have)
 	for i := range have {
@@ -207,8 +211,8 @@ func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
 	return Offer{}, false
 }
 
-// masksOf lists the parts of the open CPUs from which to choose: each kind of
-// core, then all.
+// masksOf lists the sets of open CPUs from which to choose: those of each kind
+// of core, and last all.
 func masksOf(m *Map, open, have mask) []mask {
 	var all []mask
 	for _, kind := range m.kinds {
@@ -224,7 +228,7 @@ func masksOf(m *Map, open, have mask) []mask {
 	return append(all, open)
 }
 
-// shrink keeps the best part of the CPUs that a workload has.
+// shrink chooses which of its CPUs a workload keeps: the best ones.
 func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	s.open, s.soft, s.least = have, make([]unit.MilliCPU, len(m.pools)), make([]int32, len(m.pools))
 	for _, by := range measuresOf(m, &c) {
@@ -236,8 +240,8 @@ func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	return Offer{}, false
 }
 
-// besides returns the room that is left when a claim has CPUs of its own that
-// count as open.
+// besides returns the room of the pools without the CPUs that a claim has
+// already. Those CPUs count as open.
 func besides(m *Map, room []int32, have mask) []int32 {
 	for i, p := range m.pools {
 		room[i] -= have.count(p.lo, p.hi)
@@ -249,5 +253,5 @@ func besides(m *Map, room []int32, have mask) []int32 {
 	return room
 }
 
-// Judge describes own CPUs that another chose.
+// Judge describes own CPUs that another program chose.
 func (m *Map) Judge(set unit.CPUSet) Offer { return m.judge(m.maskOf(set)) }

@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyMachine returns a random topology: of one to four threads a core, with
-// caches larger than NUMA nodes, offline CPUs, several kinds of cores, and
-// siblings that are not numbered in a row.
+// anyMachine returns a random topology. A core has one to four threads, caches
+// may be larger than NUMA nodes, CPUs may be offline, cores may be of several
+// kinds, and siblings need not have consecutive numbers.
 func anyMachine(rnd *rand.Rand, most int) node.Topology {
 	for {
 		sockets, nodes, caches, cores, threads := 1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(8), 1+rnd.IntN(4)
@@ -51,8 +51,8 @@ func anyMachine(rnd *rand.Rand, most int) node.Topology {
 	}
 }
 
-// strangeMachine returns a topology that no machine has: cores that span caches
-// and nodes, and nodes that span sockets.
+// strangeMachine returns a topology that no real machine has: cores that span
+// caches and nodes, and nodes that span sockets.
 func strangeMachine(rnd *rand.Rand) node.Topology {
 	topo := node.Topology{CPUs: []node.LogicalCPU{{ID: 3}}}
 	for c := range 40 {
@@ -79,9 +79,9 @@ func anyDemand(rnd *rand.Rand, m *Map) Claim {
 }
 
 // TestRoomIsExact places random claims on random machines and ends some of
-// them. It checks that a summary says that a claim fits exactly when it does,
-// that an offer is what the claim demands, and that shared work keeps what it
-// requests.
+// them. It checks that a summary says that a claim fits if and only if Fit
+// finds CPUs, that an offer is what the claim demands, and that shared work
+// keeps what it requests.
 func TestRoomIsExact(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	for try := range 150 {
@@ -176,7 +176,8 @@ func checkShared(t *testing.T, m *Map, s Seats, keep int) {
 }
 
 // TestStrandedCPUsAreThoseThatNoSuchClaimGets fills caches with claims of one
-// size until none fits in one cache.
+// size until no claim fits in one cache. The CPUs that are left then are
+// stranded.
 func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
 	m := Compile(machine(1, 4, 4, 2))
 	for n := 1; n <= 8; n++ {

@@ -1,5 +1,5 @@
-// Package pick chooses the CPUs of workloads that demand them, on one machine:
-// own CPUs, seats or a pool. A choice is a value without effect: callers compare
+// Package pick chooses CPUs for workloads that demand them, on one machine: own
+// CPUs, seats or a pool. A choice is a value and has no effect: callers compare
 // it, print it, and put it into a want or a contract.
 package pick
 
@@ -13,10 +13,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Level is a level of the tree of pools. The tree of a machine has the
-// machine as its root, then its sockets, their NUMA nodes, and the L3 caches of
-// each NUMA node. An L3 cache that several NUMA nodes share (sub-NUMA
-// clustering) counts once for each of them.
+// A Level is a level of the tree of pools. The root of the tree is the machine.
+// Below it are its sockets, their NUMA nodes, and the L3 caches of each NUMA
+// node. An L3 cache that several NUMA nodes share (sub-NUMA clustering) counts
+// once for each of them.
 type Level uint8
 
 // The levels, from the root to the leaves.
@@ -28,7 +28,7 @@ const (
 	levels
 )
 
-// String returns the name of the level as it stands in reasons.
+// String returns the name of the level for reasons.
 func (l Level) String() string { return [...]string{"machine", "socket", "NUMA node", "L3 cache"}[l] }
 
 // A Hash identifies a topology: two machines with the same hash have the same
@@ -41,15 +41,15 @@ func (h Hash) String() string {
 	return "0000000000000000"[:16-len(text)] + text
 }
 
-// ParseHash reads what String prints. It is false for any other text.
+// ParseHash reads what String prints. It returns false for any other text.
 func ParseHash(text string) (Hash, bool) {
 	h, err := strconv.ParseUint(text, 16, 64)
 	return Hash(h), err == nil && Hash(h).String() == text
 }
 
-// A Map is a topology compiled for choices. Its CPUs are ordered so that each
-// pool and each core is a range of positions. A Map does not change, so that
-// all nodes of one hardware can share it.
+// A Map is a topology in a form that makes choices fast. Its CPUs are ordered
+// so that each pool and each core is a range of positions. A Map does not
+// change, so all nodes with the same hardware can share it.
 type Map struct {
 	hash  Hash
 	cpus  []node.LogicalCPU // by position
@@ -57,7 +57,8 @@ type Map struct {
 	words int               // of a mask
 	cores []span
 	pools []pool
-	// from is the index of the first pool of each level, and of the end.
+	// from is the index of the first pool of each level. The last entry is the
+	// number of pools.
 	from  [levels + 1]int32
 	sizes []int32 // the numbers of CPUs that cores have, largest first
 	kinds []mask  // the CPUs of each kind of core, fastest first; one kind: none
@@ -127,8 +128,8 @@ type (
 func leafOf(c node.LogicalCPU) leafKey { return leafKey{c.NUMA, c.L3, c.Socket} }
 func coreOf(c node.LogicalCPU) coreKey { return coreKey{leafOf(c), c.Core} }
 
-// socketsOf returns the socket of each NUMA node. Sockets that share a NUMA
-// node, as in many virtual machines, count as one.
+// socketsOf returns the socket of each NUMA node. If two sockets share a NUMA
+// node, as in many virtual machines, they count as one socket.
 func socketsOf(cpus []node.LogicalCPU) map[node.NUMANode]node.SocketID {
 	of := map[node.NUMANode]node.SocketID{}
 	joined := map[node.SocketID]node.SocketID{}
@@ -170,7 +171,7 @@ func fillCores(m *Map) {
 	slices.SortFunc(m.sizes, func(a, b int32) int { return cmp.Compare(b, a) })
 }
 
-// sizeAt returns the index of a size of cores.
+// sizeAt returns the index of a size of cores in the list of sizes.
 func (m *Map) sizeAt(size int32) int {
 	i := 0
 	for m.sizes[i] != size {
@@ -258,9 +259,9 @@ func fillKinds(m *Map) {
 	}
 }
 
-// hashOf hashes the partition of the CPUs with FNV-1a. The numbers of cores,
-// caches and sockets do not count, because the kernel may give others to the
-// same hardware.
+// hashOf hashes with FNV-1a how the CPUs are divided into cores, caches, nodes
+// and sockets. The numbers of cores, caches and sockets are no part of the
+// hash, because the kernel may number the same hardware in another way.
 func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
 	h := uint64(14695981039346656037)
 	add := func(v int) {
@@ -297,7 +298,8 @@ func (m *Map) Len() int { return len(m.cpus) }
 // All returns the set of all CPUs.
 func (m *Map) All() unit.CPUSet { return m.setOf(0) }
 
-// Same reports whether the map was made of a topology with the CPUs of t.
+// Same reports whether the map was made from a topology with the same CPUs as
+// t.
 func (m *Map) Same(t node.Topology) bool {
 	if len(t.CPUs) != len(m.cpus) {
 		return false
@@ -323,8 +325,9 @@ func (m *Map) levelOf(p int32) Level {
 	return l
 }
 
-// smallest returns the smallest pool that contains a set. Of pools with the
-// same CPUs it is the highest. CPUs that are offline do not count.
+// smallest returns the smallest pool that contains a set. If several pools have
+// the same CPUs, it returns the highest of them. CPUs that are offline do not
+// count.
 func (m *Map) smallest(set unit.CPUSet) int32 {
 	lo, hi := int32(-1), int32(0)
 	for c := range set.All() {
@@ -362,8 +365,8 @@ func (m *Map) position(c unit.CPU) int32 {
 	return m.at[c]
 }
 
-// Cut divides a set into parts of the given sizes, so that a part has
-// neighbouring CPUs. CPUs that are left belong to no part.
+// Cut divides a set into parts of the given sizes. The CPUs of a part are
+// neighbours. CPUs that remain belong to no part.
 func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 	var at []unit.CPU
 	for i, b := int32(0), m.maskOf(set); i < int32(len(m.cpus)); i++ {
@@ -380,7 +383,8 @@ func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 	return parts
 }
 
-// Nodes returns the part of a set on each NUMA node, ascending.
+// Nodes iterates over the NUMA nodes in ascending order, with the part of the
+// set on each.
 func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
 	b := m.maskOf(set)
 	return func(yield func(node.NUMANode, unit.CPUSet) bool) {

@@ -60,8 +60,9 @@ func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
 }
 
 // TestOwnCPUsGrowAndShrinkInPlace gives CPUs to random claims on random
-// machines and takes some back. It checks that they never overlap, that the
-// same question has the same answer, and that a workload keeps what it has.
+// machines and takes some back. It checks that two claims never overlap, that
+// the same question gets the same answer, and that a workload keeps the CPUs
+// that it has.
 func TestOwnCPUsGrowAndShrinkInPlace(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	for try := range 150 {
@@ -103,8 +104,8 @@ func TestOwnCPUsGrowAndShrinkInPlace(t *testing.T) {
 	}
 }
 
-// TestOneKindOfCoreIsPreferred has four fast CPUs and eight slow ones in one L3
-// cache.
+// TestOneKindOfCoreIsPreferred uses a machine with four fast CPUs and eight
+// slow ones in one L3 cache.
 func TestOneKindOfCoreIsPreferred(t *testing.T) {
 	topo := machine(1, 1, 6, 2)
 	for i := 4; i < 12; i++ {
@@ -117,8 +118,8 @@ func TestOneKindOfCoreIsPreferred(t *testing.T) {
 	}
 }
 
-// TestSocketsCountAmongEqualChoices needs two of four NUMA nodes, and then a
-// part of a core.
+// TestSocketsCountAmongEqualChoices makes a claim that needs two of four NUMA
+// nodes, and then one that needs a part of a core.
 func TestSocketsCountAmongEqualChoices(t *testing.T) {
 	topo := machine(4, 1, 4, 2) // eight CPUs a node
 	for i := range topo.CPUs {

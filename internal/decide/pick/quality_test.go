@@ -25,9 +25,9 @@ func within(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	return o, why == Fits
 }
 
-// choosers are the choice of this package and others to compare it with. The
-// fragmentation of a machine is the number of free CPUs that no claim of a size
-// can use within one L3 cache, over the sizes of the trace.
+// choosers are the choice of this package and other choices to compare it with.
+// Each is compared by fragmentation: the number of free CPUs that no claim of a
+// size can use within one L3 cache, over the sizes of the trace.
 var choosers = map[string]chooser{
 	"this package (best fit)": func(m *Map, s Seats, n int) (Offer, bool) {
 		o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
@@ -68,7 +68,8 @@ var choosers = map[string]chooser{
 	},
 }
 
-// inOrder takes whole free cores of a pool in order, and then other CPUs.
+// inOrder takes whole free cores of a pool in the order of their numbers, and
+// then other CPUs.
 func inOrder(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	set := m.mask()
 	left := n
@@ -90,11 +91,12 @@ func inOrder(m *Map, s Seats, p int32, n int) (Offer, bool) {
 
 var traceSizes = []int{1, 2, 2, 4, 4, 4, 8, 8, 12, 16}
 
-// A tally is what became of the claims of a trace, in percent of them.
+// A tally counts how the claims of a trace ended, in percent of all claims.
 type tally struct{ oneCache, oneNode, split, waiting float64 }
 
-// churn runs arrivals of random sizes and lifetimes on one machine. A claim that
-// finds no CPUs is lost. load is the demand in parts of the machine.
+// churn runs arrivals of random sizes and lifetimes on one machine. A claim
+// that finds no CPUs is dropped. load is the demand as a fraction of the
+// machine.
 func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 	rnd := rand.New(rand.NewPCG(seed, 99))
 	m := Compile(machine(2, 8, 8, 2))
@@ -143,9 +145,9 @@ func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 	return tally{100 * t.oneCache / placed, 100 * t.oneNode / placed, 100 * t.split / placed, t.waiting}
 }
 
-// TestBestFitIsNoWorseThanOthers compares the share of claims in one L3 cache
-// and NUMA node and the share of split cores on one trace. TENON_TEST_LONG=1 prints
-// long traces at several loads.
+// TestBestFitIsNoWorseThanOthers runs one trace with each chooser. It compares
+// the share of claims in one L3 cache, the share in one NUMA node, and the
+// share of split cores. TENON_TEST_LONG=1 prints long traces at several loads.
 func TestBestFitIsNoWorseThanOthers(t *testing.T) {
 	loads, arrivals, seeds := []float64{0.6, 0.9}, 1500, uint64(2)
 	if os.Getenv("TENON_TEST_LONG") != "" {

@@ -10,14 +10,15 @@ import (
 // A Grade is the way in which a workload holds CPUs.
 type Grade uint8
 
-// The grades.
+// The values of Grade.
 const (
-	// Own CPUs are closed to all other LS work.
+	// Own: no other LS work may use the CPUs.
 	Own Grade = iota + 1
-	// Seated work has a fixed number of CPUs inside its home, which it shares
-	// with other seated and pooled work.
+	// Seated: the work has a fixed number of CPUs inside its home. It shares
+	// the home with other seated and pooled work.
 	Seated
-	// Pooled work may use all CPUs of its home that are not another's own.
+	// Pooled: the work may use all CPUs of its home, except the own CPUs of
+	// other work.
 	Pooled
 )
 
@@ -44,34 +45,34 @@ type Hold struct {
 	Grade Grade
 	// CPUs are its own CPUs, or its present seats.
 	CPUs unit.CPUSet
-	// Home are the CPUs of the pool that seated or pooled work shares: all of
-	// them, also those that are another's own.
+	// Home are all CPUs of the pool that seated or pooled work shares,
+	// including those that other work owns.
 	Home unit.CPUSet
 	// Request is the load that seated or pooled work puts on its home.
 	Request unit.MilliCPU
-	// Apart is what the workload wants to have for itself, such as a core. Only
-	// work that wants the same stays away from it.
+	// Apart says what the workload has for itself, such as its cores. Only
+	// other work with the same Apart stays away from it.
 	Apart Apart
 }
 
-// Seats is the occupancy of a machine: which CPUs are open, and the load that
-// shared work puts on the pools. A Seats is a value of its Map. A copy shares
-// its memory, so it must not be changed.
+// Seats is the occupancy of a machine: which CPUs are open, and which load
+// shared work puts on the pools. A Seats belongs to its Map. Copies share
+// memory, so a Seats must not be changed.
 type Seats struct {
 	open mask
-	// soft is the load whose home is in the pool or below it. least is the
-	// number of its CPUs that must stay open.
+	// soft is the load whose home is this pool or one below it. least is the
+	// number of CPUs of the pool that must stay open for that load.
 	soft  []unit.MilliCPU
 	least []int32
-	// load is the request of seated work by position.
+	// load is the load of seated work, by the position of the CPU.
 	load []unit.MilliCPU
-	// marked are the CPUs of cores, and of NUMA nodes, of work that wishes to be
-	// alone there.
+	// marked are the CPUs on cores, and on NUMA nodes, whose work stays apart
+	// there.
 	marked [aparts]mask
 }
 
 // Seats returns the occupancy of the machine. No work gets the CPUs of off, and
-// keep CPUs stay open.
+// at least keep CPUs stay open.
 func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	s := Seats{
 		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
@@ -116,7 +117,7 @@ func (m *Map) With(s Seats, h Hold) Seats {
 	return s
 }
 
-// Open returns the CPUs that are no workload's own.
+// Open returns the CPUs that no workload owns.
 func (m *Map) Open(s Seats) unit.CPUSet { return m.cpusOf(s.open) }
 
 func (m *Map) close(s *Seats, set unit.CPUSet) {
@@ -127,7 +128,7 @@ func (m *Map) close(s *Seats, set unit.CPUSet) {
 	}
 }
 
-// share puts the load of a hold on its home.
+// share adds the load of a hold to its home.
 func (m *Map) share(s *Seats, h *Hold) {
 	home := m.smallest(h.Home)
 	need := int32(1)
@@ -146,8 +147,8 @@ func (m *Map) share(s *Seats, h *Hold) {
 	}
 }
 
-// slack returns the load that a pool can take besides its present load, as far
-// as the pools above it allow.
+// slack returns the load that a pool can take in addition to its present load.
+// The pools above it may limit that further.
 func (m *Map) slack(s *Seats, p int32) unit.MilliCPU {
 	least := unit.MilliCPU(1 << 40)
 	for ; p >= 0; p = m.pools[p].up {
@@ -156,7 +157,8 @@ func (m *Map) slack(s *Seats, p int32) unit.MilliCPU {
 	return least
 }
 
-// A measure is a way to count the CPUs that a claim may take from a pool.
+// A measure says which CPUs of a core count for a claim, such as all of them or
+// only whole cores.
 type measure struct {
 	kind countKind
 	size int32 // of a core, for wholeCores
@@ -188,10 +190,10 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 	return n
 }
 
-// room returns for each pool the number of CPUs that one claim may take there,
-// so that shared work keeps what it requests. The pools are nested, so
-// these numbers are exact: a claim fits if it asks no pool for more than its
-// room.
+// room returns for each pool the number of CPUs that one claim may take there
+// so that shared work keeps what it requests. The pools are nested, so these
+// numbers are exact: a claim fits if and only if it asks no pool for more than
+// its room.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	room := make([]int32, len(m.pools))
 	for i := m.from[L3]; i < m.from[L3+1]; i++ {
@@ -216,7 +218,7 @@ func (m *Map) openOf(s *Seats) []int32 {
 	return open
 }
 
-// rooms is room for several measures, in one pass over the cores.
+// rooms returns the room by several measures, in one pass over the cores.
 func (m *Map) rooms(s *Seats, measures []measure) [][]int32 {
 	rooms, all := make([][]int32, len(measures)), make([]int32, len(measures)*len(m.pools))
 	for i := range rooms {
@@ -243,8 +245,8 @@ func (m *Map) rooms(s *Seats, measures []measure) [][]int32 {
 	return rooms
 }
 
-// bound bounds the room of L3 caches, and finds that of the pools above, so that
-// the shared work of each pool keeps its CPUs.
+// bound limits the room of L3 caches, and computes the room of the pools above
+// them, so that the shared work of each pool keeps its CPUs.
 func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 	for i := len(m.pools) - 1; i >= 0; i-- {
 		n := min(room[i], open[i]-s.least[i])
@@ -267,10 +269,10 @@ func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 	}
 }
 
-// Reseat returns the CPUs of seated or pooled work in its home, of those that
-// are open: a pool has all of them, and seats stay where they are as far as they
-// can. moved reports whether a seat had to move. The set is empty if the home
-// has no open CPU.
+// Reseat returns the CPUs of seated or pooled work among the open CPUs of its
+// home. Pooled work gets all of them. Seats stay where they are as far as
+// possible, and moved reports whether a seat had to move. The set is empty if
+// the home has no open CPU.
 func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 	home := &m.pools[m.smallest(h.Home)]
 	b := m.mask()
@@ -303,7 +305,8 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallest(set)) }
 
 // Beside returns the other L3 caches of the NUMA node of a home that is one L3
-// cache, nearest first by number. It is nil if the home is larger.
+// cache. The cache with the nearest number comes first. It returns nil if the
+// home is larger than one cache.
 func Beside(m *Map, home unit.CPUSet) []unit.CPUSet {
 	at := m.smallest(home)
 	if at < m.from[L3] || m.pools[at].up < 0 {

@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Reason says why a claim cannot be met; empty: it can.
+// A Reason says why a claim does not fit; empty: it fits.
 type Reason string
 
-// The reasons. They are constant, so that a scheduler can count nodes by them.
+// The reasons are constants, so that a scheduler can count nodes by them.
 const (
 	Fits          Reason = ""
 	NoDemand      Reason = "the demand is for no CPU"
@@ -23,30 +23,30 @@ const (
 	NoRoomToShare Reason = "no pool of CPUs has room for the request"
 )
 
-// A Summary is what a filter of nodes reads of the occupancy of one machine.
-// Room and Worth do not allocate.
+// A Summary is the part of the occupancy of one machine that a filter of nodes
+// reads. Room and Worth do not allocate memory.
 type Summary struct {
 	m    *Map
 	open int32
-	// first and more are the largest room of one pool of each level, by measure:
-	// the first ones stand here, where a filter finds them without another access
-	// to memory.
+	// first and more hold, by measure, the largest room of a single pool of
+	// each level. The first measures are stored inside the struct, so that a
+	// filter reads them without another access to memory.
 	first [3][levels]int32
 	more  [][levels]int32
 	few   [][]int32 // by measure: the room of the best j NUMA nodes
-	// sorted is the room of the pools of each level, ascending.
+	// sorted holds the room of all pools of each level, in ascending order.
 	sorted [levels][]int32
 	seats  []seatRoom // by pool
 }
 
-// A seatRoom is what a pool has for shared work.
+// A seatRoom is what one pool can offer to shared work.
 type seatRoom struct {
 	slack unit.MilliCPU
 	open  int32
 }
 
-// measures lists the ways to count: any CPU, one of each core, and whole cores
-// of each size.
+// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
+// whole cores of each size.
 func (m *Map) measures() []measure {
 	all := []measure{{kind: anyCPU}, {kind: oneACore}}
 	for _, size := range m.sizes {
@@ -100,8 +100,9 @@ func (u *Summary) most(by int) *[levels]int32 {
 	return &u.more[by-len(u.first)]
 }
 
-// Stranded returns the number of CPUs that are free for exclusive use in L3
-// caches, but not for a claim of n CPUs within one cache.
+// Stranded returns the number of CPUs that are free for exclusive use, but that
+// claims of n CPUs within one L3 cache could not use: in each cache, those that
+// remain when such claims have taken all that they can.
 func (u *Summary) Stranded(n int) int {
 	all := 0
 	for _, room := range u.sorted[L3] {
@@ -110,8 +111,8 @@ func (u *Summary) Stranded(n int) int {
 	return all
 }
 
-// bestNodes returns the number of CPUs that a claim may take from at most j
-// NUMA nodes, for each j from 0.
+// bestNodes returns, for each number j from 0, how many CPUs a claim may take
+// from at most j NUMA nodes.
 func (m *Map) bestNodes(room []int32) []int32 {
 	best := []int32{0}
 	for s := m.from[Socket]; s < m.from[Socket+1]; s++ {
@@ -150,8 +151,8 @@ func (m *Map) fewestNodes(n int32) int {
 	return j
 }
 
-// Room returns why a claim does not fit; Fits if it does, which is exactly when
-// Map.Fit succeeds.
+// Room returns the reason why a claim does not fit; Fits if it does. The claim
+// fits if and only if Map.Fit succeeds.
 func (u *Summary) Room(c *Claim) Reason {
 	switch {
 	case c.Grade == Seated && c.CPUs <= 0, c.Grade == Own && c.CPUs <= 0, c.Grade == 0:
@@ -216,7 +217,7 @@ func (u *Summary) fitsAny(n int32) bool {
 	return false
 }
 
-// fits reports whether n CPUs are there by one measure.
+// fits reports whether n CPUs are free, counted by one measure.
 func (u *Summary) fits(c *Claim, n int32, by int) bool {
 	if u.most(by)[c.Within] < n {
 		return false
@@ -224,8 +225,8 @@ func (u *Summary) fits(c *Claim, n int32, by int) bool {
 	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
 }
 
-// roomToShare looks at the pools of the level that the claim names: a pool
-// above has at least the room of those below it.
+// roomToShare checks only the pools of the level that the claim names, because
+// a pool above them has at least as much room.
 func (u *Summary) roomToShare(c *Claim) Reason {
 	need := max(int32(min(c.CPUs, unit.MaxCPUs+1)), 1)
 	if c.Grade == Pooled {
@@ -239,9 +240,9 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 	return NoRoomToShare
 }
 
-// Worth rates a placement from 0 to 100 for a claim that fits. Most of it is
-// the level that contains all of the CPUs; then whole cores; then how little is
-// left of the pool that is used.
+// Worth rates a placement from 0 to 100 for a claim that fits. The level of the
+// pool that contains all CPUs weighs most; then whole cores; then how little of
+// the used pool stays free.
 func (u *Summary) Worth(c *Claim) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0
@@ -271,8 +272,8 @@ func (u *Summary) Worth(c *Claim) int64 {
 	return min(max(worth, 0), 100)
 }
 
-// wholeAt reports whether a pool of the level has n CPUs of whole cores, or all
-// but the odd one.
+// wholeAt reports whether one pool of the level has n CPUs on whole cores. If n
+// is odd, one CPU may lie on another core.
 func (u *Summary) wholeAt(n int32, at Level) bool {
 	for i, size := range u.m.sizes {
 		if u.most(2 + i)[at] >= n/size*size {

@@ -9,9 +9,9 @@ import (
 
 // A Ledger is the state of the CPUs of a cluster. For a pod that its node
 // reports, the report counts; for a bound pod that is not reported, its
-// contract; for a pod in flight, its reservation. Nothing else is remembered,
-// so a new ledger that learns the same pods and reports is the same. Callers
-// must serialize the calls.
+// contract; for a pod in flight, its reservation. The ledger remembers nothing
+// else, so a new ledger that learns the same pods and reports has the same
+// state. Callers must serialize the calls.
 type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
 	nodes map[string]*place
@@ -38,8 +38,8 @@ type entry struct {
 	state    state
 	hold     held
 	loose    bool // the contract is not for the demand, so the node chooses
-	// before is the view of the node without the reservation, and after the one
-	// with it. As long as nothing else changes, a release goes back.
+	// before is the view of the node without the reservation, and after the
+	// view with it. If nothing else has changed, a release restores before.
 	before, after *View
 }
 
@@ -65,7 +65,7 @@ func (l *Ledger) at(node string) *place {
 	return p
 }
 
-// Learn takes the report of a node.
+// Learn records the report of a node.
 func (l *Ledger) Learn(node string, r Report) {
 	p := l.at(node)
 	m := pick.Compile(r.Topology)
@@ -90,8 +90,8 @@ func (l *Ledger) Learn(node string, r Report) {
 	p.view = nil
 }
 
-// Out takes a node out for new pods, for a reason; Fits: it is in again. A
-// report takes the node in again, too.
+// Out excludes a node from new pods, for a reason. With the reason Fits, or
+// after a report, the node takes pods again.
 func (l *Ledger) Out(node string, why Reason) {
 	p := l.at(node)
 	if p.m == nil {
@@ -110,8 +110,9 @@ func (l *Ledger) Forget(node string) {
 	}
 }
 
-// Bound learns that a pod is bound to a node by a contract. A pod without a
-// contract has the zero Contract: its node chooses for it as the ledger would.
+// Bound records that a pod is bound to a node by a contract. A pod without a
+// contract has the zero Contract. For such a pod, the node makes the same
+// choice as the ledger.
 func (l *Ledger) Bound(p Pod, node string, c Contract) {
 	if e := l.pods[p.UID]; e != nil && e.node == node && e.pod.Demand.same(p.Demand) && e.contract.same(c) {
 		e.state, e.before, e.after = bound, nil, nil // as reserved: the view stays
@@ -121,7 +122,7 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) {
 	l.add(&entry{pod: p, node: node, contract: c, state: bound})
 }
 
-// Reserve chooses CPUs for a pod on a node and keeps them for it.
+// Reserve chooses CPUs for a pod on a node and reserves them.
 func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 	if e := l.pods[p.UID]; e != nil {
 		if e.state == bound {
@@ -140,14 +141,14 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 	return c, pick.Fits
 }
 
-// Doubt keeps the CPUs of a pod whose bind may have happened.
+// Doubt keeps the CPUs of a pod that may or may not have been bound.
 func (l *Ledger) Doubt(uid UID) {
 	if e := l.pods[uid]; e != nil && e.state == reserved {
 		e.state = doubtful
 	}
 }
 
-// Doubtful reports whether the pod waits for the answer of a bind. The caller
+// Doubtful reports whether it is still unknown if the pod was bound. The caller
 // calls Release when it has waited long enough.
 func (l *Ledger) Doubtful(uid UID) bool {
 	e := l.pods[uid]
@@ -161,8 +162,8 @@ func (l *Ledger) Release(uid UID) {
 	}
 }
 
-// Gone removes a pod that was deleted or has ended. A report that still has the
-// pod does not count it.
+// Gone removes a pod that was deleted or has ended. A later report may still
+// contain the pod; the ledger then ignores it.
 func (l *Ledger) Gone(uid UID) {
 	if e := l.pods[uid]; e != nil {
 		p := l.nodes[e.node]
@@ -182,8 +183,8 @@ func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 	return e.contract, e.node, true
 }
 
-// add puts a pod on its node. The next view is made from the present one if the
-// result is the same as that of look.
+// add puts a pod on its node. It derives the next view from the present one if
+// look would give the same result.
 func (l *Ledger) add(e *entry) {
 	p := l.at(e.node)
 	e.hold, e.loose = heldBy(e.pod, e.contract), !e.contract.Matches(e.pod.Demand)
@@ -224,8 +225,8 @@ func (l *Ledger) remove(uid UID) {
 	}
 }
 
-// View returns the present state of a node, which later changes of the ledger
-// do not change.
+// View returns the present state of a node. Later changes of the ledger do not
+// change it.
 func (l *Ledger) View(node string) *View {
 	p := l.nodes[node]
 	if p == nil {
@@ -237,8 +238,8 @@ func (l *Ledger) View(node string) *View {
 	return p.view
 }
 
-// Without returns the view of a node without its bound pods that another list of
-// the cluster does not have any more.
+// Without returns the view of a node without those bound pods that the other
+// list of the cluster, listed, does not contain.
 func (l *Ledger) Without(node string, listed func(UID) bool) *View {
 	v := l.View(node)
 	p := l.nodes[node]
@@ -257,7 +258,7 @@ func (l *Ledger) Without(node string, listed func(UID) bool) *View {
 	return v.Without(ended...)
 }
 
-// look merges facts, contracts and reservations by pod.
+// look merges the reports, contracts and reservations of all pods into a view.
 func (p *place) look() *View {
 	if p.m == nil {
 		return &View{out: p.out}

@@ -59,7 +59,8 @@ func TestAReservationKeepsItsCPUs(t *testing.T) {
 	}
 }
 
-// TestTheReportCountsBeforeTheContract has a node that did not obey.
+// TestTheReportCountsBeforeTheContract uses a node that did not follow a
+// contract.
 func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	l := New()
 	topo := machine(1, 2, 2, 2)
@@ -81,9 +82,9 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	}
 }
 
-// TestPreemptionSeesFreedCPUs takes one of two pods out of a copy of a full node,
-// as preemption does to try what its end would free: its CPUs count as free there,
-// and stay taken in the ledger.
+// TestPreemptionSeesFreedCPUs removes one of two pods from a copy of a full
+// node. Preemption does so to see what the end of a pod would free. In the
+// copy, the CPUs of the pod are free; in the ledger, they stay taken.
 func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(1, 1, 4, 2)})
@@ -102,7 +103,8 @@ func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	}
 }
 
-// TestAContractHasTheSetsOfContainers divides the CPUs of a pod.
+// TestAContractHasTheSetsOfContainers checks how a contract divides the CPUs of
+// a pod among its containers.
 func TestAContractHasTheSetsOfContainers(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(2, 2, 2, 2)})
@@ -121,8 +123,8 @@ func TestAContractHasTheSetsOfContainers(t *testing.T) {
 	}
 }
 
-// TestALedgerRebuiltIsTheSame compares a ledger after a random history with one
-// that learns the outcome.
+// TestALedgerRebuiltIsTheSame compares a ledger after a random history with a
+// new ledger that learns only the final pods and reports.
 func TestALedgerRebuiltIsTheSame(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	for try := range 60 {
@@ -166,8 +168,8 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 	}
 }
 
-// likeNew checks that the view, which was made from the one before, is the same
-// as one from all pods.
+// likeNew checks that the present view, which was derived from an earlier one,
+// equals a view made from all pods.
 func likeNew(t *testing.T, l *Ledger, node string) {
 	t.Helper()
 	made, anew := l.View(node), l.nodes[node].look()
@@ -176,9 +178,9 @@ func likeNew(t *testing.T, l *Ledger, node string) {
 	}
 }
 
-// TestAViewIsTheSameHoweverItWasMade drives a ledger through all that it can
-// learn, in random order: reports with and without pods, contracts that are not
-// for their demand, doubts, and the ends of pods that a report still has.
+// TestAViewIsTheSameHoweverItWasMade makes the calls of a ledger in random
+// order: reports with and without pods, contracts that do not match their
+// demand, doubts, and the ends of pods that a report still contains.
 func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(61, 62))
 	for range 150 {
@@ -222,7 +224,8 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 	}
 }
 
-// BenchmarkReserve reserves on a node of 256 CPUs of which about half are taken.
+// BenchmarkReserve reserves CPUs on a node of 256 CPUs, about half of which are
+// taken.
 func BenchmarkReserve(b *testing.B) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(2, 8, 8, 2), Keep: 1})
@@ -253,9 +256,8 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// reportCPU adds the CPU time of the process for each operation to a benchmark:
-// on a busy machine the time by the clock says little. Call the result at the
-// end.
+// reportCPU adds to a benchmark the CPU time of the process for each operation.
+// On a busy machine the elapsed time says little. Call the result at the end.
 func reportCPU(b *testing.B) func() {
 	used := func() int64 {
 		var r syscall.Rusage

@@ -1,7 +1,7 @@
 // Package place is the ledger of the CPUs of a cluster: which pods hold which
-// CPUs of which node, by the reports of the nodes, by the contracts of bound
-// pods, and by reservations. The scheduler, the simulator and kubectl tenon fit
-// read the same ledger.
+// CPUs of which node. The ledger knows this from the reports of the nodes, from
+// the contracts of bound pods, and from reservations. The scheduler, the
+// simulator and kubectl tenon fit use the same ledger.
 package place
 
 import (
@@ -19,7 +19,7 @@ type UID string
 // A Reason says why a node does not take a pod; empty: it does.
 type Reason = pick.Reason
 
-// The reasons of the ledger, besides those of pick.
+// The reasons of the ledger, in addition to those of pick.
 const (
 	NoReport     Reason = "no agent has reported the CPUs of the node"
 	Stale        Reason = "the report of the node's agent is too old"
@@ -31,8 +31,8 @@ const (
 type Demand struct {
 	pick.Claim
 	// Containers are the containers with CPUs of their own, in the order of the
-	// pod. Their numbers add up to that of the claim. Empty: the CPUs are the
-	// pod's.
+	// pod. Their numbers add up to that of the claim. Empty: the CPUs are for
+	// the pod as a whole.
 	Containers []Container
 	// Memory is the memory that the pod requests.
 	Memory unit.Bytes
@@ -50,22 +50,23 @@ type Pod struct {
 	Demand Demand
 }
 
-// A Contract is the choice of a scheduler for a pod on its node.
+// A Contract is what a scheduler chose for a pod on its node.
 type Contract struct {
 	// Topology is the topology for which the choice was made.
 	Topology pick.Hash
 	Grade    pick.Grade
-	// CPUs are own CPUs, seats, or the open CPUs of the home when the pod was
-	// bound. Home are all CPUs of the pool; empty for own CPUs.
+	// CPUs are own CPUs or seats. For pooled work they are the CPUs of the home
+	// that were open when the pod was bound. Home are all CPUs of the pool;
+	// empty for own CPUs.
 	CPUs, Home unit.CPUSet
-	// Containers are the parts of CPUs by container; nil: the CPUs are the
-	// pod's.
+	// Containers divides CPUs among the containers; nil: the CPUs are for the
+	// pod as a whole.
 	Containers map[string]unit.CPUSet
-	// Nodes are the shares of the NUMA nodes.
+	// Nodes says how much of the pod is on each NUMA node.
 	Nodes []NodeShare
 }
 
-// A NodeShare is what a contract has of one NUMA node.
+// A NodeShare is the part of a contract on one NUMA node.
 type NodeShare struct {
 	NUMA   node.NUMANode
 	CPU    unit.MilliCPU
@@ -81,17 +82,17 @@ type Held struct {
 // A Report is the state of the CPUs of one node, as its agent reports it.
 type Report struct {
 	Topology node.Topology
-	// Reserved CPUs are for no pod of the ledger. Keep is the number of CPUs
-	// that stay open.
+	// Reserved are the CPUs that no pod of the ledger gets. Keep is the number
+	// of CPUs that stay open.
 	Reserved unit.CPUSet
 	Keep     int
-	// Manager is another writer of cpusets on the node, such as the static
-	// policy of the kubelet; empty: none.
+	// Manager names another program that writes cpusets on the node, such as
+	// the static policy of the kubelet; empty: none.
 	Manager string
 	Held    []Held
 }
 
-// ContractOf makes the contract of an offer.
+// ContractOf makes a contract from an offer.
 func ContractOf(m *pick.Map, d Demand, o pick.Offer) Contract {
 	c := Contract{Topology: m.Hash(), Grade: d.Grade, CPUs: o.CPUs, Home: o.Home}
 	if d.Grade != pick.Pooled && len(d.Containers) > 0 {
@@ -108,7 +109,8 @@ func ContractOf(m *pick.Map, d Demand, o pick.Offer) Contract {
 	return c
 }
 
-// shares divides the demand over the NUMA nodes of the CPUs by their numbers.
+// shares divides the demand among the NUMA nodes, in proportion to the number
+// of CPUs on each.
 func shares(m *pick.Map, d Demand, o pick.Offer) []NodeShare {
 	request := d.Request
 	if d.Grade == pick.Own {
@@ -123,14 +125,14 @@ func shares(m *pick.Map, d Demand, o pick.Offer) []NodeShare {
 	return all
 }
 
-// Hold returns what a pod holds by its contract.
+// Hold returns what a pod holds if the node follows its contract.
 func (c Contract) Hold(d Demand) pick.Hold {
 	return pick.Hold{Grade: c.Grade, CPUs: c.CPUs, Home: c.Home, Request: d.Request, Apart: d.Apart}
 }
 
-// Matches reports whether a contract is for the demand: of its grade and with
-// its number of CPUs. A contract that was forged does not get a pod more than
-// it demands.
+// Matches reports whether a contract is for this demand: whether it has the
+// same grade and number of CPUs. A forged contract therefore cannot give a pod
+// more than it demands.
 func (c Contract) Matches(d Demand) bool {
 	if c.Grade != d.Grade {
 		return false

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A View is the state of one node at one time. It does not change, so that many
+// A View is the state of one node at one time. It does not change, so many
 // filters can read it at once.
 type View struct {
 	out   Reason // it and sum are all that filters read
@@ -20,7 +20,7 @@ type View struct {
 	seats pick.Seats
 }
 
-// A held is a Held that views share.
+// A held is a Held to which several views point.
 type held struct {
 	uid  UID
 	hold *pick.Hold
@@ -41,8 +41,8 @@ func (v *View) fill() {
 	v.sum = v.m.Sum(v.seats)
 }
 
-// Room returns why the node does not take the demand; Fits if it does. It does
-// not allocate.
+// Room returns the reason why the node does not take the demand; Fits if it
+// does. It does not allocate memory.
 func (v *View) Room(d *Demand) Reason {
 	if v.out != pick.Fits {
 		return v.out
@@ -51,10 +51,11 @@ func (v *View) Room(d *Demand) Reason {
 }
 
 // Worth rates the node from 0 to 100 for a demand that fits. It does not
-// allocate.
+// allocate memory.
 func (v *View) Worth(d *Demand) int64 { return v.sum.Worth(&d.Claim) }
 
-// Offer chooses CPUs for a demand as Ledger.Reserve would, and reserves nothing.
+// Offer chooses CPUs for a demand as Ledger.Reserve would, but reserves
+// nothing.
 func (v *View) Offer(d *Demand) (Contract, pick.Offer, Reason) {
 	if why := v.Room(d); why != pick.Fits {
 		return Contract{}, pick.Offer{}, why
@@ -66,7 +67,8 @@ func (v *View) Offer(d *Demand) (Contract, pick.Offer, Reason) {
 	return ContractOf(v.m, *d, o), o, pick.Fits
 }
 
-// Without returns the view without what some pods hold, for preemption.
+// Without returns the view as if the given pods held nothing. Preemption uses
+// it.
 func (v *View) Without(uids ...UID) *View {
 	if v.m == nil {
 		return v
@@ -77,8 +79,9 @@ func (v *View) Without(uids ...UID) *View {
 	return &next
 }
 
-// With returns the view with one more pod, by its contract, or by a choice if
-// the contract is zero. The view is unchanged if the pod does not fit.
+// With returns the view with one more pod. The pod gets the CPUs of its
+// contract; if the contract is zero, the view chooses some. If the pod does not
+// fit, the view is unchanged.
 func (v *View) With(p Pod, c Contract) *View {
 	if v.m == nil || v.Has(p.UID) {
 		return v
@@ -93,8 +96,8 @@ func (v *View) With(p Pod, c Contract) *View {
 	return v.with(heldBy(p, c))
 }
 
-// with returns the view with one more hold. It costs less than a view from all
-// holds.
+// with returns the view with one more hold. It is cheaper than to build a view
+// from all holds.
 func (v *View) with(h held) *View {
 	next := *v
 	i, _ := slices.BinarySearchFunc(v.holds, h.uid, func(a held, uid UID) int { return strings.Compare(string(a.uid), string(uid)) })
@@ -126,7 +129,7 @@ func heldBy(p Pod, c Contract) held {
 // Map returns the topology; nil: it is not known.
 func (v *View) Map() *pick.Map { return v.m }
 
-// Open returns the CPUs that are no pod's own.
+// Open returns the CPUs that no pod owns.
 func (v *View) Open() unit.CPUSet {
 	if v.m == nil {
 		return unit.CPUSet{}
@@ -134,9 +137,9 @@ func (v *View) Open() unit.CPUSet {
 	return v.m.Open(v.seats)
 }
 
-// Stranded returns the number of CPUs that are free for exclusive use, but not
-// for a demand of n CPUs within one L3 cache.
+// Stranded returns the number of CPUs that are free for exclusive use, but that
+// demands of n CPUs within one L3 cache could not use.
 func (v *View) Stranded(n int) int { return v.sum.Stranded(n) }
 
-// Reserved returns the CPUs that are for no pod of the ledger.
+// Reserved returns the CPUs that no pod of the ledger gets.
 func (v *View) Reserved() unit.CPUSet { return v.off }

@@ -6,12 +6,12 @@ import (
 )
 
 // An Owner is the policy that wants a value for a knob, or another part of
-// Tenon that writes it. Its text form appears in captures, in the audit log and
-// in metric labels. The type is a number, so that code with an unknown name
-// does not compile. The zero Owner has no name.
+// Tenon that writes the knob. Its text form appears in captures, in the audit
+// log and in metric labels. The type is a number, so that code with an unknown
+// name does not compile. The zero Owner has no name.
 type Owner uint8
 
-// The owners.
+// The values of Owner.
 const (
 	OwnerCPUQOS      Owner = iota + 1 // weights of the classes
 	OwnerMechanism                    // the isolation mechanism of the CPU

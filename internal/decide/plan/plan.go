@@ -1,7 +1,7 @@
 // Package plan turns the wants of the policies into an ordered list of writes.
-// It decides the order of the writes, their maximum number, and when a knob
-// already has the wanted value, in the same way for the real node, the
-// simulator and a dry run.
+// It decides the order of the writes, their maximum number, and whether a knob
+// already has the wanted value. The real node, the simulator and a dry run all
+// use it.
 package plan
 
 import (
@@ -15,7 +15,7 @@ import (
 // An Intent says what a policy does with a knob that it owns.
 type Intent string
 
-// The intents.
+// The values of Intent.
 const (
 	// Set sets a value.
 	Set Intent = "set"
@@ -24,8 +24,8 @@ const (
 	Release Intent = "release"
 	// Abstain leaves the knob as it is, because an input is missing.
 	Abstain Intent = "abstain"
-	// Hold leaves a knob for a while as another component wrote it. It gets
-	// Value after that time (decide/contest).
+	// Hold leaves the knob for a while as another component wrote it. After
+	// that time the knob gets Value (decide/contest).
 	Hold Intent = "hold"
 )
 
@@ -40,12 +40,14 @@ type Want struct {
 	// Reason is one short sentence. It appears in golden files, in tenon plan
 	// and in the audit log.
 	Reason string
-	// BE marks a knob that bounds BE work. Narrowing such a knob protects LS,
-	// so it comes first, and the bound on the number of steps does not drop it.
+	// BE marks a knob that bounds BE work. Narrowing such a knob protects LS.
+	// Therefore that step comes first, and the bound on the number of steps
+	// does not drop it.
 	BE bool
 }
 
-// Outcome returns the value of the knob after the want, or nil if it is unknown.
+// Outcome returns the value that the knob has once the want is carried out, or
+// nil if it is unknown.
 func (w Want) Outcome(k node.Knobs) node.Value {
 	before, touched := k.Before[w.Knob]
 	switch {
@@ -64,10 +66,10 @@ type Step struct {
 	To     node.Value
 	Owner  Owner
 	Reason string
-	// Release marks a step that gives the knob back. After it the journal
-	// forgets the knob.
+	// Release marks a step that gives the knob back. After the step, the
+	// journal forgets the knob.
 	Release bool
-	// BE is as in Want.
+	// BE has the meaning of Want.BE.
 	BE bool
 }
 
@@ -95,10 +97,10 @@ func quoteEmpty(s string) string {
 // narrows reports whether the new value allows less than the present one.
 func (s Step) narrows() bool { return s.From != nil && s.To.Narrower(s.From) < 0 }
 
-// upward reports whether a step on a child comes before the step on its parent.
-// That holds for steps that narrow, and for steps that remove an identity mark.
-// It does not hold for a step that sets an identity mark, even if it narrows,
-// because the mark has no effect below a parent without one.
+// upward reports whether a step on a child must come before the step on its
+// parent. That is so for steps that narrow, and for steps that remove an
+// identity mark. It is not so for a step that sets an identity mark, even if it
+// narrows: the mark has no effect below a parent without one.
 func (s Step) upward() bool {
 	switch node.Value(node.IdentityNone) {
 	case s.To:
@@ -112,12 +114,14 @@ func (s Step) upward() bool {
 // Diff returns the steps from the present values to the wanted ones. Their
 // order never lets a child exceed its parent: steps that narrow come first,
 // deepest cgroup first; steps that widen follow, highest cgroup first. A cgroup
-// is marked only after its marked parent. Steps that narrow BE come before all
-// others. On cgroup v1, an exchange of CPUs within those of the parent counts as a
-// step that narrows, and a quota that narrows to more than an ancestor has comes
-// after the step that widens the ancestor. There is no step if the kernel would
-// round both values to the same value. Several wants for one knob are an error
-// of the caller; Diff uses the first.
+// is marked only after its parent. Steps that narrow BE come before all others.
+//
+// Cgroup v1 needs two more rules. An exchange of CPUs within those of the
+// parent counts as a step that narrows. A quota that narrows, but to more than
+// an ancestor has now, comes after the step that widens the ancestor.
+//
+// There is no step if the kernel would round both values to the same value. Two
+// wants for one knob are an error of the caller; Diff uses the first.
 func Diff(have node.Knobs, wants []Want) []Step {
 	var steps []Step
 	seen := make(map[node.Knob]bool, len(wants))
@@ -151,9 +155,10 @@ func Diff(have node.Knobs, wants []Want) []Step {
 	return steps
 }
 
-// beforeParent returns the sets of CPUs that neither contain their present value
-// nor lie in it, but lie in what the parent has now. On cgroup v1 such a step
-// comes before the step that narrows the parent, which must contain the child.
+// beforeParent returns the knobs whose new CPUs lie within those that the
+// parent has now, although neither the old nor the new set contains the other.
+// On cgroup v1 such a step comes before the step that narrows the parent,
+// because the parent must always contain the child.
 func beforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
@@ -170,9 +175,9 @@ func beforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	return early
 }
 
-// afterParent returns the quotas that narrow to more than an ancestor has now,
-// if a step widens that ancestor. Cgroup v1 refuses such a quota before that
-// step.
+// afterParent returns the knobs whose quota narrows, but to more than an
+// ancestor has now, if a step widens that ancestor. Cgroup v1 refuses such a
+// quota before that step.
 func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
@@ -226,8 +231,8 @@ func compareSteps(a, b Step, late, early map[node.Knob]bool) int {
 	return cmp.Or(depth, a.Knob.Compare(b.Knob))
 }
 
-// Bound cuts steps to the first n, and keeps all later steps that narrow BE. n
-// ≤ 0 means no bound. The next Diff returns the dropped steps again, because
+// Bound cuts steps to the first n, and keeps those later steps that narrow BE.
+// n ≤ 0 means no bound. The next Diff returns the dropped steps again, because
 // the knobs still differ.
 func Bound(steps []Step, n int) []Step {
 	if n <= 0 || len(steps) <= n {

@@ -47,9 +47,9 @@ func TestChildrenShrinkBeforeParentsAndParentsWidenBeforeChildren(t *testing.T) 
 	}
 }
 
-// TestAnExchangeComesBeforeItsParentNarrows checks that on cgroup v1 a child that
-// exchanges its CPUs within those of its parent does so before the parent leaves
-// the old ones, and after the parent gets the new ones.
+// TestAnExchangeComesBeforeItsParentNarrows checks a child that exchanges its
+// CPUs within those of its parent on cgroup v1. The child's step must come
+// after the parent gets the new CPUs, and before the parent loses the old ones.
 func TestAnExchangeComesBeforeItsParentNarrows(t *testing.T) {
 	parent, child := node.Knob{Cgroup: "be", File: node.FileCPUs}, node.Knob{Cgroup: "be/pod", File: node.FileCPUs}
 	steps := func(parentNow, parentNext string) string {
@@ -124,14 +124,14 @@ func TestNarrowingBEComesFirstAndIsNeverCut(t *testing.T) {
 	if cut := Bound(steps, 1); len(cut) != 1 || cut[0].Knob != be {
 		t.Errorf("bound 1:\n%s", lines(cut))
 	}
-	// The step stays even if other steps use up the bound.
+	// The step that narrows BE stays even if other steps use up the bound.
 	if cut := Bound([]Step{steps[1], steps[2], steps[0]}, 1); len(cut) != 2 || cut[1].Knob != be {
 		t.Errorf("narrowing of BE was cut:\n%s", lines(cut))
 	}
 }
 
-// The kernel compares marks at each level, so a child's mark has an effect only
-// while its parent has one.
+// The kernel compares identity marks at each level, so the mark of a child has
+// an effect only while its parent has one.
 func TestParentsAreMarkedFirstAndUnmarkedLast(t *testing.T) {
 	parent, child := node.Knob{Cgroup: "w", File: node.FileIdentity}, node.Knob{Cgroup: "w/pod", File: node.FileIdentity}
 	for name, c := range map[string]struct {
@@ -162,7 +162,7 @@ func TestParentsAreMarkedFirstAndUnmarkedLast(t *testing.T) {
 }
 
 // On a random tree with a random target, no step may leave a child with more
-// than its parent.
+// than its parent has.
 func TestNoChildEverExceedsItsParent(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	paths := []node.CgroupPath{"a", "a/b", "a/b/c", "a/d", "a/d/e", "a/d/f"}
@@ -193,8 +193,9 @@ func TestNoChildEverExceedsItsParent(t *testing.T) {
 		}
 		return m
 	}
-	// Two sets that overlap only partly need two steps, through their union.
-	// Policies keep BE sets nested, so Diff does not handle that case.
+	// If two sets overlap only partly, the change needs two steps, through
+	// their union. Policies keep BE sets nested, so Diff does not handle that
+	// case.
 	nested := func(a, b map[node.Knob]node.Value) bool {
 		for k := range a {
 			if a[k] != b[k] && a[k].Narrower(b[k]) == 0 {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// busyNode returns a node with the given number of workloads, half of them BE,
-// with every policy enabled and all counters present.
+// busyNode returns a node with the given number of workloads, half of them BE.
+// Every policy is enabled, and all counters are present.
 func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
 	n.config = Config{

@@ -17,15 +17,14 @@ const (
 	// second. A reduction has no such limit.
 	growth unit.Percent = 10
 
-	// deadband is the largest change, in percent of the capacity, for which
-	// Tenon does not write a knob.
+	// deadband is a part of the capacity, in percent. Tenon does not write a
+	// knob for a change of at most this much.
 	deadband unit.Percent = 1
-	// smallest is the smallest quota that the kernel accepts for the default
-	// period.
+	// smallest is the smallest quota that the kernel accepts for the default period.
 	smallest = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
 )
 
-// A budget is the CPU that BE work may use, with its terms.
+// A budget is the CPU that BE work may use, with the terms of the formula.
 type budget struct {
 	capacity unit.MilliCPU
 	least    unit.MilliCPU // minimum, independent of the use of other work
@@ -58,7 +57,7 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 			continue
 		}
 		// A rise in the use of a service counts at once. A fall counts only as
-		// fast as the mean follows it.
+		// the mean falls.
 		others += max(used, u.Latest[w.ID])
 		mean += used
 	}
@@ -78,8 +77,8 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	return b
 }
 
-// beside limits the budget by the same formula over the CPUs that BE work may
-// use, because idle CPUs of LSE work do not help BE. Work that is bound to
+// beside limits the budget by the same formula over only the CPUs that BE work
+// may use, because idle CPUs of LSE work do not help BE. Work that is bound to
 // other CPUs does not count as use here.
 func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
 	apart := func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
@@ -111,7 +110,7 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	return b
 }
 
-// unknown names the missing input of the budget; empty: none.
+// unknown names an input of the budget that is missing; empty: none is.
 func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return "every CPU is reserved"
@@ -144,8 +143,8 @@ func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	return "the CPU use of " + strings.Join(missing, ", ") + " is unknown"
 }
 
-// save adds the gain of the elapsed time to the saved gain, up to the gain of
-// one second, or up to one CPU if only whole CPUs can be given.
+// save adds the growth that the elapsed time allows to the saved growth. It saves at
+// most the growth of one second, or at most one CPU if only whole CPUs can be given.
 func (b budget) save(saved unit.MilliCPU, elapsed time.Duration, whole bool) unit.MilliCPU {
 	second := b.capacity.Percent(growth)
 	now := max(unit.MilliCPU(float64(second)*min(elapsed, facts.LongestGap).Seconds()), 1)

@@ -21,7 +21,7 @@ func TestOneUnknownCPUIsEnough(t *testing.T) {
 	}
 }
 
-// The reservation counts as use by the system, as in Koordinator: systemUsed =
+// Reserved CPU counts as use by the system, as in Koordinator: systemUsed =
 // max(measured, reserved).
 func TestWhatIsReservedIsNotBestEffortWorks(t *testing.T) {
 	s := node.Snapshot{Topology: machine(4, 1, 1, 1)}

@@ -15,8 +15,8 @@ import (
 
 // Burst is the strategy cpu-burst-config. It reduces the throttling of LS
 // workloads with a CPU limit: such a workload may save unused CPU time and
-// borrow more. It applies to LS only, because LSR and LSE work has exclusive
-// CPUs without a quota, and BE work must not burst.
+// borrow more. It applies to LS only. LSR and LSE work has exclusive CPUs and
+// no quota, and BE work must not burst.
 type Burst struct {
 	// Policy selects saving, borrowing or both; empty: none of them.
 	Policy BurstPolicy `json:"policy,omitempty"`
@@ -26,11 +26,11 @@ type Burst struct {
 	// QuotaPercent is the largest quota, in percent of the limit
 	// (cfsQuotaBurstPercent).
 	QuotaPercent unit.Percent `json:"cfsQuotaBurstPercent,omitempty"`
-	// PeriodSeconds is the time for which full savings pay for the largest
-	// quota; below 1: no time limit (cfsQuotaBurstPeriodSeconds).
+	// PeriodSeconds is how long a workload with full savings may use its largest
+	// quota; below 1: without a time limit (cfsQuotaBurstPeriodSeconds).
 	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
-	// PoolPercent is the use of the shared CPUs from which quotas shrink
-	// instead of growing (sharePoolThresholdPercent).
+	// PoolPercent is a use of the shared CPUs. From this use on, quotas shrink
+	// and do not grow (sharePoolThresholdPercent).
 	PoolPercent unit.Percent `json:"sharePoolThresholdPercent,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func (b Burst) borrows() bool { return b.Policy == BurstQuota || b.Policy == Bur
 // MAX_BW, 2^44-1 µs).
 const mostBandwidth = (1<<44 - 1) * time.Microsecond
 
-// A burster is one decision on the limits of workloads.
+// A burster decides the CPU limits of all workloads in one tick.
 type burster struct {
 	Burst
 	snap node.Snapshot
@@ -71,10 +71,10 @@ func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snaps
 	return x
 }
 
-// wants returns the CPU limits of a workload and of its containers: the limit
-// of the owner, or the limit from before Tenon's first write, plus savings and
-// loans. Without a limit it wants nothing. A loan belongs to the workload; its
-// containers get their share of it.
+// wants returns the CPU limits of a workload and of its containers. Each is the
+// limit of the owner, or the limit from before Tenon's first write, plus
+// savings and loans. Without a limit it wants nothing. A loan belongs to the
+// workload; its containers get their share of it.
 func (x *burster) wants(w node.Workload) []plan.Want {
 	own := x.Burst.of(w.Overrides.Burst)
 	whole := node.Container{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
@@ -122,7 +122,7 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 	return wants
 }
 
-// of returns the strategy for one workload.
+// of returns the strategy for one workload, with the overrides in ask.
 func (b Burst) of(ask node.BurstOverride) Burst {
 	switch ask.Policy {
 	case "":
@@ -136,8 +136,8 @@ func (b Burst) of(ask node.BurstOverride) Burst {
 	return b
 }
 
-// save sets the burst of v to the configured value. The value is at most what
-// the kernel accepts, and at least the one from before Tenon's first write.
+// save sets the burst of v to the configured value. It sets at most what the
+// kernel accepts, and at least the burst from before Tenon's first write.
 func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
 	if !x.snap.Capabilities.Can(node.FeatureCPUBurst) {
 		return "this kernel has no CPU burst"

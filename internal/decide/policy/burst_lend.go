@@ -12,24 +12,23 @@ import (
 )
 
 const (
-	// lendEvery is the minimum time between two changes of a quota. It allows a
-	// change in each tick of one second, as in Koordinator. Each change
-	// multiplies the quota by 1.2 or 0.8.
+	// lendEvery is the minimum time between two changes of a quota. It is short
+	// enough for a change in each tick of one second, as in Koordinator. Each
+	// change multiplies the quota by 1.2 or 0.8.
 	lendEvery = 900 * time.Millisecond
 	// poolTau is the time constant of the mean use of the shared CPUs.
 	poolTau = 5 * time.Second
-	// calmLoan is the time without throttling after which a workload gives back
-	// a loan that it does not need.
+	// calmLoan is the time without throttling after which a workload counts as
+	// not needing its loan and gives it back.
 	calmLoan = 30 * time.Second
-	// cooling is the part of the threshold, in percent, from which no quota
-	// grows.
+	// cooling is a part of the threshold, in percent. If the use reaches it, no
+	// quota grows.
 	cooling = 90
-	// thrifty is the use, in percent of the limit, below which a workload saves
-	// CPU time.
+	// thrifty is a use in percent of the limit. A workload that uses less than
+	// that saves CPU time.
 	thrifty = 60
-	// firstSavings is the reciprocal of the part of its maximum savings that a
-	// workload has at first. Koordinator chooses a random part, from none to
-	// half.
+	// A workload begins with 1/firstSavings of its maximum savings. Koordinator
+	// chooses a random part between none and half.
 	firstSavings = 4
 )
 
@@ -49,15 +48,16 @@ type loan struct {
 	At        time.Time         `json:"at,omitzero"`
 	Periods   node.Maybe[int64] `json:"periods,omitzero"`
 	Throttled node.Maybe[int64] `json:"throttled,omitzero"`
-	// Felt is the time of its last throttling, or of its first tick.
+	// Felt is when the workload was last throttled. Before the first time, it
+	// is when the workload was first seen.
 	Felt time.Time `json:"felt,omitzero"`
-	// Savings is the CPU time that it may still borrow if PeriodSeconds limits
-	// borrowing. The unit is a thousandth of a CPU for a millisecond.
+	// Savings is the CPU time that the workload may still borrow if PeriodSeconds
+	// limits borrowing. The unit is a thousandth of a CPU for a millisecond.
 	Savings int64 `json:"savings,omitempty"`
 }
 
-// poolNow updates the mean use of the shared CPUs by all work except BE. It
-// returns false if that use is unknown.
+// poolNow returns the mean use of the shared CPUs by all work except BE, with
+// the use since the last tick. It returns false if that use is unknown.
 func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
@@ -88,11 +88,11 @@ func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.Mi
 	return share, true
 }
 
-// lend returns the quota of a workload, between its limit and QuotaPercent of
-// it, and the reason if it changed. The quota grows step by step while the
-// workload is throttled and the shared CPUs are idle. It shrinks step by step
-// if the shared CPUs are busy, the savings are used up, or the workload does
-// not need the loan. now is the present quota.
+// lend returns the quota of a workload, and the reason if it changed. The quota
+// lies between the limit and QuotaPercent of the limit. It grows step by step
+// while the workload is throttled and the shared CPUs are idle. It shrinks step
+// by step if the shared CPUs are busy, the savings are used up, or the workload
+// does not need the loan. now is the present quota.
 func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
 	most := x.mostFor(b, w, base)
 	quota := min(max(now, base.Quota), most)
@@ -143,7 +143,7 @@ func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Dura
 	return quota, why
 }
 
-// later returns the newer of two readings of a counter, if there is one.
+// later returns the newer of two readings of a counter; absent: neither reading has it.
 func later(before, now node.Maybe[int64]) node.Maybe[int64] {
 	if now.Known() {
 		return now
@@ -151,13 +151,14 @@ func later(before, now node.Maybe[int64]) node.Maybe[int64] {
 	return before
 }
 
-// passed returns the growth of a counter; 0 if it was not read twice.
+// passed returns the growth of a counter between two readings; 0 if one of them
+// lacks it.
 func passed(before, now node.Maybe[int64]) int64 {
 	return now.Or(0) - before.Or(now.Or(0))
 }
 
-// mostFor returns the largest quota of a workload. On cgroup v1 the kernel
-// refuses more than the parent's quota, and on v2 more has no effect.
+// mostFor returns the largest quota that a workload may get. On cgroup v1 the
+// kernel refuses more than the parent's quota, and on v2 more has no effect.
 func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Duration {
 	most := base.Quota
 	switch percent := time.Duration(b.QuotaPercent); {
@@ -176,9 +177,8 @@ func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Durat
 	return max(most.Truncate(time.Microsecond), base.Quota)
 }
 
-// partLimits returns the sum of the limits of the limited containers, and the
-// sum of their present quotas. If no container is limited, the quota of base is
-// 0.
+// partLimits returns the sum of the limits of the limited containers, and the sum
+// of their present quotas. If no container is limited, the quota of base is 0.
 func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Duration) {
 	base.Period = node.DefaultPeriod
 	for _, p := range w.Containers {
@@ -205,8 +205,8 @@ func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	return now.Quota
 }
 
-// mostSavings returns the maximum savings: enough for the largest quota during
-// PeriodSeconds.
+// mostSavings returns the maximum savings: enough for PeriodSeconds with the
+// largest quota.
 func (b Burst) mostSavings(base node.CPUMax) int64 {
 	const longest, largest = 1e7, 1e4 // larger values would only overflow
 	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)

@@ -12,7 +12,7 @@ import (
 )
 
 // anyLimits returns a node whose LS workloads have limits, from a rule or from
-// before Tenon, some of them below a cgroup with a quota.
+// before Tenon. Some of them are below a cgroup with a quota.
 func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CPUMax) {
 	n := newScene(machine(1+rnd.IntN(16), 1, 1, 1), version)
 	n.config.Burst = Burst{
@@ -51,8 +51,8 @@ func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CP
 // TestBurstsStayInTheirBounds runs services with limits for some time. It
 // checks that each quota is between the limit and QuotaPercent of it, that a
 // burst is at most its quota, that no quota grows while the shared CPUs are
-// busy, that only LS has bursts, that the kernel refuses nothing, and that
-// everything is restored when the policy is disabled.
+// busy, and that only LS has bursts. The kernel must refuse nothing, and
+// everything must be restored when the policy is disabled.
 func TestBurstsStayInTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	grown := 0
@@ -142,7 +142,7 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 }
 
 // TestMissingCountersAreNoThrottling checks that a missing reading does not
-// count as 0, which would make the next reading look like new throttling.
+// count as 0. If it did, the next reading would look like new throttling.
 func TestMissingCountersAreNoThrottling(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}
@@ -157,8 +157,9 @@ func TestMissingCountersAreNoThrottling(t *testing.T) {
 	}
 }
 
-// TestALoanOutlivesAClockThatWasSetBack checks that nothing is saved for time
-// that did not pass, and that the loan is given back.
+// TestALoanOutlivesAClockThatWasSetBack sets the clock back during a loan. No
+// savings may come from time that did not pass, and the loan must be given
+// back.
 func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
 	future := time.Unix(1e6, 0)
 	x := burster{Burst: Burst{BurstQuota, 1000, 300, 60, 50}, next: lending{Work: map[node.WorkloadID]loan{}},

@@ -16,7 +16,8 @@ import (
 )
 
 // TestConfigKeepsItsForm checks that a capture has the pool among the keys of
-// suppress, and that a Config survives JSON.
+// suppress, and that a Config is the same after it was written as JSON and read
+// back.
 func TestConfigKeepsItsForm(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.everything(t)

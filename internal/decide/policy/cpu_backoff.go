@@ -9,24 +9,24 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// growBack is the time in which BE work gets back 1/1000 of its budget: the
+// growBack is the time in which BE work gets back 1/1000 of its budget, so the
 // whole budget takes 50 s.
 const growBack = 50 * time.Millisecond
 
 // cpuBackOff is the CPU back-off: the part of its budget that BE work loses
-// because an objective is missed. Each window with a miss takes half of the
-// rest. Afterwards the part shrinks slowly.
+// because an objective is missed. Each window with a miss takes half of what BE
+// still has. Later the part shrinks slowly.
 type cpuBackOff struct {
 	Permille int64     `json:"permille,omitempty"`
 	At       time.Time `json:"at,omitzero"`  // time of the last update
 	Cut      time.Time `json:"cut,omitzero"` // time of the last halving
-	// Reason names the missed objective; empty: none is missed now.
+	// Reason names the missed objective; empty: no objective is missed now.
 	Reason string `json:"reason,omitempty"`
 }
 
-// follow updates the back-off to the given time. It ignores services of whose
-// waits BE causes hardly any. Several missed objectives cause only one halving,
-// because its effect on the other objectives shows a window later.
+// follow updates the back-off to the given time. It ignores services of which BE
+// causes hardly any waits. If several objectives are missed, the budget is still
+// halved only once: the effect on the other objectives shows only a window later.
 func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	if g.At.After(at) { // g.At is from before a reboot
 		g.At, g.Cut = at, at

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestCPUBackOffEndsInTime checks that the back-off ends after the same time
-// with any number of ticks, and that it does not end at once after a pause.
+// TestCPUBackOffEndsInTime checks that the back-off ends after the same time,
+// however many ticks there are, and that it does not end at once after a pause.
 func TestCPUBackOffEndsInTime(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Millisecond, 330 * time.Millisecond, time.Second, 4 * time.Second} {
 		g, at := cpuBackOff{Permille: 1000, At: time.Unix(0, 0), Reason: "web"}, time.Unix(0, 0)
@@ -74,8 +74,8 @@ func TestManyObjectivesCostOneHalving(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackDelaysNoCPU checks that a CPU back-off that was saved
-// with a later clock continues as if it were saved now.
+// TestAClockThatWasSetBackDelaysNoCPU sets the clock back after a CPU back-off
+// was saved. The back-off must continue as if it were saved now.
 func TestAClockThatWasSetBackDelaysNoCPU(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	g := cpuBackOff{Permille: 500, At: future, Cut: future}.follow(slo.Tracker{}, now)

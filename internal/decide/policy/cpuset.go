@@ -13,11 +13,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// giveCPUs gives all contention roots the same set of whole CPUs, according to
-// the budget, and returns the growth of the set. A set has at least one CPU,
-// and at least the minimum of BE. Where this set is larger than the budget, BE
-// also gets a quota of the budget. BE so has the same minimum as under the
-// suppress policy that works by quota alone.
+// giveCPUs gives all contention roots the same set of whole CPUs, according to the
+// budget. spent is the growth of the set. A set has at least one CPU, and at least
+// the minimum of BE. Where this set is larger than the budget, BE also gets a quota
+// of the budget. The minimum of BE is then the same as with a quota alone.
 func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	p := hold.PlacesOf(x.Pool, x.use, x.snap, x.cpus, x.own.Of)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
@@ -56,9 +55,9 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent + more, append(wants, x.setsOf(chosen, reasons)...)
 }
 
-// wholeCPUs returns the number of CPUs of the budget; has is the present
-// number. It grows no further than the saved growth. It does not shrink if the
-// budget is lower by at most the deadband.
+// wholeCPUs returns how many whole CPUs the budget gives; has is the present
+// number. The number grows by at most the saved growth. It does not shrink if
+// the budget is lower by at most the deadband.
 func (x suppressor) wholeCPUs(has int) int {
 	n := int(x.may / unit.CPUs(1))
 	switch {
@@ -70,11 +69,12 @@ func (x suppressor) wholeCPUs(has int) int {
 	return max(n, x.fewest())
 }
 
-// fewest returns the number of CPUs that the minimum of BE needs.
+// fewest returns the least number of CPUs that hold the minimum of BE.
 func (x suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
-// have returns the CPUs that Tenon has given to BE work: the largest set if the
-// contention roots have different sets. Seats are only a part of it.
+// have returns the CPUs that Tenon has given to BE work. If the contention
+// roots have different sets, it returns the largest one. Where seats have
+// narrowed the sets, it returns the CPUs from which the seats were chosen.
 func (x suppressor) have() unit.CPUSet {
 	var most unit.CPUSet
 	for _, m := range x.Roots {
@@ -90,7 +90,7 @@ func (x suppressor) have() unit.CPUSet {
 	return most
 }
 
-// explain describes the chosen CPUs for a reason.
+// explain describes the chosen CPUs in the form that a reason needs.
 func (x suppressor) explain(d lend.Demand, c lend.Choice) string {
 	text := fmt.Sprintf("%s: %s", x.reason, facts.CountCPUs(c.CPUs.Len()))
 	switch {
@@ -107,9 +107,9 @@ func (x suppressor) explain(d lend.Demand, c lend.Choice) string {
 	return text
 }
 
-// narrowSet returns the minimum set for a contention root that may use none of
-// the chosen CPUs: free CPUs that it may use, or else CPUs of LSR work. It
-// never takes CPUs of LSE work or reserved CPUs, so the set may be empty.
+// narrowSet returns a minimum set for a contention root that may use none of the
+// chosen CPUs. It takes free CPUs that the root may use, or else CPUs of LSR work.
+// It never takes CPUs of LSE work or reserved CPUs, so the set may be empty.
 func (x suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p hold.Places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
@@ -158,8 +158,9 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 	return spent, wants
 }
 
-// corner limits BE work by quota to its minimum in contention roots that could
-// use only CPUs of LSE work or reserved CPUs. It changes their quota wants.
+// corner limits some contention roots to the minimum of BE by a quota: those
+// that could use only CPUs of LSE work or reserved CPUs. It changes the quota
+// wants of these roots.
 func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.Roots {
 		if set, asked := chosen[m]; asked && set.Empty() {
@@ -177,9 +178,9 @@ func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CP
 type link struct{ cgroup, root node.CgroupPath }
 
 // chainOf lists the contention roots and, on cgroup v1, all known cgroups below
-// them, parents first. On v1 the kernel refuses a child's cpuset outside its
-// parent's, so all of them change together. On v2 a child inherits the set of
-// its parent.
+// them, parents first. On v1 the kernel refuses a child's cpuset that is not
+// within its parent's, so all of them change together. On v2 a child inherits
+// the set of its parent.
 func chainOf(l facts.Layout, s node.Snapshot) []link {
 	var chain []link
 	if s.Knobs.Kernel.CgroupVersion != 1 {
@@ -223,11 +224,10 @@ func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[n
 	return wants
 }
 
-// toward returns the next cpuset of a cgroup on the way to the wanted one. On
-// cgroup v1 a parent must always contain its children. If neither the present
-// nor the wanted set contains the other, the change therefore takes two ticks,
-// through their intersection, or through their union if the intersection is
-// empty.
+// toward returns the next cpuset of a cgroup on the way to the wanted one. On cgroup v1
+// a parent must always contain its children. If neither the present nor the wanted set
+// contains the other, the change takes two ticks: through the intersection of the two
+// sets, or through their union if the intersection is empty.
 func (x suppressor) toward(p node.CgroupPath, to unit.CPUSet) unit.CPUSet {
 	now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 || now.Set.Contains(to) || to.Contains(now.Set) {

@@ -16,8 +16,8 @@ import (
 
 const gib = unit.Bytes(1) << 30
 
-// anyEvictor returns a node of 64 GiB with work of all classes, some of it
-// nested or of unknown size.
+// anyEvictor returns a node of 64 GiB with work of all classes. Some workloads
+// are nested, and some have an unknown size.
 func anyEvictor(rnd *rand.Rand) *scene {
 	n := newScene(machine(8, 2, 1, 1), 1+rnd.IntN(2))
 	n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: []node.Verdict{node.Yes, node.No}[rnd.IntN(2)]}
@@ -72,10 +72,10 @@ func (n *scene) fill(rnd *rand.Rand) {
 }
 
 // TestOnlyAsLittleAsNeededEnds runs random nodes for some time. It checks that
-// only BE work that may be evicted is stopped, that no workload is chosen while
-// the use of memory is below the threshold or unknown, that the lowest priority
-// goes first, and that the victims without the last one would not have freed
-// enough.
+// only BE work that may be evicted is stopped, and that no workload is chosen
+// while the use of memory is below the threshold or unknown. The lowest
+// priority must go first, and without the last victim the others must not have
+// freed enough.
 func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	chosen, killed, frozen := 0, 0, 0
@@ -147,8 +147,8 @@ func (n *scene) mayStop(t *testing.T, w node.Workload) {
 	}
 }
 
-// checkNeed checks that every workload that was asked to end for memory was
-// needed.
+// checkNeed checks that memory was still short before each workload that was
+// asked to end.
 func (n *scene) checkNeed(t *testing.T, asked []node.Workload) {
 	t.Helper()
 	if len(asked) == 0 {
@@ -173,8 +173,8 @@ func (n *scene) checkNeed(t *testing.T, asked []node.Workload) {
 		}
 	}
 	if sum-least >= need && len(asked) > 1 {
-		// The smallest victim can have a lower priority. Then the last victim
-		// in the order must have been needed.
+		// A victim of lower priority can be smaller than others. So the test
+		// asks whether the last victim in the order was needed.
 		last := unit.Bytes(0)
 		for _, w := range asked {
 			if w.Priority == most.Priority && (last == 0 || facts.MemoryOf(w).Or(0) < last) {
@@ -205,8 +205,8 @@ func (n *scene) alone(w node.Workload) bool {
 	return true
 }
 
-// TestACalmNodeWantsNothingOfRun checks that evictions that are enabled but not
-// due return no wants, for any number of workloads.
+// TestACalmNodeWantsNothingOfRun checks, for any number of workloads, that
+// enabled evictions return no wants while none is due.
 func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}}
@@ -229,7 +229,7 @@ func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 }
 
 // TestAGraceIsNeverShort checks, for random times between ticks, that a victim
-// that does not grow gets its whole grace period before it is killed.
+// that does not grow gets its whole grace period before Tenon kills it.
 func TestAGraceIsNeverShort(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(43, 44))
 	for range 300 {

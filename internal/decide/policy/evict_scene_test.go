@@ -80,8 +80,8 @@ func (n *scene) showRuns() {
 	}
 }
 
-// stops applies a step that ends processes. Such a step changes no value, thaws
-// the cgroup, and takes some time.
+// stops applies a step that ends processes, and reports whether s is one. Such
+// a step changes no value, thaws the cgroup, and takes some time.
 func (n *scene) stops(s plan.Step) bool {
 	v, isRun := s.To.(node.Run)
 	if !isRun || !v.EndsProcesses() {

@@ -16,7 +16,8 @@ import (
 )
 
 // TestEvictionsGoOnWhereTheyWereSaved checks that an agent that restarts with a
-// saved state makes the same decisions on the knob run as without the restart.
+// saved state makes the same decisions on the knob run as one that did not
+// restart.
 func TestEvictionsGoOnWhereTheyWereSaved(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(45, 46))
 	amid := 0
@@ -87,8 +88,8 @@ func TestEvictionAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestPageCacheIsNeverTakenForGrowth changes, between two ticks, whether all
-// page cache of a job counts. That must not look like growth.
+// TestPageCacheIsNeverTakenForGrowth changes between two ticks how a job is
+// measured: with all page cache, or without. That must not look like growth.
 func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}, Grace: time.Minute}

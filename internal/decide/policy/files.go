@@ -10,18 +10,18 @@ import (
 
 // The knobs that the policies of this package own.
 var (
-	// Needed in every configuration, by limits of rules, exclusive CPUs and
-	// contention roots.
+	// These knobs are needed in every configuration, for the limits of rules,
+	// exclusive CPUs and contention roots.
 	ownedAlways   = []node.File{node.FileCPUWeight, node.FileCPUMax, node.FileCPUs}
 	ownedByClaims = []node.File{node.FileMems}
-	// Any isolation mechanism may be selected. A snapshot omits the knobs of
-	// mechanisms that the node lacks.
+	// These knobs are always listed, because any isolation mechanism may be
+	// selected. A snapshot omits the knobs of mechanisms that the node lacks.
 	ownedByMechanisms = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
 )
 
-// Files lists the knobs that the policies may set with configuration c and
+// Files lists the knobs that the policies may set with the configuration c and
 // these workloads. A snapshot must contain them. It also contains every knob
-// that Tenon has changed, so that it can be released.
+// that Tenon has changed, so that Tenon can release it.
 func Files(c Config, workloads []node.Workload) []node.File {
 	files := slices.Clone(ownedAlways)
 	if c.CPUQOS.Enable {

@@ -14,8 +14,9 @@ import (
 
 // limit owns cpu.max of a workload's own cgroup: the limit of its owner, plus
 // CPU burst for LS work. A workload with exclusive CPUs has no quota, because
-// its CPUs limit it. If the workload's cgroup is a contention root, cpu.max
-// belongs to suppress. A BE workload whose seats are its limit has no quota.
+// its CPUs limit it. The same holds for a BE workload whose seats are its
+// limit. If the workload's cgroup is a contention root, cpu.max belongs to
+// suppress.
 //
 // On cgroup v1 it also owns the other quotas below a contention root. The
 // kernel refuses to lower a parent's quota below a child's
@@ -64,9 +65,9 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats s
 }
 
 // ownLimit returns the want for the limit from package limit; base is its value
-// without bursts. A limit that another component manages is released. If that
-// component changed it after Tenon's first write, it is set instead, because
-// restoring the journaled value would revert that change.
+// without bursts. If another component manages the limit, ownLimit releases it.
+// If that component changed the limit after Tenon's first write, ownLimit sets
+// the changed value instead, because a release would restore the older one.
 func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, base node.CPUMax, limited bool) {
 	want = plan.Want{
 		Intent: plan.Release, Knob: node.Knob{Cgroup: p.Cgroup, File: node.FileCPUMax}, Owner: plan.OwnerLimit,
@@ -95,7 +96,8 @@ func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, 
 	return want, base, true
 }
 
-// within limits a wanted quota to the quota of the contention root above it.
+// within reduces a wanted quota to the quota of the contention root above it,
+// if that is smaller.
 func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]

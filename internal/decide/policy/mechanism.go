@@ -11,30 +11,30 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism between BE and LS work on the CPU,
-// one at a time: in the measured order (mechanism_measured.go) the one that
-// helps on this node, and otherwise the strongest that the node supports,
-// starting at the configured one. With each mechanism above the weight cpuQOS
-// keeps BE idle, so that BE still gives way if the mechanism fails.
+// selector selects the isolation mechanism that keeps BE off the CPU of LS, one
+// at a time. In the measured order (mechanism_measured.go) that is the one that
+// helps on this node. Otherwise it is the strongest one that the node supports,
+// starting at the configured one. With each mechanism stronger than the weight,
+// cpuQOS also keeps BE idle, so that BE still gives way if the mechanism fails.
 type selector struct {
 	// Status is the selection, and the mechanism failures of the last hour.
 	Status node.Selection `json:"status,omitzero"`
-	// LS holds the CPUs on which LS work lately ran. Only MechanismSiblings
-	// uses it.
+	// LS holds the CPUs on which LS work ran a short time ago. Only
+	// MechanismSiblings uses it.
 	LS isolation.Sightings `json:"ls,omitzero"`
 	// Trials find out which mechanism helps on this node.
 	Trials switchback.State `json:"trials,omitzero"`
 }
 
-// Mechanisms returns whether a node with these capabilities supports each
-// isolation mechanism, and which mechanism is selected first.
+// Mechanisms returns for each isolation mechanism whether a node with these
+// capabilities supports it, and which mechanism it selects first.
 func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selection {
 	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}, nil).Status
 }
 
-// choose selects the mechanism. In the measured order that is what the trials
-// ask for, and otherwise the first mechanism in preference order that the node
-// supports and whose retry time has come. Nil for t: nothing is tried.
+// choose selects the mechanism. In the measured order, the trials say which one.
+// Otherwise it is the first mechanism in the preference order that the node
+// supports and whose retry time has come. If t is nil, choose runs no trials.
 func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	now := st.Status
 	next := node.Selection{
@@ -77,8 +77,8 @@ func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	return selector{Status: next, LS: st.LS, Trials: trials}
 }
 
-// because returns the reasons why a mechanism was selected and those before it
-// were not.
+// because returns why a mechanism was selected, and why those before it in the
+// order were not.
 func because(v node.Selection, begin, chosen int, at time.Time) string {
 	text := "the strongest that this node supports"
 	switch first := v.Mechanisms[begin]; {

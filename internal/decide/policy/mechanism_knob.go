@@ -12,8 +12,8 @@ import (
 )
 
 // schedulerHold is the default time for which BE threads stay off a sibling
-// after LS threads have left it. It is longer than the usual pause of a service
-// between two requests.
+// after LS threads have left the core. It is longer than the usual pause of a
+// service between two requests.
 const schedulerHold = 200 * time.Microsecond
 
 // mechanismOf returns the isolation mechanism to which a knob belongs, or "".
@@ -30,8 +30,9 @@ func mechanismOf(f node.File) node.Mechanism {
 }
 
 // wants returns the wants of the selected mechanism, and releases the knobs of
-// the other mechanisms. It abstains until these releases are done. So no kernel
-// has both marks and cookies, or cookies and a BPF scheduler.
+// the other mechanisms. Until these releases are done, it abstains from the
+// knobs of the selected one. Therefore a kernel never has marks and cookies, or
+// cookies and a BPF scheduler, at the same time.
 func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	switch st.Status.Mechanism {
@@ -63,7 +64,7 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 	return append(wants, released...)
 }
 
-// waits names the knobs that must be released first; empty: none.
+// waits names the knobs that must be released first; empty: there are none.
 func (st selector) waits(s node.Snapshot) string {
 	other := node.Mechanism("")
 	for k := range s.Knobs.Before {
@@ -90,8 +91,8 @@ func turned(s node.Snapshot, f node.File) bool {
 	return false
 }
 
-// giveBack releases the isolation knobs that Tenon has changed and that no want
-// names.
+// giveBack adds releases for the isolation knobs that Tenon has changed and
+// that no want names.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
 	for _, w := range wants {
@@ -112,10 +113,9 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	return released
 }
 
-// ofThreads returns the wants that apply the thread attribute f to all threads
-// below contention roots. It omits other cgroups, because they do not have the
-// least weight: if the mechanism failed, their threads would compete with full
-// weight.
+// ofThreads returns the wants that set the thread attribute f for all threads below
+// contention roots. It omits other cgroups, because they do not have the least weight.
+// If the mechanism failed there, their threads would compete with full weight.
 func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	var wants []plan.Want
 	for _, p := range highest(l.Roots) {
@@ -165,8 +165,7 @@ func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 	return v
 }
 
-// identity returns the configured treatment of a class, or Koordinator's
-// default.
+// identity returns the configured treatment of a class, or Koordinator's default.
 func (c CPUQOS) identity(class node.Class) node.Identity {
 	if v, said := c.Identity[class]; said {
 		if class != node.BE {
@@ -190,10 +189,10 @@ func (c CPUQOS) expels() bool {
 	})
 }
 
-// identities marks all work for a vendor's kernel. It marks each cgroup from
-// the highest one that holds only this class down to the workload's own. The
-// kernel compares siblings at each level, and a level without a mark would
-// cancel it.
+// identities returns the wants that mark all work for a vendor's kernel. It
+// marks each cgroup from the highest one that holds only work of this class
+// down to the workload's own. The kernel compares siblings at each level, so
+// one level without a mark would cancel the effect.
 func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	seen := map[node.CgroupPath]bool{}

@@ -13,12 +13,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The measured order begins at the floor, the least weight and long slices, with
-// which services wait no longer than by the default of the kernel and of
-// Kubernetes. Every other mechanism has to show on the services of this node that
-// they wait less with it. Only vendor marks do what groupIdentity means.
+// The measured order begins with the floor: the least weight and long slices.
+// With the floor, services wait no longer than with the defaults of the kernel
+// and of Kubernetes. Every other mechanism must show in a trial on the services
+// of this node that they wait less with it. Vendor marks need no trial where the
+// kernel has them, because only they do what the setting groupIdentity means.
 
-// base is the mechanism that needs no trial.
+// base returns the mechanism that needs no trial.
 func (c CPUQOS) base() node.Mechanism {
 	if c.Means == node.FeatureCPUIdle {
 		return node.MechanismIdle // schedIdle is 1
@@ -26,7 +27,8 @@ func (c CPUQOS) base() node.Mechanism {
 	return node.MechanismWeight
 }
 
-// measured returns the index of the mechanism, and why.
+// measured returns the index of the mechanism to use in the measured order, and
+// the reason.
 func measured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
 	at := func(m node.Mechanism) int { return slices.Index(node.Mechanisms, m) }
 	use := trials.Use()
@@ -66,7 +68,7 @@ func untried(c CPUQOS, next node.Selection) string {
 	return ""
 }
 
-// try advances the trials by a tick. next has the mechanism of the tick before.
+// try advances the trials by one tick. next still has the mechanism of the last tick.
 func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t tried) switchback.State {
 	in := switchback.Input{At: t.snap.At, Off: untried(c, next)}
 	if in.Off != "" {
@@ -81,14 +83,14 @@ func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism
 	return st.Trials.Follow(in)
 }
 
-// inForce reports whether every knob of the mechanism has its value.
+// inForce reports whether every knob of the mechanism has the value that the
+// mechanism wants.
 func (st selector) inForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
 	wants := append(st.wants(c, l, s), cpuQOS(c, st.Status.Mechanism, l, s)...)
 	return !slices.ContainsFunc(wants, func(w plan.Want) bool { return w.Intent == plan.Abstain }) && len(plan.Diff(s.Knobs, wants)) == 0
 }
 
-// candidates lists the mechanisms that may help on this node, the simplest
-// first.
+// candidates lists the mechanisms that may help on this node, the simplest first.
 func (t tried) candidates(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
 	var all []node.Mechanism
 	for _, m := range slices.Backward(node.Mechanisms) {
@@ -100,7 +102,7 @@ func (t tried) candidates(c CPUQOS, usable func(node.Mechanism) bool) []node.Mec
 	return all
 }
 
-// tried is the input of a decision about trials.
+// tried is the input of the decision about trials in one tick.
 type tried struct {
 	pool   facts.Pool
 	layout facts.Layout
@@ -122,7 +124,7 @@ func (t tried) cpusOf(w node.Workload) unit.CPUSet {
 	return set
 }
 
-// places reports whether cpu.idle can place a thread of a service.
+// places reports whether cpu.idle can help to place a waking thread of a service.
 func (t tried) places() bool {
 	free := hold.PlacesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own.Of).Free
 	be := unit.CPUSet{}

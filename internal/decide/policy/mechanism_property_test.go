@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyIsolation changes the isolation at random: capabilities, failures, and the
-// choice of the configuration and of the operator.
+// anyIsolation changes at random what decides about isolation: capabilities,
+// failures, the configuration, and the request of the operator.
 func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 	t.Helper()
 	mechanism := node.Mechanisms[rnd.IntN(len(node.Mechanisms))]
@@ -59,8 +59,8 @@ func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 // TestOneMechanismAtATime runs random nodes whose mechanisms fail at random.
 // After every tick the scene checks that at most one mechanism is active, that
 // no LS work is in a cgroup that Tenon changed for BE work, and that BE work
-// keeps cpu.idle. The test checks the wants, and repeats all checks with every
-// third step failing.
+// keeps cpu.idle. The test itself checks the wants. A second run makes every
+// third step fail.
 func TestOneMechanismAtATime(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(71, 62))
 	used := map[node.Mechanism]int{}
@@ -111,8 +111,8 @@ func TestOneMechanismAtATime(t *testing.T) {
 	}
 }
 
-// checkIsolationWants checks that no want for BE work names a cgroup with other
-// work, and that all wants belong to one mechanism.
+// checkIsolationWants checks that no want for BE work names a cgroup that also
+// holds other work, and that all wants belong to one mechanism.
 func (n *scene) checkIsolationWants(t *testing.T) {
 	t.Helper()
 	for _, w := range n.wants {
@@ -131,7 +131,8 @@ func (n *scene) checkIsolationWants(t *testing.T) {
 	}
 }
 
-// zeroOf returns the value of an isolation knob that Tenon has not changed.
+// zeroOf returns the value that an isolation knob has if Tenon has not changed
+// it.
 func zeroOf(v node.Value) node.Value {
 	if _, is := v.(node.Identity); is {
 		return node.IdentityNone
@@ -139,9 +140,9 @@ func zeroOf(v node.Value) node.Value {
 	return node.ThreadsNormal
 }
 
-// TestBEKeepsOffSiblings checks that with MechanismSiblings, for all settings
-// of CPU suppress, BE work has no sibling of LS work unless it has only its
-// minimum, and that it always has one CPU.
+// TestBEKeepsOffSiblings checks MechanismSiblings with all settings of CPU
+// suppress. BE work must have no sibling of LS work, unless it has only its
+// minimum. It must always have at least one CPU.
 func TestBEKeepsOffSiblings(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(63, 64))
 	kept := 0
@@ -198,8 +199,8 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 	}
 }
 
-// TestTheSelectionIsRememberedOverARestart checks that the state survives JSON,
-// and that an agent that restarts with it makes the same decisions.
+// TestTheSelectionIsRememberedOverARestart writes the state as JSON and reads
+// it back. An agent that restarts with it must make the same decisions.
 func TestTheSelectionIsRememberedOverARestart(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(65, 66))
 	for range 40 {

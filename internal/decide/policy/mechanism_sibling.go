@@ -8,7 +8,7 @@ import (
 )
 
 // clear removes the siblings of LS work from a set. If less than the minimum of
-// BE would be left, it keeps some of them, in the order of siblings.
+// BE would be left, it keeps some of them, in the order of the field beside.
 func (x suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	left := of.Minus(unit.CPUSetOf(x.beside...))
 	for _, cpu := range x.beside {
@@ -22,8 +22,7 @@ func (x suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	return left
 }
 
-// keptOff describes, for a reason, the number of CPUs that clear removed;
-// empty: none.
+// keptOff says in the form of a reason how many CPUs clear removed; empty: none.
 func keptOff(of, left unit.CPUSet) string {
 	if n := of.Minus(left).Len(); n > 0 {
 		return fmt.Sprintf("; %s kept free as siblings of LS", facts.AreCPUs(n))

@@ -15,10 +15,11 @@ import (
 //
 // The kernel compares two threads at the lowest cgroup that contains both.
 // Since Linux 6.6 a thread that is not idle there may finish the slice that it
-// has begun. A BE thread that has just become runnable, because it woke or got
-// new quota, therefore delays each thread that wakes later by up to its slice,
-// rounded up to ticks. A cgroup has the shortest slice of its threads, and
-// since Linux 6.12 a waking thread with a shorter slice preempts at once.
+// has begun. A BE thread begins a slice when it wakes or gets new quota. It
+// then delays each thread that wakes later by up to its slice, rounded up to
+// ticks; a longer slice makes this rare. A cgroup has the shortest slice of its
+// threads, and since Linux 6.12 a waking thread with a shorter slice preempts
+// at once.
 //
 // The two strongest mechanisms do not need long slices: vendor marks apply
 // across cgroups, and sched_ext threads run below all others.
@@ -63,8 +64,8 @@ func (st selector) noSlices(c CPUQOS, mechanism string) string {
 }
 
 // handsOver reports whether the long slices of a cgroup above or below m are
-// being released. That release also resets the threads of m, so the want for m
-// waits a tick.
+// being released. Such a release also resets the threads of m, so the want for
+// m must wait a tick.
 func handsOver(s node.Snapshot, m node.CgroupPath) bool {
 	for k := range s.Knobs.Before {
 		if k.File == node.FileSlice && k.Cgroup != m && (k.Cgroup.Contains(m) || m.Contains(k.Cgroup)) {

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carries returns whether a node supports an isolation mechanism. It ignores
-// failures.
+// carries returns whether a node supports an isolation mechanism. It does not
+// consider failures.
 func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 	no := func(format string, a ...any) node.Answer {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}
@@ -73,8 +73,8 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	return best
 }
 
-// noSiblings returns the reason why mechanisms that only protect siblings would
-// have no effect; empty: they would.
+// noSiblings returns the reason why mechanisms that protect only siblings would
+// have no effect here; empty: they would have one.
 func noSiblings(c CPUQOS, can node.Capabilities) string {
 	switch smt := isolation.AnswerOf(can, node.FeatureHardwareSMT); {
 	case smt.Verdict == node.No:
@@ -87,8 +87,7 @@ func noSiblings(c CPUQOS, can node.Capabilities) string {
 	return ""
 }
 
-// marked returns a cgroup that another component marked as BE for a vendor's
-// kernel.
+// marked returns a cgroup that another component marked as BE for a vendor's kernel.
 func marked(s node.Snapshot) (first node.CgroupPath, found bool) {
 	if !s.Capabilities.CanMark() {
 		return "", false

@@ -17,7 +17,8 @@ func TestServicesNeverYield(t *testing.T) {
 	}
 }
 
-// TestDoctorSeesTheSelection checks that Mechanisms needs no snapshot.
+// TestDoctorSeesTheSelection checks that doctor gets the selection from
+// Mechanisms without a snapshot.
 func TestDoctorSeesTheSelection(t *testing.T) {
 	yes := node.Answer{Verdict: node.Yes, Why: "seen"}
 	can := node.Capabilities{node.FeatureSchedExt: yes, node.FeatureCPUIdle: yes}

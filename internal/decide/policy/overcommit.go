@@ -9,53 +9,52 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Overcommit is colocation-config: the CPU and memory that Tenon offers as
+// Overcommit is colocation-config: how much CPU and memory Tenon offers as
 // batch resources. It has no knob; its result is State.Batch.Offer.
 type Overcommit struct {
 	Enable bool    `json:"enable"`
 	CPU    Reclaim `json:"cpu,omitzero"`
 	Memory Reclaim `json:"memory,omitzero"`
-	// Window is the time over which use is averaged before the offer may grow
-	// (metricAggregateDurationSeconds).
+	// Window is the time over which the use is averaged. The offer may grow
+	// only by that average (metricAggregateDurationSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
 	// Look is the time between two decisions to raise the offer. The first
-	// decision comes after a node was measured for this time
+	// decision comes when Tenon has measured the node for this time
 	// (metricReportIntervalSeconds).
 	Look time.Duration `json:"look_ns,omitempty"`
 	// DegradeAfter is the time for which an input may be missing before the
 	// offer becomes 0 (degradeTimeMinutes).
 	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
-	// RenewAfter is the age of the offer from which any increase is published
-	// (updateTimeThresholdSeconds). WorthPPM is the increase, in millionths of
-	// the present offer, that is published at any age (resourceDiffThreshold).
+	// RenewAfter is an age of the offer. From that age on, any increase is published
+	// (updateTimeThresholdSeconds). WorthPPM is an increase, in millionths of the
+	// present offer, that is published at any age (resourceDiffThreshold).
 	RenewAfter time.Duration `json:"renew_after_ns,omitempty"`
 	WorthPPM   int64         `json:"worth_ppm,omitempty"`
-	// WithPageCache counts all page cache as use of memory
-	// (metricMemoryCollectPolicy: usageWithPageCache). Without it, use is the
-	// working set.
+	// WithPageCache counts all page cache as use of memory (metricMemoryCollectPolicy:
+	// usageWithPageCache). Without it, use is the working set.
 	WithPageCache bool `json:"with_page_cache,omitempty"`
-	// ReservedCPU and ReservedMemory are the reservation for the node's own
-	// work, which counts even if that uses less.
+	// ReservedCPU and ReservedMemory are set aside for the node's own work.
+	// They count in full even if that work uses less.
 	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
 	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
 	// Peak counts work by its predicted peak use.
 	Peak PeakPrediction `json:"peak,omitzero"`
 }
 
-// Reclaim configures how one resource is divided between BE and the other
-// classes.
+// Reclaim configures how one resource is divided between BE and the other classes.
 type Reclaim struct {
-	// ThresholdPercent is the share of the capacity for all classes together
-	// (cpuReclaimThresholdPercent, at least 0).
+	// ThresholdPercent is the share of the capacity that all classes together
+	// may use (cpuReclaimThresholdPercent, at least 0).
 	ThresholdPercent unit.Percent `json:"threshold_percent"`
-	// LimitPercent is the largest share of the capacity to offer
+	// LimitPercent is the largest share of the capacity that Tenon offers
 	// (batchCPUThresholdPercent, at least 0); absent: no limit.
 	LimitPercent node.Maybe[unit.Percent] `json:"limit_percent,omitzero"`
-	// Policy selects how work of the other classes is counted.
+	// Policy says how the work of the other classes counts.
 	Policy ReclaimPolicy `json:"policy,omitempty"`
 }
 
-// ReclaimPolicy selects how work of the other classes is counted.
+// ReclaimPolicy says how the work of the other classes counts: by use, by
+// request, or by the larger of the two.
 type ReclaimPolicy string
 
 // The reclaim policies, named as in colocation-config.
@@ -70,26 +69,27 @@ type batch struct {
 	Offer  node.Batch `json:"offer,omitzero"`
 	Demand demand     `json:"demand,omitzero"`
 	// Looked is the time since the last decision to raise the offer. CPU and
-	// Memory are the ages of the two amounts.
+	// Memory are the ages of the two offered amounts.
 	Looked time.Duration `json:"looked_ns,omitempty"`
 	CPU    age           `json:"cpu,omitzero"`
 	Memory age           `json:"memory,omitzero"`
 }
 
 // An age measures how old an amount is. It adds up the times between snapshots,
-// because a new setting of the clock must not make an amount old.
+// so that a change of the clock does not make an amount old.
 type age struct {
 	Renewed time.Duration `json:"renewed_ns,omitempty"` // time since the amount was computed
 	Blind   time.Duration `json:"blind_ns,omitempty"`   // time for which an input has been missing
 }
 
-// offer computes the batch resources and their state for a snapshot that was
-// taken the time elapsed after the last one.
+// offer computes the batch resources and their state from a snapshot. elapsed
+// is the time since the last snapshot.
 //
 // The formula is Koordinator's. offer computes it twice, with the use in Window
 // and with the use in the last 5 s, and takes the smaller result. A reduction
-// applies at once. An increase waits for the next decision (Look), and must be
-// large enough or late enough for an update.
+// applies at once. An increase waits for the next decision (Look). It is
+// published only if it is large enough (WorthPPM) or the offer is old enough
+// (RenewAfter).
 func (b batch) offer(c Overcommit, p facts.Pool, elapsed time.Duration, s node.Snapshot) batch {
 	if !c.Enable {
 		return batch{}
@@ -128,7 +128,7 @@ type finding[T unit.MilliCPU | unit.Bytes] struct {
 	missing string // the missing input; empty: none
 }
 
-// settle decides between the present offer and the new result.
+// settle chooses between the present offer and the new result of the formula.
 func settle[T unit.MilliCPU | unit.Bytes](c Overcommit, old node.Amount[T], a age, f finding[T], look bool, at time.Time) (node.Amount[T], age) {
 	next := old
 	next.Policy, next.Formula, next.Held, next.Degraded = string(f.policy), f.value, "", ""

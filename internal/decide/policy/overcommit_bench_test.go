@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// BenchmarkOvercommit measures the time of the batch resources in a tick, and
-// their size in the saved State. Half of the workloads are BE. The variant with
-// peaks starts after a day of changing load.
+// BenchmarkOvercommit measures the time that the batch resources take in a
+// tick, and their size in the saved State. Half of the workloads are BE. The
+// variant with peaks starts after a day of changing load.
 func BenchmarkOvercommit(b *testing.B) {
 	for _, workloads := range []int{100, 1000} {
 		for _, peaks := range []bool{false, true} {

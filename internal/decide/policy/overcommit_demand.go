@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// sampleEvery is the minimum time between two samples of use, because ticks
-	// that events start can be too close together for a rate. It is below one
+	// sampleEvery is the minimum time between two samples of use. Ticks that
+	// events start can be too close together to compute a rate. It is below one
 	// second because the period of ticks varies.
 	sampleEvery = 900 * time.Millisecond
-	// lastly is the length of the short window, whose use can only lower the
-	// offer.
+	// lastly is the length of the short window. The use in it can only lower the offer.
 	lastly = 5 * time.Second
 	// spans is the number of parts of each of the two windows.
 	spans = 5
 )
 
-// demand is the use of the node and its workloads, as sums over parts of a
-// short and a long window, newest part first. The units are whole milliseconds,
-// CPU milliseconds and KiB seconds.
+// demand is the use of the node and its workloads, as sums over the parts of a
+// short and a long window. The newest part comes first. The units are
+// milliseconds, milliseconds of CPU time, and KiB times seconds, all whole.
 type demand struct {
 	Began  bool          `json:"began,omitempty"`     // the counters were read at least once
 	Waited time.Duration `json:"waited_ns,omitempty"` // time since the last sample
 	Short  parts         `json:"short_ms,omitzero"`   // length of each part
 	Long   parts         `json:"long_ms,omitzero"`
-	// Busy is the sum of the counters of the CPUs; Counted is their number.
+	// Busy is the sum of the busy counters of the CPUs. Counted is the number
+	// of CPUs in that sum.
 	Busy    int64     `json:"busy_ms,omitempty"`
 	Counted int       `json:"counted,omitempty"`
 	System  account   `json:"system,omitzero"`
@@ -37,10 +37,10 @@ type demand struct {
 }
 
 // An account is the use of one workload. For BE work it holds only the counter,
-// because the offer is what BE work may use.
+// because the use of BE does not reduce the offer.
 type account struct {
 	ID node.WorkloadID `json:"id,omitempty"`
-	// Counter is the last reading, in milliseconds; negative: none.
+	// Counter is the last reading, in milliseconds; negative: there is none.
 	Counter int64  `json:"counter,omitempty"`
 	CPU     series `json:"cpu,omitzero"`
 	Memory  series `json:"memory,omitzero"`
@@ -58,8 +58,8 @@ type series struct {
 	Long  parts `json:"long,omitzero"`
 }
 
-// observe adds the use since the last sample. The second result is the time
-// since that sample; 0: it is too early for a new sample.
+// observe adds the use since the last sample. The duration that it returns is
+// the time since that sample; 0: it is too early for a new sample.
 func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
 	next := d
 	next.Waited += max(elapsed, 0)
@@ -101,8 +101,8 @@ func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s 
 	return next, sampled
 }
 
-// memoryUsed returns the memory that counts as used: all, with page cache, or
-// the working set if it is known and page cache does not count.
+// memoryUsed returns the memory that counts as used. That is the working set,
+// or all memory if page cache counts or the working set is unknown.
 func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	if withPageCache || !u.WorkingSet.Known() {
 		return u.Memory
@@ -110,7 +110,7 @@ func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	return u.WorkingSet
 }
 
-// A part is the newest part of both windows.
+// A part describes the newest part of both windows.
 type part struct {
 	lasted int64
 	before parts // lengths of the parts of the short window before it
@@ -147,8 +147,8 @@ func (p *parts) trim(window time.Duration) {
 }
 
 // index returns a function that finds the index of a workload in d.Work; -1: it
-// is not there. That function first tries the index place, where the workload is
-// unless the list of workloads has changed.
+// is not there. That function first looks at the index place. The workload is
+// there unless the list of workloads has changed.
 func (d demand) index() func(place int, id node.WorkloadID) int {
 	var all map[node.WorkloadID]int
 	return func(place int, id node.WorkloadID) int {
@@ -168,7 +168,8 @@ func (d demand) index() func(place int, id node.WorkloadID) int {
 	}
 }
 
-// read returns the use since the last reading. It is false if there is no rate.
+// read returns the use since the last reading. It returns false if there is no
+// rate, because a reading is missing or the counter was reset.
 func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bool) {
 	then := a.Counter
 	a.Counter = -1
@@ -181,8 +182,8 @@ func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bo
 	return a.Counter - then, true
 }
 
-// add adds the use in the newest part. A workload without a counter in this
-// part keeps its last rate.
+// add adds the use in the newest part of the windows. A workload without a
+// counter in this part keeps its last rate.
 func (u *series) add(sum int64, counted bool, p part) {
 	if !counted {
 		sum = mean(u.Short, p.before, u.Seen) * p.lasted / 1000
@@ -198,7 +199,7 @@ func (u *series) add(sum int64, counted bool, p part) {
 	}
 }
 
-// mean returns the use per second over the parts in which it was counted.
+// mean returns the use per second, over the parts in which the use was counted.
 func mean(sums, lasted parts, seen int64) int64 {
 	var sum, over int64
 	for i := range sums {
@@ -224,11 +225,11 @@ func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged u
 		}
 	}
 	d.Busy = busy.Milliseconds()
-	// The counter of a CPU is missing from the sum while the CPU is offline.
+	// While a CPU is offline, its counter is missing from the sum.
 	rated := d.Counted > 0 && d.Counted == were && d.Busy >= then
 	d.System.CPU.add(max(d.Busy-then-spent, 0), rated, p)
-	// Workloads have the same measure. MemAvailable would not count the page
-	// cache in the workloads' working sets.
+	// Measure the node as the workloads are measured. MemAvailable would count
+	// the page cache in their working sets as free.
 	used, known := memoryUsed(s.Usage, false).Value()
 	d.System.Memory.add(int64(max(used-charged, 0)>>10)*p.lasted/1000, known, p)
 }

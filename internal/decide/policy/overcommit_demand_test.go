@@ -38,8 +38,8 @@ func (n *scene) taken(name node.TermName) unit.MilliCPU {
 	return 0
 }
 
-// TestANewServiceCountsInFull checks that the mean of a new service is over its
-// own lifetime, and not over the whole window.
+// TestANewServiceCountsInFull checks that the use of a new service is averaged
+// over its own lifetime, and not over the whole window.
 func TestANewServiceCountsInFull(t *testing.T) {
 	n := watched(t, colocation(), 200, 0)
 	n.add(node.Workload{ID: "api", Class: node.LSR, Cgroup: "api", ContentionRoot: "api"})
@@ -68,8 +68,8 @@ func TestAPauseIsForgotten(t *testing.T) {
 	}
 }
 
-// TestACPUThatGoesOfflineMakesNoRate checks that the counter of an offline CPU,
-// which is missing from the sum and later returns to it, changes no rate.
+// TestACPUThatGoesOfflineMakesNoRate takes a CPU offline and online again. Its
+// counter leaves the sum and returns to it, which must not look like use.
 func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 	n := watched(t, colocation(), 70, 1000)
 	all := n.snap.Topology
@@ -86,8 +86,8 @@ func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 	}
 }
 
-// TestAServiceThatStartsAnewKeepsItsPast checks that the history of a service
-// survives a restart within half an hour.
+// TestAServiceThatStartsAnewKeepsItsPast checks that a service keeps its
+// history if it restarts within half an hour.
 func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Minute}
@@ -110,8 +110,8 @@ func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 	}
 }
 
-// TestThePastIsBounded checks that a thousand workloads that start and end each
-// minute do not fill the memory or remove the history of workloads that stay.
+// TestThePastIsBounded starts and ends a thousand workloads each minute. They
+// must not fill the memory, nor displace the history of workloads that stay.
 func TestThePastIsBounded(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Hour}

@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A resource gives the formula access to CPU or to memory.
+// A resource lets the formula compute CPU and memory in the same way.
 type resource[T unit.MilliCPU | unit.Bytes] struct {
 	Reclaim
 	capacity T
@@ -18,8 +18,8 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	unknown  string // the missing input of the whole node; empty: none
 	name     string
 	limitKey string
-	// alone lists the classes that always count by request, because BE may not
-	// use their CPUs even when these are idle.
+	// alone lists the classes that always count by request: BE may not use
+	// their CPUs even when these are idle.
 	alone    []node.Class
 	request  func(*node.Workload) node.Maybe[T]
 	measured func(*node.Workload) bool
@@ -82,8 +82,9 @@ func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
 //
 // others
 //
-// with the use in the long and in the short window, and returns the smaller
-// result. Koordinator: pkg/slo-controller/noderesource/plugins/batchresource.
+// once with the use in the long window and once with that in the short one, and
+// returns the smaller result. Koordinator:
+// pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
 	f.over = c.Window

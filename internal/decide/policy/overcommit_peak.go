@@ -10,28 +10,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PeakPrediction counts work by the peak that its history predicts if that
-// exceeds its present use. The offer at night then leaves room for the peak in
-// the morning.
+// PeakPrediction counts work by the peak that its history predicts, if that exceeds its
+// present use. The offer at night then already leaves room for the peak in the morning.
 type PeakPrediction struct {
 	Enable bool `json:"enable"`
 	// MarginPercent is the safety margin that is added to each peak.
 	MarginPercent unit.Percent `json:"margin_percent,omitempty"`
-	// ColdStart is the age below which a workload also counts by its request,
+	// ColdStart is an age. A younger workload also counts by its request,
 	// because its history is too short.
 	ColdStart time.Duration `json:"cold_start_ns,omitempty"`
 }
 
-// The model is Koordinator's peak prediction (pkg/koordlet/prediction): one
-// histogram for each workload and for the system, with a sample every minute.
+// The model is Koordinator's peak prediction (pkg/koordlet/prediction). Each
+// workload, and the system, has a histogram that gets one sample every minute.
 const (
 	peakEvery      = time.Minute
 	cpuHalfLife    = 12 * time.Hour
 	memoryHalfLife = 24 * time.Hour
 	cpuPercentile  = 95
 	memPercentile  = 98
-	// keepPeaks is the time for which the history of an ended workload is kept,
-	// because a restarted service has a cgroup of the same name.
+	// keepPeaks is how long the history of an ended workload is kept. A service that
+	// restarts in that time has a cgroup of the same name and gets its history back.
 	keepPeaks = 30 * time.Minute
 	// mostPeaks is the maximum number of histories, which bounds their memory.
 	// Work without a history counts by its request.
@@ -53,7 +52,8 @@ type peak struct {
 	Watched   time.Duration `json:"watched_ns,omitempty"`
 }
 
-// peaks holds the histories of all workloads. The system has the empty name.
+// peaks holds the histories of all workloads. The history of the system has the
+// empty name.
 type peaks struct {
 	Waited time.Duration            `json:"waited_ns,omitempty"` // time since the last sample
 	Past   map[node.WorkloadID]past `json:"past,omitempty"`
@@ -70,7 +70,7 @@ type past struct {
 // of returns the predicted peak of a workload, from its history.
 func (p peaks) of(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
 
-// peak returns the peak that the history predicts.
+// peak returns the peak that a history predicts.
 func (h past) peak(c PeakPrediction) peak {
 	cpu, _ := h.CPU.Percentile(cpuScale, cpuPercentile)
 	memory, _ := h.Memory.Percentile(memoryScale, memPercentile)
@@ -78,8 +78,8 @@ func (h past) peak(c PeakPrediction) peak {
 	return peak{CPU: cpu * margin / 100, Memory: memory * margin / 100, Watched: h.Watched}
 }
 
-// predict adds the present use to the peaks, and each minute to the histories.
-// It changes the accounts of d.
+// predict adds the present use to the peaks of this minute, and once a minute
+// these peaks to the histories. It changes the accounts of d.
 func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []node.Workload) {
 	if !c.Enable {
 		d.Peaks = peaks{}
@@ -113,7 +113,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	d.Peaks = peaks{Past: all}
 }
 
-// top raises the peak of this minute to the present use.
+// top raises the peak of this minute if the present use is higher.
 func (a *account) top(lasted parts) {
 	a.Peak.MaxCPU = max(a.Peak.MaxCPU, mean(a.CPU.Short, lasted, a.CPU.Seen))
 	a.Peak.MaxMemory = max(a.Peak.MaxMemory, mean(a.Memory.Short, lasted, a.Memory.Seen))
@@ -135,7 +135,7 @@ func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, 
 	a.Peak = h.peak(c)
 }
 
-// keep adds the histories of ended workloads to all, the last ended first.
+// keep adds the histories of ended workloads to all. Those that ended last come first.
 func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// addsUp checks that the terms add up to the amount and that it is in its
-// bounds. It returns the fault, or "".
+// addsUp checks that the terms add up to the amount and that the amount is
+// within its bounds. It returns the fault, or "".
 func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclaim) string {
 	var sum T
 	for _, term := range a.Terms {
@@ -32,9 +32,9 @@ func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclai
 }
 
 // TestPromisesHoldTheirBounds runs random crews with random use and random
-// gaps. It checks that the terms add up, that an amount is between 0 and its
-// threshold, that the offer never exceeds the present result of the formula,
-// and that it grows only at intervals of Look.
+// gaps. It checks that the terms add up and that an amount is between 0 and its
+// threshold. The offer must never exceed the present result of the formula, and
+// may grow only at intervals of Look.
 func TestPromisesHoldTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 60 {
@@ -80,7 +80,8 @@ func TestPromisesHoldTheirBounds(t *testing.T) {
 	}
 }
 
-// checkState checks that the state survives JSON.
+// checkState checks that the state is the same after it was written as JSON and
+// read back.
 func checkState(t *testing.T, st State) {
 	t.Helper()
 	text, err := json.Marshal(st.Batch)
@@ -95,7 +96,7 @@ func checkState(t *testing.T, st State) {
 }
 
 // TestMoreUseNeverPromisesMore increases the use, the request or the memory of
-// one workload of a random crew.
+// one workload of a random crew. The offer must not grow.
 func TestMoreUseNeverPromisesMore(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	for range 200 {

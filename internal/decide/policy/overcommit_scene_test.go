@@ -69,8 +69,8 @@ func (n *scene) charge(t *testing.T, line string) {
 	}
 }
 
-// charged puts the memory use into the snapshot. Use that no line sets is
-// unknown.
+// charged puts the memory use into the snapshot. Where no line sets the use, it
+// is unknown.
 func (n *scene) charged() {
 	for i, w := range n.snap.Workloads {
 		if b, known := n.memory[w.ID]; known {
@@ -98,7 +98,7 @@ func (n *scene) live(t *testing.T, line string) {
 	}
 }
 
-// promised prints the batch resources.
+// promised prints the batch resources as lines of a scenario.
 func (n *scene) promised() []string {
 	return strings.Split(n.state.Batch.Offer.String(), "\n")
 }

@@ -9,16 +9,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sides lists the classes in the order of their terms. Of BE, only the work of
-// the priority class koord-mid has a term.
+// sides lists the classes in the order of their terms in the formula. Of BE,
+// only work of the priority class koord-mid has a term.
 var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
 
-// takes reports whether a workload runs on the batch resources, so that its use
-// does not reduce them.
+// takes reports whether a workload runs on the batch resources. The use of such
+// a workload does not reduce them.
 func takes(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 
-// A share is the counted sum of the work of one class, with the numbers of
-// workloads that count in another way.
+// A share is the counted sum of the work of one class. It also has the numbers
+// of workloads that count in another way than the class.
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int // number of workloads
@@ -27,7 +27,7 @@ type share[T unit.MilliCPU | unit.Bytes] struct {
 	cold       int // history too short for a prediction
 }
 
-// add counts a workload with the given use; absent: never measured. It returns
+// add counts a workload with the use used; absent: never measured. It returns
 // false if neither use nor request is known.
 func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
 	h.works++
@@ -95,7 +95,7 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 	return terms
 }
 
-// how describes how a class is counted.
+// how says how the work of a class counts.
 func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	by := []string{"use"}
 	switch {
@@ -118,7 +118,7 @@ func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	return fmt.Sprintf("used by %s", class)
 }
 
-// notes describes the workloads of the class that are counted in another way.
+// notes says how many workloads of the class count in another way.
 func (h share[T]) notes(c PeakPrediction) string {
 	var notes []string
 	note := func(n int, format string, args ...any) {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A crew is the steady work on a node: the requests and the use of each
+// A crew is the work on a node, with a request and a constant use for each
 // workload.
 type crew struct {
 	cpus         int
@@ -76,8 +76,9 @@ func changed(change func(*Overcommit)) Overcommit {
 
 const gi = unit.Bytes(1 << 30)
 
-// TestAmountsWorkedByHand uses 16 CPUs and 64 GiB. Thresholds are 60 % of the
-// CPUs and 65 % of the memory unless a case has others.
+// TestAmountsWorkedByHand compares the amounts with values computed by hand,
+// for 16 CPUs and 64 GiB. Thresholds are 60 % of the CPUs and 65 % of the
+// memory unless a case has others.
 func TestAmountsWorkedByHand(t *testing.T) {
 	for name, c := range map[string]crew{
 		"an empty node": { // 9600; 65 % of 65536 Mi
@@ -116,7 +117,8 @@ func TestAmountsWorkedByHand(t *testing.T) {
 			wantCPU: 9500, wantMemory: 64*gi*65/100 - gi,
 		},
 		"what is not measured counts by request": {
-			// Koordinator omits such work with maxUsageRequest.
+			// With maxUsageRequest, Koordinator omits work that was not
+			// measured.
 			config:  changed(func(c *Overcommit) { c.CPU.Policy = ByMaxUsageRequest }),
 			work:    []hand{{node.LS, 3000, -1, 5 * gi, -1}},
 			wantCPU: 6600, wantMemory: 64*gi*65/100 - 5*gi,
@@ -151,9 +153,10 @@ func TestAmountsWorkedByHand(t *testing.T) {
 	}
 }
 
-// batchReference is Koordinator's formula, written from its description, for
-// steady work. It does not have Koordinator's bug that omits unmeasured work
-// with maxUsageRequest. The second result is for memory.
+// batchReference is Koordinator's formula for constant use, written from its
+// description. With maxUsageRequest Koordinator omits work that was not
+// measured; batchReference does not have this bug. The second result is for
+// memory.
 func batchReference(c crew) (unit.MilliCPU, unit.Bytes) {
 	var used, asked, most, used2, asked2, most2 int64
 	for _, h := range c.work {
@@ -234,8 +237,8 @@ func anyCrew(rnd *rand.Rand) crew {
 }
 
 // TestAmountsAreTheReferences compares the results with Koordinator's formula.
-// Rounding means to whole milliseconds changes them by less than one thousandth
-// of a CPU for each workload.
+// Means are rounded to whole milliseconds, so a result may differ by less than
+// one thousandth of a CPU for each workload.
 func TestAmountsAreTheReferences(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	for range 400 {
@@ -255,8 +258,8 @@ func TestAmountsAreTheReferences(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotMakeSamples checks that ticks in quick succession change
-// nothing.
+// TestEventsDoNotMakeSamples checks that ticks in quick succession do not
+// change the offer.
 func TestEventsDoNotMakeSamples(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Overcommit = colocation()
@@ -276,8 +279,8 @@ func TestEventsDoNotMakeSamples(t *testing.T) {
 	}
 }
 
-// TestPageCacheCountsOnlyIfTheOwnerSaysSo also checks that page cache of BE
-// does not hide the use of the system.
+// TestPageCacheCountsOnlyIfTheOwnerSaysSo also checks that the page cache of BE
+// does not reduce the measured use of the system.
 func TestPageCacheCountsOnlyIfTheOwnerSaysSo(t *testing.T) {
 	for with, want := range map[bool]string{
 		false: "36454Mi = 65% of 65536Mi - 2048Mi used by the system - 4096Mi used by LS",

@@ -89,8 +89,8 @@ func (n *scene) owners(rnd *rand.Rand) {
 }
 
 // owned lists the knobs of each policy. The policies of this package share two
-// knobs: cpu.max and cpuset.cpus of each cgroup have one owner, which
-// TestEveryKnobHasOneOwner checks.
+// files, cpu.max and cpuset.cpus: for each cgroup, one policy owns the file.
+// TestEveryKnobHasOneOwner checks that.
 var owned = map[plan.Owner][]node.File{
 	plan.OwnerCPUQOS:    {node.FileCPUWeight},
 	plan.OwnerMechanism: ownedByMechanisms,
@@ -105,8 +105,8 @@ var owned = map[plan.Owner][]node.File{
 	plan.OwnerEvict:     evict.Owned,
 }
 
-// TestEveryKnobHasOnePackage checks that each knob is in the list of exactly
-// one package. pids.max is in none, because no policy sets it yet.
+// TestEveryKnobHasOnePackage checks that exactly one package lists each knob as
+// its own. No package lists pids.max, because no policy sets it yet.
 func TestEveryKnobHasOnePackage(t *testing.T) {
 	ours := slices.Concat(ownedAlways, ownedByClaims, ownedByMechanisms)
 	all := slices.Concat(ours, isolation.Owned, memory.Owned, cache.Owned, blockio.Owned, evict.Owned, []node.File{node.FilePIDs})
@@ -124,9 +124,9 @@ func TestEveryKnobHasOnePackage(t *testing.T) {
 }
 
 // TestEveryKnobHasOneOwner runs random work with all policies enabled. It
-// checks that one policy wants each knob in a tick, and the same policy in all
-// ticks while no work starts or ends. Each policy must want all knobs that it
-// owns and no others.
+// checks that only one policy wants each knob in a tick, and that it is the
+// same policy in all ticks while no work starts or ends. Each policy must want
+// all knobs that it owns and no others.
 func TestEveryKnobHasOneOwner(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	files := map[plan.Owner]map[node.File]bool{}

@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bind owns cpuset.cpus and cpuset.mems of LS workloads, and on cgroup v1 of
-// all cgroups below them. It binds workloads with exclusive CPUs to these CPUs
-// and to the memory of their NUMA nodes, and all other LS workloads to the
-// remaining CPUs. While no workload has exclusive CPUs, it binds none.
+// bind owns cpuset.cpus and cpuset.mems of LS workloads, and on cgroup v1 those
+// of all cgroups below them. It binds workloads with exclusive CPUs to these
+// CPUs and to the memory of their NUMA nodes, and all other LS workloads to the
+// remaining CPUs. If no workload has exclusive CPUs, it binds none.
 func bind(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	if g.Of == nil && !bindsNow(s.Knobs) {
 		return nil
@@ -65,13 +65,14 @@ type binder struct {
 	all    unit.CPUSet
 	owners []owner
 	taken  unit.CPUSet // CPUs of all owners together
-	// promised is the memory that workloads bound to each NUMA node need.
+	// promised is the memory that the workloads bound to each NUMA node need.
+	// The key is the lowest CPU of the node.
 	promised map[unit.CPU]unit.Bytes
 }
 
-// The limits for the memory that workloads bound to a NUMA node may need, in
-// percent of the node's memory. Between the two limits, bound workloads stay
-// bound, but no other workload is bound.
+// These limits bound the memory that the workloads bound to a NUMA node need
+// together, in percent of the node's memory. Between the two limits, workloads
+// that are bound stay bound, but no other one is bound.
 const (
 	bindUpTo unit.Percent = 75
 	stayUpTo unit.Percent = 90
@@ -90,13 +91,13 @@ type seating struct {
 	to     unit.CPUSet
 	reason string
 	say    bool // give the reason even if nothing changes
-	// parts are the sets of single containers; nil: all have to.
+	// parts are the sets of single containers; nil: all cgroups have the set to.
 	parts map[string]unit.CPUSet
 }
 
 // share returns the set of a workload without exclusive CPUs: its own set
-// without the exclusive CPUs of others. Exclusive CPUs of a cgroup below its
-// own stay in the set.
+// without the exclusive CPUs of other workloads. CPUs that belong to a cgroup
+// below its own stay in the set.
 func (b binder) share(w node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
 	room := hold.RoomBefore(b.snap, w.Cgroup, b.all)
@@ -117,8 +118,8 @@ func (b binder) share(w node.Workload) seating {
 		to.reason = "no CPU that it may use is an exclusive CPU of others"
 	default:
 		to.intent, to.reason = plan.Set, fmt.Sprintf("%s exclusive to others", facts.AreCPUs(room.Intersect(others).Len()))
-		// A write lets all threads run on the whole set, also on isolated CPUs
-		// that their affinity left out before.
+		// A write of the cpuset lets all threads run on the whole set. They could
+		// then run on isolated CPUs, too, which their affinity excluded before.
 		if open := to.to.Minus(b.snap.Topology.Isolated); !open.Empty() {
 			to.to = open
 		}
@@ -127,10 +128,10 @@ func (b binder) share(w node.Workload) seating {
 }
 
 // memory binds a workload to the memory of the NUMA nodes of its CPUs. It
-// leaves a workload unbound if its memory does not fit beside the workloads
-// already bound, or if its memory use is unknown, because the workload could
-// run out of memory while other nodes have plenty. Callers must call it for the
-// workloads in the same order in each tick.
+// leaves a workload unbound if its memory does not fit beside that of the
+// workloads already bound, or if its memory use is unknown: the workload could
+// then run out of memory while other nodes have plenty. Callers must call it
+// for the workloads in the same order in each tick.
 func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 	m := seating{file: node.FileMems, intent: plan.Release}
 	var all unit.CPUSet // NUMA nodes
@@ -178,16 +179,16 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 	return m
 }
 
-// A tree lists the cgroups that are bound together: a workload's own and, on
-// cgroup v1, all known cgroups below it, because there a cpuset must lie within
-// the parent's.
+// A tree lists the cgroups that are bound together. These are the workload's
+// own cgroup and, on cgroup v1, all known cgroups below it, because there a
+// cpuset must lie within the parent's.
 type tree struct {
 	work   int // index of the workload
 	groups []node.CgroupPath
 }
 
-// trees lists the LS workloads with their cgroups, parents first, without the
-// BE work below them.
+// trees lists the LS workloads with their cgroups, parents first. The cgroups
+// of BE work below them are left out.
 func (b binder) trees() []tree {
 	at := map[node.CgroupPath]int{}
 	trees := make([]tree, 0, len(b.snap.Workloads))
@@ -225,10 +226,9 @@ func (b binder) trees() []tree {
 	return trees
 }
 
-// want converts a seating into wants for all cgroups of a tree. On cgroup v1 a
-// parent must always contain its children. If neither the present nor the
-// wanted set contains the other, all cpusets of the tree therefore hold the
-// union of both for one tick.
+// want converts a seating into wants for all cgroups of a tree. On cgroup v1 a parent
+// must always contain its children. If neither the present nor the wanted set contains
+// the other, all cpusets of the tree hold the union of both for one tick.
 func (b binder) want(t tree, to seating) []plan.Want {
 	knobs := b.snap.Knobs
 	next := make(map[node.CgroupPath]unit.CPUSet, len(t.groups))
@@ -275,8 +275,8 @@ func (b binder) want(t tree, to seating) []plan.Want {
 	return wants
 }
 
-// partOf returns the wanted set of one cgroup of a workload: that of the
-// container in which the cgroup is, or else that of the workload.
+// partOf returns the wanted set of one cgroup of a workload. If the cgroup is in a
+// container with its own set, that set counts, and otherwise the set of the workload.
 func (b binder) partOf(t tree, to seating, p node.CgroupPath) unit.CPUSet {
 	for _, c := range b.snap.Workloads[t.work].Containers {
 		if part, own := to.parts[c.Name]; own && (c.Cgroup == p || c.Cgroup.Contains(p)) {

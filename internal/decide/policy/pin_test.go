@@ -29,9 +29,9 @@ func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 
 // TestOwnCPUsAreExclusive starts and ends workloads with exclusive CPUs on
 // random nodes. It checks that their sets never overlap or change, that no
-// other LS workload has such a CPU, that BE work has no CPU of LSE, that some
-// CPU is always shared, that the kernel refuses no write, and that unused sets
-// are released.
+// other LS workload has such a CPU, and that BE work has no CPU of LSE. Some
+// CPU must always be shared, the kernel must refuse no write, and unused sets
+// must be released.
 func TestOwnCPUsAreExclusive(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for try := range 100 {
@@ -96,8 +96,8 @@ func (n *scene) sets() map[node.CgroupPath]unit.CPUSet {
 }
 
 // checkPins checks the sets of all cgroups, and returns the exclusive CPUs by
-// workload. On cgroup v1 an exchange of sets takes two ticks, and the first one
-// leaves old CPUs in the set.
+// workload. On cgroup v1 an exchange of sets takes two ticks. After the first
+// one, the set may still have old CPUs.
 func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]unit.CPUSet, was map[node.CgroupPath]unit.CPUSet) map[node.WorkloadID]unit.CPUSet {
 	t.Helper()
 	now := n.sets()

@@ -14,8 +14,8 @@ import (
 )
 
 // keepOff keeps BE work off forbidden CPUs while no budget chooses its CPUs. If
-// no CPU is forbidden, its cpusets get the intent i. The first result is the
-// set of each contention root; nil: no CPU is forbidden.
+// no CPU is forbidden, its cpusets get the intent i. The map that it returns
+// has the set of each contention root; nil: no CPU is forbidden.
 func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
 	if x.CPUSetsManagedExternally {
 		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")

@@ -45,17 +45,17 @@ type Config struct {
 	Overcommit Overcommit `json:"overcommit,omitzero"`
 	// Evict evicts BE work when memory or CPU is short.
 	Evict evict.Config `json:"evict,omitzero"`
-	// Seats gives BE work with a CPU limit CPUs in place of time.
+	// Seats gives BE work with a CPU limit whole CPUs in place of time on all CPUs.
 	Seats seat.Config `json:"seats,omitzero"`
-	// Misfit says when a CPU limit counts as one that does not fit.
+	// Misfit says when Tenon reports that a CPU limit does not fit its workload.
 	Misfit misfit.Config `json:"misfit,omitzero"`
 }
 
-// State is the plain data that the policies keep between ticks.
+// State is what the policies keep between ticks, as plain data.
 type State struct {
 	Use facts.Use `json:"use"`
-	// Growth is the saved amount by which the CPU of BE work may grow. It
-	// increases with time and decreases by the growth used.
+	// Growth is the amount by which the CPU of BE work may still grow. It
+	// increases with time, and each growth of BE uses some of it up.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
 	// Selector holds the selected isolation mechanism.
 	Selector selector `json:"ladder,omitzero"`
@@ -68,17 +68,17 @@ type State struct {
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
 	// Shared holds the seats and pools of workloads that share CPUs.
 	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
-	// Grown holds what pools that may grow have beside their homes.
+	// Grown holds the CPUs that growing pools have beside their homes.
 	Grown grow.State `json:"grown,omitzero"`
-	// Notes say whose choice these CPUs are, and why a workload has none. The
-	// next call does not read them.
+	// Notes say who chose these CPUs, and why a workload has none. The next
+	// call does not read them.
 	Notes map[node.WorkloadID]hold.Note `json:"cpu_notes,omitempty"`
 	// Lending holds the loans of quota burst.
 	Lending lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
 	Batch batch `json:"batch,omitzero"`
-	// Evictions holds the BE workloads that are being evicted, and the state
-	// that leads to further evictions.
+	// Evictions holds the BE workloads that Tenon is evicting, and the state
+	// that decides about further evictions.
 	Evictions evict.State `json:"evictions,omitzero"`
 	// Seats holds the CPUs of BE work with a CPU limit.
 	Seats   seat.State   `json:"seats,omitzero"`
@@ -100,8 +100,7 @@ func (st State) Missed() map[node.WorkloadID]string {
 // Held returns the CPUs that workloads hold.
 func (st State) Held() hold.Held { return hold.Noted(st.Pins, st.Shared, st.Notes) }
 
-// Decide returns the wanted value of each knob, and the state for the next
-// call.
+// Decide returns the wanted value of each knob, and the state for the next call.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	l := facts.LayoutOf(s)
 	next := State{Use: st.Use.Observe(s), SLO: st.SLO.Observe(s)}
@@ -125,8 +124,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	}
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
 	next.Misfits = st.Misfits.Observe(c.Misfit, s)
-	// One Concat, because repeated append made a fifth of all allocations of a
-	// tick.
+	// A single Concat is used because repeated append made a fifth of all
+	// allocations of a tick.
 	wants := slices.Concat(selector, cpuQOS(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
 	wants = contest.Hold(s, append(wants, orphans(l, s, wants)...))
@@ -135,8 +134,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	return next, append(wants, orders...)
 }
 
-// orphans releases every knob that Tenon has changed and that no policy wants
-// any more, for example the knobs of a workload that no rule matches any more.
+// orphans releases every knob that Tenon has changed and that no policy wants any
+// more. An example are the knobs of a workload that no rule matches any more.
 func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
 	if len(s.Knobs.Before) == 0 {
 		return nil

@@ -22,8 +22,8 @@ import (
 
 var classes = []node.Class{node.LSE, node.LSR, node.LS, node.LS, node.LS, node.System}
 
-// anyTopology returns up to most CPUs, with or without SMT, with adjacent or
-// distant sibling numbers, and with some CPUs offline.
+// anyTopology returns a topology of at most most CPUs. It may have SMT, with
+// adjacent or distant numbers of siblings, and some CPUs may be offline.
 func anyTopology(rnd *rand.Rand, most int) node.Topology {
 	sizes := []int{1, 2, 3, 4, 8, 12, 24, 48, 104, 256, 1024}
 	n := min(sizes[rnd.IntN(len(sizes))], most)
@@ -120,8 +120,8 @@ func (n *scene) anySpell(rnd *rand.Rand) spell {
 	return p
 }
 
-// allowance returns the CPU that BE work may use by its knobs, and the CPUs
-// that it may use; empty: all.
+// allowance returns the amount of CPU that the knobs let BE work use, and the
+// set of CPUs; empty: all.
 func (n *scene) allowance() (unit.MilliCPU, unit.CPUSet) {
 	var quota unit.MilliCPU
 	var cpus unit.CPUSet
@@ -143,8 +143,9 @@ func (n *scene) allowance() (unit.MilliCPU, unit.CPUSet) {
 }
 
 // TestBudgetHolds runs random nodes with random work. It checks that BE work
-// always has a non-empty CPU set and at most its budget, that it grows slowly,
-// that the kernel refuses nothing, and that every knob has one owner.
+// always has a CPU set that is not empty and at most its budget, and that it
+// grows slowly. The kernel must refuse nothing, and every knob must have one
+// owner.
 func TestBudgetHolds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	for try := range 160 {
@@ -225,8 +226,8 @@ func (n *scene) checkWants(t *testing.T) {
 		if set.Empty() || !n.snap.Topology.All().Contains(set) {
 			t.Fatalf("%v gets CPUs %q", w.Knob, set)
 		}
-		// While cgroup v1 exchanges two disjoint sets, some CPUs of LSE may
-		// stay in the set for one tick.
+		// On cgroup v1, the exchange of two disjoint sets takes two ticks.
+		// After the first, some CPUs of LSE may still be in the set.
 		onTheWay := !had.Empty() && !had.Contains(set) && set.Contains(had)
 		if got := set.Intersect(lse); !got.Empty() && !(onTheWay && had.Contains(got)) {
 			t.Fatalf("%v gets %v of what is LSE's or reserved: %v", w.Knob, got, lse)
@@ -249,8 +250,9 @@ func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// TestMoreLSUseNeverGivesBEMore runs the same history twice, with higher use of
-// one service in the last spell of the second run.
+// TestMoreLSUseNeverGivesBEMore runs the same history twice. In the last spell
+// of the second run, one service uses more. BE must not get more than in the
+// first run.
 func TestMoreLSUseNeverGivesBEMore(t *testing.T) {
 	for seed := range uint64(150) {
 		play := func(more unit.MilliCPU) (*scene, unit.MilliCPU) {
@@ -305,8 +307,9 @@ func TestJitterMovesNothing(t *testing.T) {
 	}
 }
 
-// TestFewCPUsChangeHands checks, for random placement of services, that a tick
-// exchanges no more CPUs than the budget's change and the limit on swaps allow.
+// TestFewCPUsChangeHands places services at random. It checks that a tick
+// exchanges no more CPUs than the change of the budget and the limit on swaps
+// allow.
 func TestFewCPUsChangeHands(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(17, 18))
 	for range 40 {

@@ -51,16 +51,16 @@ func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent, wants
 }
 
-// near reports whether a change of quota is too small for a write. At the
-// minimum of BE the quota is always exact.
+// near reports whether a change of quota is too small to be written. The
+// minimum of BE is always written exactly.
 func (x suppressor) near(now, to unit.MilliCPU) bool {
 	small := x.capacity.Percent(deadband) / unit.MilliCPU(len(x.Roots))
 	return x.may > x.least && to-now <= small && now-to <= small
 }
 
-// share divides an amount among the contention roots: a quarter evenly, and the
-// rest in proportion to their use. The even part prevents starvation and lets
-// work that wakes up show its demand. The rest does not go to idle work.
+// share divides an amount among the contention roots: a quarter in equal parts, and
+// the rest in proportion to their use. The equal part prevents starvation, and lets
+// work that wakes up show its demand. Idle work gets nothing of the rest.
 func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(x.Roots))
 	var total unit.MilliCPU
@@ -82,14 +82,13 @@ func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 	return shares
 }
 
-// quotaNow returns the present quota of a contention root, and whether it has
-// one.
+// quotaNow returns the present quota of a contention root, and whether it has one.
 func (x suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
 	now, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax)
 	return now, known && facts.IsQuota(now)
 }
 
-// A top is the upper limit of the quota of a contention root.
+// A top is the largest quota that a contention root may have.
 type top struct {
 	most    unit.MilliCPU
 	limited bool // there is a limit
@@ -97,8 +96,8 @@ type top struct {
 	reason  string
 }
 
-// topsOf returns, for each contention root, its quota from before Tenon, or the
-// CPU limit of the workload whose own cgroup it is.
+// topsOf returns the top of each contention root. It is the quota from before Tenon
+// or, if the root is the own cgroup of a workload, the CPU limit of that workload.
 func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
 	tops := map[node.CgroupPath]top{}
 	for _, m := range l.Roots {

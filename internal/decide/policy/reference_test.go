@@ -31,7 +31,7 @@ type nodeCase struct {
 	remark    string
 }
 
-// binding is the work that is bound to CPUs, with the sets of its pods.
+// binding is the work that is bound to CPUs, with the CPU sets of its pods.
 type binding struct {
 	class node.Class
 	cpus  string
@@ -41,11 +41,12 @@ func (c nodeCase) bound() []binding {
 	return slices.DeleteFunc([]binding{{node.LSE, c.lse}, {node.LSR, c.lsr}}, func(b binding) bool { return b.cpus == "" })
 }
 
-// reference is Koordinator's cpuset policy, written from its description:
-// capacity × threshold − use of others, rounded up, at least two CPUs, growing
-// by a tenth of the CPUs per tick. It takes CPUs from LSR pods and from the
-// others in proportion, and within each group from the lowest core of each NUMA
-// node in turn. The second result describes its failure; empty: none.
+// reference is Koordinator's cpuset policy, written from its description. The
+// number of CPUs is capacity × threshold − use of others, rounded up and at
+// least two; it grows by at most a tenth of the CPUs per tick. Koordinator
+// takes CPUs from those of LSR pods and from the others in proportion, and
+// within each group from the lowest core of each NUMA node in turn. The second
+// result describes the failure of Koordinator; empty: none.
 func reference(c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	if c.missing {
 		return have, ""
@@ -71,7 +72,8 @@ func reference(c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	return set, ""
 }
 
-// referencePool takes n CPUs from a pool, or none if the pool has fewer.
+// referencePool takes n CPUs from a pool as Koordinator does. If the pool has
+// fewer, it takes none.
 func referencePool(t node.Topology, pool unit.CPUSet, n int) unit.CPUSet {
 	var set unit.CPUSet
 	if n > pool.Len() {
@@ -122,7 +124,7 @@ func list(s string) unit.CPUSet {
 }
 
 // tenon returns the result of Tenon's cpuset policy: the set, and the quota if
-// there is one. Only cgroup v1 has per-CPU counters of the service.
+// there is one. Only on cgroup v1 does the service have per-CPU counters.
 func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet, string) {
 	n := newScene(c.topo, version)
 	n.config.Suppress = Suppress{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: SuppressCPUSet}
@@ -221,8 +223,8 @@ var nodeCases = []nodeCase{
 		remark: "the same, in the large"},
 }
 
-// split is machine, with sibling numbers that differ by half the number of
-// CPUs.
+// split returns the topology of machine with other numbers: those of two
+// siblings differ by half the number of CPUs.
 func split(cpus, smt int) node.Topology {
 	t := machine(cpus, smt, 2, 2)
 	for i := range t.CPUs {

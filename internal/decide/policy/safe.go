@@ -11,22 +11,22 @@ import (
 
 const (
 	// unwatched is the share of the capacity that BE work may use while no
-	// agent runs, unless cpuSuppressMinPercent is set.
+	// agent runs. cpuSuppressMinPercent replaces it, if set.
 	unwatched unit.Percent = 5
-	// unwatchedLeast is the minimum of that amount. It lets BE work on a small
-	// node release its locks.
+	// unwatchedLeast is the least amount for unwatched. With less, BE work on a
+	// small node might not be able to release its locks.
 	unwatchedLeast unit.MilliCPU = 100
 )
 
 // SafeBounds returns the safe bounds of BE work while no agent runs: a quota
-// for each contention root, in sum cpuSuppressMinPercent of the capacity, or 5
-// % by default. On cgroup v1 the result includes the quotas below the
+// for each contention root. Their sum is cpuSuppressMinPercent of the capacity,
+// or 5 % by default. On cgroup v1 the result includes the quotas below the
 // contention roots, because a parent's quota may not be smaller than its
 // child's. Callers must apply a bound only if it narrows the knob.
 //
-// There are no safe bounds if CPU suppress is disabled, because then the owner
-// wants BE work at full speed, with or without an agent. cpu.idle protects the
-// other work without an agent.
+// There are no safe bounds if CPU suppress is disabled. Then the owner wants BE
+// work at full speed, with or without an agent, and cpu.idle protects the other
+// work without an agent.
 func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	l := facts.LayoutOf(s)
 	if !c.Suppress.Enable || len(l.Roots) == 0 {

@@ -127,7 +127,8 @@ func play(t *testing.T, text string) string {
 	return out.String()
 }
 
-// see returns the lines that follow a line of dashes.
+// see returns the lines that belong below a line of dashes, such as "----
+// batch".
 func (n *scene) see(t *testing.T, what string) []string {
 	t.Helper()
 	var lines []string
@@ -173,7 +174,7 @@ func words(line string) []word {
 	return all
 }
 
-// must parses the value of a word, or ends the test.
+// must parses the value of a word. If that fails, it ends the test.
 func must[T any](t *testing.T, w word, parse func(string) (T, error)) T {
 	t.Helper()
 	v, err := parse(w.val)
@@ -433,8 +434,9 @@ func readDemand(t *testing.T, w *node.Workload, v word) {
 	o.CPUs, o.Request = must(t, v, number), w.CPURequest.Or(0)
 }
 
-// readChoice reads the choice of a scheduler: chosen=0-3, its home=0-7, and
-// topology=other for another topology than that of the node.
+// readChoice reads the choice of a scheduler. chosen=0-3 are the CPUs, home=0-7
+// is the home, and topology=other says that it was made for another topology
+// than that of the node.
 func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	t.Helper()
 	c := &w.Overrides.CPUs.Chosen

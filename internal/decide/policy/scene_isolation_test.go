@@ -157,8 +157,8 @@ func (n *scene) selection() []string {
 	return lines
 }
 
-// yields reports whether a cgroup or an ancestor is idle or has the least
-// weight.
+// yields reports whether a cgroup or one of its ancestors is idle or has the
+// least weight.
 func (n *scene) yields(p node.CgroupPath) bool {
 	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
 	for ; p != ""; p = p.Parent() {
@@ -170,7 +170,7 @@ func (n *scene) yields(p node.CgroupPath) bool {
 	return false
 }
 
-// wrongSlices returns the fault of long slices in a cgroup, or "".
+// wrongSlices returns what is wrong with the long slices of a cgroup, or "".
 func (n *scene) wrongSlices(p node.CgroupPath) string {
 	for _, w := range n.snap.Workloads {
 		if w.Class != node.BE && p.Contains(w.Cgroup) {
@@ -183,8 +183,8 @@ func (n *scene) wrongSlices(p node.CgroupPath) string {
 	return ""
 }
 
-// wrongIsolation returns the fault of the present isolation knobs, compared
-// with the wants, or "".
+// wrongIsolation compares the present isolation knobs with the wants. It
+// returns what is wrong, or "".
 func (n *scene) wrongIsolation() string {
 	now := n.snap.Knobs.Now
 	var using []node.Mechanism

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// readThreads reads web.threads=16/12: it has 16 threads, and 12 of them are
+// readThreads reads web.threads=16/12: web has 16 threads, of which 12 are
 // runnable.
 func (p *spell) readThreads(t *testing.T, w word) {
 	t.Helper()

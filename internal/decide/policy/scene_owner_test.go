@@ -16,7 +16,8 @@ func shares(s string) (unit.Weight, error) {
 	return unit.WeightOfShares(n), err
 }
 
-// work returns a copy of the workload with the given name, for changes.
+// work returns a copy of the workload with the given name. The caller changes
+// the copy.
 func (n *scene) work(t *testing.T, line, id string) *node.Workload {
 	t.Helper()
 	n.snap.Workloads = slices.Clone(n.snap.Workloads)

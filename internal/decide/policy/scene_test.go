@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A scene is a node in memory: it has counters that grow and knobs, and refuses
+// A scene is a simulated node. It has knobs and growing counters, and refuses
 // the writes that cgroup v1 refuses.
 type scene struct {
 	config Config
@@ -62,8 +62,8 @@ func newScene(topo node.Topology, version int) *scene {
 	return n
 }
 
-// machine returns numa × caches × CPUs, with consecutive numbers for the
-// threads of a core.
+// machine returns a topology of numa × caches × CPUs. The threads of a core
+// have consecutive numbers.
 func machine(cpus, smt, caches, numa int) node.Topology {
 	var t node.Topology
 	for c := range cpus {
@@ -75,8 +75,8 @@ func machine(cpus, smt, caches, numa int) node.Topology {
 	return t
 }
 
-// add starts to manage a workload. It creates the cgroup and its ancestors as
-// the kernel does: on v1 with the CPUs of the parent.
+// add adds a managed workload. It creates the cgroup and its ancestors as the
+// kernel does: on v1 with the CPUs of the parent.
 func (n *scene) add(w node.Workload) {
 	n.snap.Workloads = append(n.snap.Workloads, w)
 	n.makeGroup(w.Cgroup)
@@ -116,18 +116,20 @@ type spell struct {
 	system  unit.MilliCPU
 	missing map[node.WorkloadID]bool // workloads without a counter
 	waits   []waiting
-	// throttled is the number of quota periods in which a workload was
-	// throttled, and the number in which it ran.
+	// throttled holds two numbers for a workload: the quota periods in which it
+	// was throttled, and the periods in which it ran.
 	throttled map[node.WorkloadID][2]int64
-	// threads are the threads of a workload, and the runnable ones of them.
+	// threads holds two numbers for a workload: its threads, and how many of
+	// them are runnable.
 	threads map[node.WorkloadID][2]int
 	blind   bool // the use of the CPUs is unknown
-	// unthrottled: throttling is unknown.
+	// unthrottled says that the throttling is unknown.
 	unthrottled bool
 	violated    bool // a service waited
 }
 
-// pass adds the use of a spell to the counters, and reads them.
+// pass adds the use of a spell to the counters, and reads them into the
+// snapshot.
 func (n *scene) pass(p spell) {
 	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)
@@ -219,8 +221,8 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 	return steps
 }
 
-// refusal returns the reason why cgroup v1 refuses a step, or "": a child may
-// never have more than its parent.
+// refusal returns the reason why cgroup v1 refuses a step, or "". On v1 a child
+// may never have more than its parent.
 func (n *scene) refusal(s plan.Step) string {
 	if n.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return ""

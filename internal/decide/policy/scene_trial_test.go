@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A law says how a service waits: so often a second, so long each time, and
-// times a factor with a mechanism.
+// A law says how a service waits: how often a second, and how long each time. A
+// factor for each mechanism multiplies the length.
 type law struct {
 	count  uint64
 	length time.Duration
@@ -47,8 +47,8 @@ func (n *scene) readTrial(t *testing.T, f []string) {
 	n.laws[id] = x
 }
 
-// lawful returns the waits of a spell by the laws. They differ a little from
-// second to second, or their variance would be 0.
+// lawful returns the waits that the laws give for a spell. They differ a little
+// from second to second. Otherwise their variance would be 0.
 func (n *scene) lawful(every time.Duration) []waiting {
 	var all []waiting
 	for _, id := range slices.Sorted(maps.Keys(n.laws)) {

@@ -10,10 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestSeatsHoldTheirProperties checks, over random nodes whose work comes, goes
-// and changes its limits: no set is empty; no seat is a CPU of an owner or a seat
-// of another; there are no more seats than CPUs; and work without a quota has no
-// more CPUs than its limit.
+// TestSeatsHoldTheirProperties runs random nodes whose work starts, ends and
+// changes its limits. It checks four things: no set is empty; no seat is a CPU
+// that another workload owns or has as a seat; there are no more seats than
+// CPUs; and work without a quota has no more CPUs than its limit.
 func TestSeatsHoldTheirProperties(t *testing.T) {
 	rounds, seen := 300, 0
 	if testing.Short() {
@@ -43,7 +43,7 @@ func TestSeatsHoldTheirProperties(t *testing.T) {
 	}
 }
 
-// checkSeats checks the seats after a decision, whose steps are all applied.
+// checkSeats checks the seats after a decision, when all steps are applied.
 func (n *scene) checkSeats(t *testing.T, seed uint64) {
 	t.Helper()
 	var taken, owned unit.CPUSet

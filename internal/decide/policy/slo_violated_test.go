@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestATickThatAWaitWokeWidensNothing checks that while a service waits BE work
-// gets no more CPU, for any rates from the time before.
+// TestATickThatAWaitWokeWidensNothing checks that BE work gets no more CPU
+// while a service waits, whatever the rates from the time before were.
 func TestATickThatAWaitWokeWidensNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(61, 62))
 	held := 0

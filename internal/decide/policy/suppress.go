@@ -18,17 +18,16 @@ type Suppress struct {
 	// use before the CPU of BE is reduced (cpuSuppressThresholdPercent, 0 to
 	// 100; Koordinator's default is 65).
 	ThresholdPercent unit.Percent `json:"cpuSuppressThresholdPercent"`
-	// MinPercent is the share of the capacity that BE keeps, independent of the
-	// use of other work (cpuSuppressMinPercent, 0 to 100). It applies with both
-	// policies.
+	// MinPercent is the share of the capacity that BE keeps whatever other work
+	// uses (cpuSuppressMinPercent, 0 to 100). It applies with both policies.
 	MinPercent unit.Percent `json:"cpuSuppressMinPercent"`
-	// Policy is SuppressQuota, SuppressCPUSet, or empty: the one that fits the
-	// node (cpuSuppressPolicy).
+	// Policy is SuppressQuota or SuppressCPUSet; empty: the one that suits the
+	// number of CPUs of the node (cpuSuppressPolicy).
 	Policy SuppressPolicy `json:"cpuSuppressPolicy,omitempty"`
 }
 
-// KeepPercent is the share of the CPUs that BE keeps, independent of the use of
-// other work. It is 0 if suppress is disabled.
+// KeepPercent returns the share of the CPUs that BE keeps whatever other work
+// uses. It is 0 if suppress is disabled.
 func (c Suppress) KeepPercent() unit.Percent {
 	if !c.Enable {
 		return 0
@@ -36,9 +35,9 @@ func (c Suppress) KeepPercent() unit.Percent {
 	return c.MinPercent
 }
 
-// while returns the strategy that applies with a back-off. Without a threshold BE
-// has no bound until an objective is missed because of it. The back-off then
-// reduces it from all the CPU that other work leaves.
+// while returns the strategy that applies during a back-off. Without a
+// threshold, BE has no bound until an objective is missed because of it. The
+// back-off then starts from all the CPU that other work leaves.
 func (c Suppress) while(g cpuBackOff) Suppress {
 	if !c.Enable && g.Permille > 0 {
 		c.Enable, c.ThresholdPercent = true, 100
@@ -56,15 +55,14 @@ const (
 )
 
 // cpusetFrom is the number of CPUs from which the default policy uses whole
-// CPUs: one of 20 CPUs is a step of 5 % of the capacity.
+// CPUs. One of 20 CPUs is a step of 5 % of the capacity, which is fine enough.
 const cpusetFrom = 20
 
-// suppress owns cpu.max and cpuset.cpus of the contention roots of BE and, on
-// cgroup v1, cpuset.cpus below them. It limits BE to its budget, minus the
-// back-off, by a quota or by a set of CPUs. It always keeps BE off the reserved
-// CPUs. It also keeps BE off the CPUs in beside, the siblings of LS work, as
-// far as the minimum of BE allows. The first result is the growth that is left
-// for the next call.
+// suppress owns cpu.max and cpuset.cpus of the contention roots of BE and, on cgroup
+// v1, cpuset.cpus below them. It limits BE to its budget, minus the back-off, by a
+// quota or by a set of CPUs. It always keeps BE off the reserved CPUs. It also keeps BE
+// off the CPUs in beside, the siblings of LS work, as far as the minimum of BE allows.
+// The first result is the growth that remains for the next call.
 func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, seated unit.CPUSet, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
@@ -76,8 +74,8 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
 		return 0, append(x.unbounded("CPU suppress is off"), sets...)
 	case u.Elapsed <= 0:
-		// Every agent starts with one snapshot without a rate. The present
-		// values stay until the next snapshot.
+		// The first snapshot of an agent has no rates. The present values stay
+		// until the next snapshot.
 		_, sets := x.keepOff(plan.Abstain, noRate)
 		return saved, append(x.abstain(), sets...)
 	}
@@ -87,8 +85,8 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 		x.reason = "another component keeps writing the quota, so whole CPUs limit BE; " + x.reason
 	}
 	if x.gain = x.save(saved, u.Elapsed, whole); s.SLOViolated {
-		// The rates are from before the wait of the service. BE must not grow
-		// by them, and loses its saved growth.
+		// The rates are from the time before the service waited. BE must not
+		// grow by them, and loses its saved growth.
 		x.gain = 0
 	}
 	var spent unit.MilliCPU
@@ -106,7 +104,8 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 
 const noRate = "no rate yet"
 
-// held returns the reason why BE gets less than its budget, or does not grow.
+// held returns the reason why BE gets less than its budget or does not grow;
+// empty: there is none.
 func (x suppressor) held() string {
 	if x.snap.SLOViolated {
 		return "; a service waits: BE does not grow now"
@@ -126,15 +125,16 @@ type suppressor struct {
 	tops  map[node.CgroupPath]top
 	chain []link
 	own   hold.Grants
-	// beside are the CPUs to avoid. The first one is given back first.
+	// beside are the CPUs that BE should avoid. If the minimum of BE needs some
+	// of them, it gets the first ones back.
 	beside []unit.CPU
 	seated unit.CPUSet // CPUs that work with seats could use in the tick before
 }
 
 // bySet reports whether a set of CPUs limits BE, and not a quota.
 //
-// If another component keeps writing the one, the other limits BE: BE must not
-// be without a limit because of a fight.
+// If another component writes one of the two knobs again and again, the other
+// knob limits BE. Otherwise BE would have no limit during such a conflict.
 func (x suppressor) bySet() bool {
 	quota, sets := x.contested(node.FileCPUMax), x.contested(node.FileCPUs)
 	small := x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom)
@@ -149,14 +149,14 @@ func (x suppressor) bySet() bool {
 	return true
 }
 
-// contested reports whether another component keeps writing this knob of a
-// contention root.
+// contested reports whether another component writes this knob of a contention
+// root again and again.
 func (x suppressor) contested(f node.File) bool {
 	return slices.ContainsFunc(x.Roots, func(m node.CgroupPath) bool { return contest.Contested(x.snap, node.Knob{Cgroup: m, File: f}) })
 }
 
-// unbounded releases the quota of each contention root, or sets the CPU limit
-// of its workload.
+// unbounded removes the bound of BE: it releases the quota of each contention
+// root, or sets it to the CPU limit of its workload.
 func (x suppressor) unbounded(reason string) []plan.Want {
 	var wants []plan.Want
 	for _, m := range x.Roots {
@@ -181,7 +181,8 @@ func (x suppressor) abstain() []plan.Want {
 	return wants
 }
 
-// anyCPU releases the cpusets, or leaves them unchanged, according to i.
+// anyCPU returns wants for the cpusets with the intent i: release them, or
+// leave them unchanged.
 func (x suppressor) anyCPU(i plan.Intent, reason string) []plan.Want {
 	var wants []plan.Want
 	for _, k := range x.chain {

@@ -9,8 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAContestedQuotaIsReplacedBySets, and the other way round: a component that
-// keeps writing one of the two does not leave BE without a limit.
+// TestAContestedQuotaIsReplacedBySets checks both directions: if another
+// component writes the quota or the cpusets again and again, the other knob
+// limits BE.
 func TestAContestedQuotaIsReplacedBySets(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {

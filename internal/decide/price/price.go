@@ -1,6 +1,6 @@
-// Package price adds up what the owner's watermark of CPU suppress takes from
-// best-effort (BE) work: CPU time that stayed idle while BE used all that the
-// watermark let it.
+// Package price adds up what the owner's threshold of CPU suppress, the
+// watermark, takes from best-effort (BE) work: CPU time that stayed idle while
+// BE used all that the threshold allowed.
 package price
 
 import (
@@ -12,31 +12,33 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reached is the share of its bound, in percent, from which BE counts as held
-// back by it. A quota is used in parts of a period, so BE that wants more uses a
-// little less than the whole.
+// reached is a share of the bound of BE, in percent. From this use on, the
+// bound counts as holding BE back. A quota is used in parts of a period, so BE
+// that wants more uses a little less than all of it.
 const reached = 95
 
-// A Watermark is what cpuSuppressThresholdPercent has cost since Since. The zero
-// Watermark: there is no threshold.
+// A Watermark is what cpuSuppressThresholdPercent has cost since Since. The
+// zero Watermark says that there is no threshold.
 type Watermark struct {
 	Percent unit.Percent `json:"threshold_percent"`
-	// Since is the beginning of the count: the start of the agent, or the last
+	// Since is when the count began: at the start of the agent, or at the last
 	// change of the threshold.
 	Since time.Time `json:"since"`
 	// Counted is the time since then in which BE ran and its use was known.
 	Counted time.Duration `json:"counted_ns"`
-	// Reached is the part of it in which BE used all that the threshold let it.
+	// Reached is the part of Counted in which BE used all that the threshold
+	// allowed.
 	Reached time.Duration `json:"reached_ns"`
-	// Withheld is the CPU time that stayed idle in Reached. BE could have used
-	// no more than that without the threshold, and less if it did not want all.
+	// Withheld is the CPU time that stayed idle during Reached. It is an upper
+	// bound: without the threshold BE could have used that time, but may not
+	// have wanted all of it.
 	Withheld time.Duration `json:"withheld_ns"`
 }
 
 // On reports whether there is a threshold.
 func (w Watermark) On() bool { return !w.Since.IsZero() }
 
-// Average is the CPU that was withheld in the mean of the counted time.
+// Average is Withheld in the mean of the counted time.
 func (w Watermark) Average() unit.MilliCPU {
 	if w.Counted <= 0 {
 		return 0
@@ -44,8 +46,8 @@ func (w Watermark) Average() unit.MilliCPU {
 	return unit.MilliCPU(1000 * w.Withheld.Seconds() / w.Counted.Seconds())
 }
 
-// String says what the threshold cost, in one sentence, and which claim does not
-// hold with it.
+// String says in one sentence what the threshold cost, and which claim does not
+// hold because of it.
 func (w Watermark) String() string {
 	text := fmt.Sprintf("cpuSuppressThresholdPercent %v: ", int64(w.Percent))
 	switch {
@@ -63,16 +65,16 @@ func (w Watermark) String() string {
 // A Tick is what one tick of the loop knows.
 type Tick struct {
 	Percent unit.Percent // the owner's threshold
-	// BackedOff: a missed objective narrows BE further, so that what is idle now
-	// is not withheld by the threshold.
+	// BackedOff says that a missed objective narrows BE further. Then it is not
+	// the threshold that withholds the idle CPU.
 	BackedOff bool
 	CPUs      unit.CPUSet // the CPUs that BE may use, apart from the threshold
 	Layout    facts.Layout
 	Use       facts.Use
 }
 
-// Follow returns the watermark after a tick. s is the snapshot of the tick, whose
-// knobs bounded BE since the last one.
+// Follow returns the watermark after a tick. s is the snapshot of the tick; its
+// knobs bounded BE since the last tick.
 func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	if w.Percent != t.Percent || w.Since.IsZero() || w.Since.After(s.At) {
 		w = Watermark{Percent: t.Percent, Since: s.At}
@@ -94,7 +96,7 @@ func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	return w
 }
 
-// idle is the idle part of the CPUs that BE may use.
+// idle returns how much of the CPUs that BE may use is idle.
 func (t Tick) idle(s node.Snapshot) (unit.MilliCPU, bool) {
 	var room unit.CPUSet
 	for _, m := range t.Layout.Roots {
@@ -111,8 +113,8 @@ func (t Tick) idle(s node.Snapshot) (unit.MilliCPU, bool) {
 	return free, !room.Empty()
 }
 
-// roots returns the use of BE, and whether BE reached the bound of the threshold
-// at any contention root.
+// roots returns the use of BE, and whether BE reached the bound of the
+// threshold at any contention root.
 func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(t.Layout.Roots))
 	own := map[node.CgroupPath]unit.MilliCPU{}
@@ -140,9 +142,9 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 }
 
 // boundOf returns the bound of a contention root that may use the CPUs of room,
-// and whether the threshold set it: by CPUs that are fewer than room, or by a
-// quota that is smaller than the one from before Tenon. A set without a CPU of
-// room is the least of BE, which the threshold does not choose.
+// and whether the threshold set that bound. It did so by a CPU set smaller than
+// room, or by a quota smaller than the one from before Tenon. If the set has no
+// CPU of room, BE has its minimum, and that does not come from the threshold.
 func boundOf(s node.Snapshot, m node.CgroupPath, room unit.CPUSet) (may unit.MilliCPU, bounded bool) {
 	may = unit.CPUs(room.Len())
 	if set, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs); known && !set.Set.Empty() {

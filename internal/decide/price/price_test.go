@@ -12,8 +12,8 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// scene is a node of four CPUs: a service uses one, BE up to its quota of 1600m,
-// which is 65 % of 4000m less the service.
+// scene is a node of four CPUs. A service uses one CPU. BE uses its whole quota
+// of 1600m, which is 65 % of 4000m minus the use of the service.
 type scene struct {
 	percent  unit.Percent
 	be       unit.MilliCPU // use of BE

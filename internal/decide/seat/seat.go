@@ -1,11 +1,11 @@
-// Package seat chooses CPUs for best-effort (BE) work with a CPU limit, in place
-// of time on all CPUs: as many CPUs as the limit, rounded up. A program of many
-// threads then runs all the time on few CPUs, where a quota would let it run on
-// all of them for a moment and then stop it.
+// Package seat chooses CPUs for best-effort (BE) work with a CPU limit, in
+// place of time on all CPUs: as many CPUs as its limit, rounded up. A program
+// of many threads can then run all the time on a few CPUs. With a quota it
+// would run on all CPUs for a moment and then be stopped.
 //
-// While there are enough cores, each seat is on a core of its own; then seats
-// use the siblings; and when BE work demands more CPUs than it may use, all
-// share the CPUs by their quotas, without seats.
+// While there are enough cores, each seat is on a core of its own. If there are
+// not enough, seats use the siblings too. If BE work demands more CPUs than it
+// may use, there are no seats, and all work shares the CPUs by its quotas.
 package seat
 
 import (
@@ -21,45 +21,50 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Config is the configuration of seats.
+// Config configures seats.
 type Config struct {
 	// Enable gives seats to BE work with a CPU limit (policies.cpuLimitSeats).
 	Enable bool `json:"enable,omitempty"`
 }
 
 const (
-	// calm is the time for which the demand must fit before work leaves the pool.
+	// calm is how long the demand must fit before work gets seats again.
 	calm = 10 * time.Second
-	// room is the part of the CPUs, as its reciprocal, that must be left then.
+	// room is the reciprocal of the part of the CPUs that must be free during
+	// that time.
 	room = 10
-	// busy is the load of LS work on a core from which seats avoid it, and leave
-	// the load from which a seat moves away: more, so that a load near one of
-	// them moves nothing to and fro.
+	// busy and leave are loads of LS work on a core. New seats avoid a core
+	// from the load busy on. A seat moves away from a core only from the load
+	// leave on, which is higher, so that a load near one limit moves no seat to
+	// and fro.
 	busy  unit.MilliCPU = 250
 	leave unit.MilliCPU = 600
-	// tries bounds the workloads for which one call looks for better CPUs.
+	// tries is the maximum number of workloads for which one call looks for
+	// better CPUs.
 	tries = 4
 )
 
-// State is the plain data that is kept between ticks.
+// State is kept between ticks as plain data.
 type State struct {
 	// Have are the seats of the workloads.
 	Have map[node.WorkloadID]unit.CPUSet `json:"have,omitempty"`
-	// May are all CPUs that these workloads may use.
+	// May are all CPUs that the workloads with seats may use together.
 	May unit.CPUSet `json:"may,omitzero"`
-	// Pooled: the demand is more than the CPUs, and all share them. Fits is the
-	// time since which it is not; zero: it is.
+	// Pooled says that the demand exceeds the CPUs and all work shares them.
+	// Fits is the time since when the demand has been small enough again; zero:
+	// it is not.
 	Pooled bool      `json:"pooled,omitempty"`
 	Fits   time.Time `json:"fits,omitzero"`
 }
 
-// An Input is what seats depend on.
+// An Input is all that the choice of seats depends on.
 type Input struct {
 	Config
 	// May are the CPUs that BE work may use, by workload. A workload that is
 	// absent gets no seats.
 	May map[node.WorkloadID]unit.CPUSet
-	// Load is the mean use of each CPU by LS work; absent: not known to be used.
+	// Load is the mean use of each CPU by LS work. A CPU that is absent has no
+	// known use.
 	Load map[unit.CPU]unit.MilliCPU
 	// Map is the topology; nil: it is compiled when seats are
 	// chosen.
@@ -71,19 +76,20 @@ type Input struct {
 type Grant struct {
 	// CPUs are its seats; empty: it has none.
 	CPUs unit.CPUSet
-	// Limit is its limit. Full: the seats are no more CPUs than the limit, so that
-	// they are the limit, and a quota would only throttle.
+	// Limit is its CPU limit. Full says that the seats are no more CPUs than
+	// the limit. The seats then bound the work by themselves, and a quota would
+	// only throttle it.
 	Limit unit.MilliCPU
 	Full  bool
-	// How describes the grant, or says why there are no seats.
+	// How describes the grant, or says why the workload has no seats.
 	How string
 	at  []node.CgroupPath // the cgroups whose cpusets hold the seats
 }
 
-// Grants are those of all workloads that demand seats.
+// Grants holds the grant of each workload that demands seats.
 type Grants map[node.WorkloadID]Grant
 
-// A claim is the demand of one workload.
+// A claim is the demand of one workload for seats.
 type claim struct {
 	work  *node.Workload
 	limit unit.MilliCPU
@@ -92,7 +98,7 @@ type claim struct {
 	have  unit.CPUSet
 }
 
-// A round is one decision.
+// A round is one call of Decide.
 type round struct {
 	Input
 	taken  unit.CPUSet // by seats
@@ -101,8 +107,8 @@ type round struct {
 }
 
 // Decide grants seats. A workload keeps its seats while it may use these CPUs
-// and demands the same number; a number that changes grows or shrinks in place.
-// At most one workload in each call moves to better CPUs.
+// and demands the same number. If the number changes, it keeps as many as it
+// can. At most one workload in each call moves to better CPUs.
 func (st State) Decide(in Input) (State, Grants) {
 	if !in.Enable {
 		return State{}, nil
@@ -132,8 +138,8 @@ func (st State) Decide(in Input) (State, Grants) {
 	return next, r.grants
 }
 
-// claims lists the workloads that demand seats, those that have some first, and
-// all CPUs that they may use.
+// claims lists the workloads that demand seats, and all CPUs that they may use.
+// Workloads that have seats come first.
 func (st State) claims(in Input) ([]claim, unit.CPUSet) {
 	all := make([]claim, 0, len(in.May))
 	var union unit.CPUSet
@@ -167,7 +173,7 @@ func compareKept(a, b claim) int {
 	return 1
 }
 
-// limitOf returns the CPU limit of a BE workload, by its owner.
+// limitOf returns the CPU limit that the owner of a BE workload set.
 func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	if m, asked := w.CPULimit.Value(); asked {
 		return m, w.Class == node.BE && m > 0
@@ -184,8 +190,9 @@ func demandOf(claims []claim) int {
 	return n
 }
 
-// pool decides whether all work shares the CPUs: at once if the demand is more
-// than the CPUs, and until it has been less for a while.
+// pool decides whether all work shares the CPUs. It does so as soon as the
+// demand exceeds the CPUs, and stops only when the demand has been less for a
+// while.
 func (st State) pool(claims []claim, cpus int, at time.Time) State {
 	demand := demandOf(claims)
 	switch {
@@ -206,7 +213,7 @@ func (st State) pool(claims []claim, cpus int, at time.Time) State {
 	return State{Pooled: true, Fits: fits}
 }
 
-// coresOf returns the CPUs of the core of each CPU.
+// coresOf returns for each CPU the CPUs of its core.
 func coresOf(t node.Topology) map[unit.CPU]unit.CPUSet {
 	by := make(map[node.CoreID]unit.CPUSet, len(t.CPUs)/2)
 	for _, c := range t.CPUs {
@@ -219,7 +226,7 @@ func coresOf(t node.Topology) map[unit.CPU]unit.CPUSet {
 	return all
 }
 
-// seat gives seats to all claims: those that have theirs keep them.
+// seat gives seats to all claims. Workloads that have theirs keep them.
 func (r *round) seat(claims []claim) {
 	var open []claim
 	for _, c := range claims {
@@ -236,8 +243,8 @@ func (r *round) seat(claims []claim) {
 }
 
 // move moves at most one workload to better CPUs. It considers workloads whose
-// CPUs have flaws (see flaws): a few in each call, so that within some calls each
-// is tried, and none while no core is free.
+// CPUs have flaws (see flaws). It looks at a few of them in each call, so that
+// it reaches each within some calls, and at none while no core is free.
 func (r *round) move(claims []claim) {
 	var flawed []claim
 	for _, c := range claims {
@@ -284,10 +291,10 @@ func (r *round) give(c claim, set unit.CPUSet) {
 	r.grants[c.work.ID] = g
 }
 
-// choose chooses the seats of a workload from the CPUs without seats: on cores
-// without other seats and without much LS work, if there are enough; then on
-// cores without other seats; then on quiet cores; then on any. The workload keeps
-// what it has.
+// choose chooses the seats of a workload from the CPUs without seats. It
+// prefers cores that have no other seats and little LS work. If these are not
+// enough, it takes cores without other seats, then cores with little LS work,
+// then any. The workload keeps the seats that it has.
 func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 	if r.Map == nil {
 		r.Map = pick.Compile(r.Snap.Topology)
@@ -304,8 +311,8 @@ func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// oneOfEach returns one CPU of each core that has no seats of others; one that
-// the workload has comes first.
+// oneOfEach returns one CPU of each core without seats of other work. If the
+// workload has a CPU of that core, it returns that CPU.
 func (r *round) oneOfEach(free, have unit.CPUSet) unit.CPUSet {
 	var all unit.CPUSet
 	for _, from := range []unit.CPUSet{have.Intersect(free), free} {
@@ -318,7 +325,7 @@ func (r *round) oneOfEach(free, have unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// quiet returns the CPUs of cores without much LS work, and those that the
+// quiet returns the CPUs of cores with little LS work, and the CPUs that the
 // workload has.
 func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
 	all := from.Intersect(have)
@@ -330,7 +337,7 @@ func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// load returns the use of the core of a CPU by LS work.
+// load returns the use by LS work of the whole core to which a CPU belongs.
 func (r *round) load(c unit.CPU) unit.MilliCPU {
 	var sum unit.MilliCPU
 	for s := range r.cores[c].All() {

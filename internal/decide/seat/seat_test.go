@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// machine has cores of two CPUs each, in L3 caches of eight CPUs.
+// machine returns a topology with cores of two CPUs each, in L3 caches of eight
+// CPUs.
 func machine(cpus int) node.Topology {
 	var t node.Topology
 	for c := range cpus {
@@ -18,7 +19,8 @@ func machine(cpus int) node.Topology {
 	return t
 }
 
-// input has work with these limits, all of which may use all CPUs.
+// input returns an Input with one workload for each limit. Each may use all
+// CPUs.
 func input(cpus int, limits ...unit.MilliCPU) Input {
 	in := Input{Config: Config{Enable: true}, May: map[node.WorkloadID]unit.CPUSet{}, Snap: node.Snapshot{At: time.Unix(1000, 0), Topology: machine(cpus)}}
 	for i, m := range limits {
@@ -87,7 +89,8 @@ func TestThePoolEndsOnlyAfterAWhileWithRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkDecide is a tick of a node with 256 CPUs and 100 workloads with seats.
+// BenchmarkDecide measures a tick of a node with 256 CPUs and 100 workloads
+// with seats.
 func BenchmarkDecide(b *testing.B) {
 	var limits []unit.MilliCPU
 	for i := range 100 {

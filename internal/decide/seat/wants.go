@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A seater is one decision on the seats of BE work with a CPU limit.
+// A seater decides in one tick on the seats of BE work with a CPU limit.
 type seater struct {
 	facts.Layout
 	snap   node.Snapshot
@@ -19,11 +19,12 @@ type seater struct {
 	at     map[node.Knob]int // the place of each knob in bounds
 }
 
-// Wants owns cpuset.cpus of BE workloads with a CPU limit that are no contention
-// root. The cpuset and the quota of a contention root belong to suppress, and so
-// do the cpusets below it on cgroup v1: there Wants narrows what suppress wants.
-// It returns the wants of suppress, in bounds, with its own. Seats are always a
-// part of what suppress gives, and never CPUs that are another workload's own.
+// Wants decides cpuset.cpus of BE workloads with a CPU limit that are no
+// contention root. The cpuset and the quota of a contention root belong to
+// suppress. On cgroup v1 the cpusets below it belong to suppress, too; there
+// Wants narrows what suppress wants. bounds are the wants of suppress, and
+// Wants returns them with its own. Seats are always a part of what suppress
+// allows, and never CPUs that another workload owns.
 func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own hold.Grants, bounds []plan.Want, s node.Snapshot) (State, Grants, []plan.Want) {
 	if !c.Enable || pool.CPUSetsManagedExternally {
 		return State{}, nil, bounds
@@ -55,8 +56,8 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 }
 
 // may returns the CPUs that each BE workload may use: those that suppress gives
-// its contention root, and no CPU of an owner. A workload that contains another
-// one, or shares its cgroup, is absent.
+// its contention root, without CPUs that another workload owns. A workload that
+// contains another one, or shares its cgroup, is absent.
 func (x seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
 	var owned unit.CPUSet
 	for _, set := range own.Of {
@@ -86,9 +87,10 @@ func (x seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.C
 	return may
 }
 
-// load returns the mean use of each CPU by LS work. Of a workload whose use of
-// each CPU is not counted, all CPUs to which it is bound, or on which it has seats
-// or a pool, count as busy. Where one without such CPUs runs is not known.
+// load returns the mean use of each CPU by LS work. If a workload has no
+// counters of each CPU, all CPUs to which it is bound, or on which it has seats
+// or a pool, count as busy. If such a workload has no CPUs of that kind either,
+// it is unknown where it runs, and load ignores it.
 func (x seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CPU]unit.MilliCPU {
 	var uncounted unit.CPUSet
 	for _, w := range x.snap.Workloads {
@@ -114,7 +116,8 @@ func (x seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CPU
 	return load
 }
 
-// set wants a cpuset, in place of what suppress wants there.
+// set adds the want for a cpuset. It replaces what suppress wants for the same
+// knob.
 func (x *seater) set(k node.Knob, to unit.CPUSet, why string) {
 	if i, bounded := x.at[k]; bounded {
 		b := &x.bounds[i]
@@ -128,8 +131,8 @@ func (x *seater) set(k node.Knob, to unit.CPUSet, why string) {
 	x.bounds = append(x.bounds, plan.Want{Intent: plan.Set, Knob: k, Value: node.CPUs{Set: to}, Owner: plan.OwnerSeat, Reason: why, BE: true})
 }
 
-// unseat releases the cpuset of a workload without seats, if suppress does not
-// own it.
+// unseat releases the cpuset of a workload without seats, unless the knob
+// belongs to suppress.
 func (x *seater) unseat(w node.Workload, g Grant) {
 	k := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
 	_, touched := x.snap.Knobs.Before[k]
@@ -139,9 +142,10 @@ func (x *seater) unseat(w node.Workload, g Grant) {
 	}
 }
 
-// find sets where the seats of each workload are: at its own cgroup, or on cgroup
-// v1 at the known cgroups in it that have none below them. There a parent must
-// always contain its children, so that those above keep what suppress gives.
+// find finds the cgroups at which the seats of each workload are set. That is
+// the workload's own cgroup. On cgroup v1 a parent must always contain its
+// children; there find takes the cgroups in the workload that have no known
+// cgroups below them, and the cgroups above keep what suppress gives.
 func (all Grants) find(s node.Snapshot) {
 	in := make(map[node.CgroupPath]node.WorkloadID, len(all))
 	for _, w := range s.Workloads {
@@ -184,7 +188,8 @@ func (all Grants) find(s node.Snapshot) {
 	}
 }
 
-// unbound removes the quota of a contention root that is not below its limit.
+// unbound removes the quota of a contention root if that quota is not below the
+// limit of its workload.
 func (x *seater) unbound(w node.Workload, g Grant) {
 	i, bounded := x.at[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}]
 	if !bounded {
@@ -196,9 +201,9 @@ func (x *seater) unbound(w node.Workload, g Grant) {
 	}
 }
 
-// without reports whether a workload needs no quota: its seats are its limit, and
-// it has them already. A quota is removed only then, so that a write that fails
-// leaves no work without a limit.
+// without reports whether a workload needs no quota, because its seats are its
+// limit and it has them already. Tenon removes a quota only then. If a write of
+// seats fails, the work still has a limit.
 func (g Grant) without(k node.Knobs) bool {
 	for _, p := range g.at {
 		now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
@@ -209,8 +214,8 @@ func (g Grant) without(k node.Knobs) bool {
 	return g.Full && len(g.at) > 0
 }
 
-// withoutQuota returns a want without a quota: also the one from before Tenon is
-// removed.
+// withoutQuota returns the want with no quota at all: even the quota from
+// before Tenon is removed.
 func withoutQuota(k node.Knobs, w plan.Want) plan.Want {
 	w.Reason = "its seats limit it"
 	w.Intent, w.Value = plan.Release, nil
@@ -220,8 +225,9 @@ func withoutQuota(k node.Knobs, w plan.Want) plan.Want {
 	return w
 }
 
-// Relieve changes the wants for the quotas of a workload and of its containers. A
-// workload of several containers has the quota of each: its seats are the sum.
+// Relieve removes the quotas of a workload and of its containers from the wants
+// if its seats replace them. If a workload has several containers, its seats
+// are the sum of theirs, and each container keeps its quota.
 func (all Grants) Relieve(w node.Workload, k node.Knobs, wants []plan.Want) {
 	g, asked := all[w.ID]
 	switch {

@@ -14,7 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// batch adds BE work with a limit in batch/ID, whose cpusets are these cgroups.
+// batch adds BE work with a limit in batch/ID. cpusets are the cgroups of that
+// work that have a cpuset.
 func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ...node.CgroupPath) {
 	p := node.CgroupPath("batch").Join(string(id))
 	s.Workloads = append(s.Workloads, node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: "batch", CPULimit: node.Some(limit)})
@@ -26,8 +27,8 @@ func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ..
 	}
 }
 
-// TestSeatsAvoidServicesThatAreNotCounted: a service whose use of each CPU is not
-// known may run on all CPUs that it has.
+// TestSeatsAvoidServicesThatAreNotCounted checks that a service without
+// counters of each CPU counts as running on all CPUs that it has.
 func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 	rest, home := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7) // without a reason it chooses the last
 	for name, c := range map[string]struct {
@@ -68,8 +69,9 @@ func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestOnV1SeatsAreAtTheLowestCgroups: a parent that must contain its children
-// keeps what it has, also if the cgroup between them is not known.
+// TestOnV1SeatsAreAtTheLowestCgroups checks that a parent, which must contain
+// its children on cgroup v1, keeps its CPUs. It does so even if Tenon does not
+// know the cgroup between parent and child.
 func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
 	s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(16)}
 	s.Knobs.Kernel.CgroupVersion = 1
@@ -86,7 +88,7 @@ func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
 	if want := []string{"batch/a/one", "batch/a/two/x/y", "batch/ab"}; !slices.Equal(at, want) {
 		t.Errorf("seats at %v, want %v", at, want)
 	}
-	// All have their seats but one: then the quota stays.
+	// One cgroup does not have its seats yet, so the quota must stay.
 	for _, w := range wants {
 		s.Knobs.Now[w.Knob] = w.Value
 	}
@@ -99,8 +101,8 @@ func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
 	}
 }
 
-// BenchmarkWantsOnV1 is a tick of a node with 256 CPUs and 100 workloads with
-// seats, each with ten cgroups.
+// BenchmarkWantsOnV1 measures a tick of a node with 256 CPUs and 100 workloads
+// with seats, each with ten cgroups.
 func BenchmarkWantsOnV1(b *testing.B) {
 	s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(256)}
 	s.Knobs.Kernel.CgroupVersion = 1

@@ -1,5 +1,5 @@
-// Package slo tracks whether LS workloads meet their objective for the time
-// that their threads wait for a CPU.
+// Package slo tracks whether LS workloads meet their objective, a bound on the
+// time for which their threads wait for a CPU.
 package slo
 
 import (
@@ -13,53 +13,53 @@ import (
 )
 
 const (
-	// LeastWindow is the shortest and longestWindow the longest time over which
-	// waits are judged. A service with few waits is judged over a longer time.
+	// Waits are judged over a window of LeastWindow to longestWindow. A service
+	// with few waits has a longer window.
 	LeastWindow   = time.Second
 	longestWindow = 10 * time.Second
-	// enoughWaits is the number of waits that ends a window after LeastWindow.
-	// A judgement by the mean needs as many.
+	// After LeastWindow, a window ends as soon as it has enoughWaits waits. A
+	// judgement by the mean needs as many.
 	enoughWaits = 300
-	// chance is the number of long waits that a window may have besides one in
-	// a hundred, because a few occur without a cause.
+	// chance is the number of long waits that a window may have in addition to
+	// one in a hundred. A few long waits happen by chance.
 	chance = 2
 	// calmBefore is the time without a miss after which an objective counts as
 	// met again.
 	calmBefore = 5 * time.Second
-	// bucketSlack is the reciprocal of the part by which a bucket may exceed
-	// the objective and still count as within it: 2.1 ms for 2 ms.
+	// A histogram bucket counts as within the objective if its end exceeds the
+	// objective by at most 1/bucketSlack: 2.1 ms for 2 ms.
 	bucketSlack = 16
-	// tailOfMean is the ratio of the 99th percentile to the mean, if only the
-	// mean is known. It is ln 100 = 4.6 for exponentially distributed waits, as
-	// in a queue with random arrivals.
+	// tailOfMean is the assumed ratio of the 99th percentile to the mean. It is
+	// used if only the mean is known. For exponentially distributed waits, as
+	// in a queue with random arrivals, the ratio is ln 100 = 4.6.
 	tailOfMean = 5
 	// A back-off of BE helps a service only if BE caused at least one in helpless
 	// of its waits.
 	helpless = 20
 )
 
-// A Tracker holds the state of each objective: for each workload that has one,
-// the waits in a window of time.
+// A Tracker holds the state of the objective of each workload that has one: its
+// waits in a window of time.
 type Tracker struct {
 	Work map[node.WorkloadID]State `json:"work,omitempty"`
 }
 
 // A State is the SLO state of one workload.
 type State struct {
-	// Since is the start of the window. Delay, Waited and ByBE are counter
-	// values at that time.
+	// Since is the start of the window. Delay, Waited and ByBE are the values
+	// of the counters at that time.
 	Since  time.Time          `json:"since,omitzero"`
 	Delay  node.RunQueueDelay `json:"delay,omitzero"`
 	Waited time.Duration      `json:"waited_ns,omitempty"` // waits for all runners
 	ByBE   time.Duration      `json:"by_be_ns,omitempty"`  // the part of Waited for BE
-	// Missed: the objective counts as missed. At is the time of the last miss,
-	// Percent the tail of the waits in percent of the objective, and Reason
-	// describes the miss.
+	// Missed says that the objective counts as missed. At is the time of the
+	// last miss. Percent is the tail of the waits in percent of the objective.
+	// Reason describes the miss.
 	Missed  bool      `json:"missed,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Percent int64     `json:"percent,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	// Helpless: BE caused hardly any of the waits.
+	// Helpless says that BE caused hardly any of the waits.
 	Helpless bool `json:"helpless,omitempty"`
 }
 
@@ -67,14 +67,14 @@ type State struct {
 type Miss struct {
 	Workload node.WorkloadID
 	Reason   string
-	// Helpless: BE caused hardly any of the waits.
+	// Helpless says that BE caused hardly any of the waits.
 	Helpless bool
 }
 
 // Observe adds the waits of s. An SLO is violated if more than 1 of 100 waits
-// in a window were longer than the objective. It is met again only after
-// calmBefore. A workload without an objective, or without counters of waits,
-// has no state.
+// in a window were longer than the objective. After a violation, it counts as
+// met only when calmBefore has passed without another. A workload without an
+// objective, or without counters of waits, has no state.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
 	var blame map[node.WorkloadID]blamed
@@ -110,7 +110,8 @@ func (x Tracker) Missed() []Miss {
 	return all
 }
 
-// blamed is the time for which a workload waited, and the part of it for BE.
+// blamed is how long a workload waited in all, and the part of that time that
+// it waited for BE.
 type blamed struct{ all, be time.Duration }
 
 func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
@@ -178,8 +179,8 @@ type spread struct {
 	sum    time.Duration
 }
 
-// since returns the waits between two readings. It is false if the readings do
-// not fit together, for example after a reset of a counter.
+// since returns the waits between two readings. It returns false if the
+// readings do not fit together, for example after a reset of a counter.
 func since(before, after node.RunQueueDelay) (spread, bool) {
 	d := spread{sum: after.Sum.Or(0) - before.Sum.Or(0)}
 	if d.sum < 0 || len(before.Counts) != len(after.Counts) {
@@ -200,9 +201,9 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 	return d, true
 }
 
-// missed reports whether more than 1 of 100 waits were longer than wanted. All
-// waits of a bucket count as longer if some may be longer, because the
-// histogram cannot tell them apart.
+// missed reports whether more than 1 of 100 waits were longer than want. If
+// some waits of a bucket may be longer, all of its waits count as longer,
+// because the histogram cannot tell them apart.
 func (d spread) missed(want time.Duration) bool {
 	if d.counts == nil {
 		return d.waits >= enoughWaits && d.tail() > want
@@ -216,7 +217,7 @@ func (d spread) missed(want time.Duration) bool {
 	return 100*long > d.waits+100*chance
 }
 
-// tail returns an upper bound for 99 of 100 waits.
+// tail returns a time that at least 99 of 100 waits did not exceed.
 func (d spread) tail() time.Duration {
 	if d.counts == nil {
 		return d.sum / time.Duration(max(d.waits, 1)) * tailOfMean
@@ -230,7 +231,7 @@ func (d spread) tail() time.Duration {
 	return 0
 }
 
-// say describes the tail for a reason.
+// say describes the tail of the waits for a reason.
 func (d spread) say() string {
 	if d.counts == nil {
 		return fmt.Sprintf("%v on average, so some %v (p99)", short(d.sum/time.Duration(max(d.waits, 1))), short(d.tail()))
@@ -238,7 +239,7 @@ func (d spread) say() string {
 	return fmt.Sprintf("up to %v (p99)", short(d.tail()))
 }
 
-// short rounds a time for reasons.
+// short rounds a time so that it is easy to read in reasons.
 func short(t time.Duration) time.Duration {
 	switch {
 	case t >= 100*time.Millisecond:

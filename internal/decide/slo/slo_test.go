@@ -28,9 +28,9 @@ func spreadOf(waits map[time.Duration]uint64) spread {
 }
 
 // TestTheHistogramDoesNotFlatter checks that the objective is missed if more
-// than 1 of 100 waits, plus chance, are longer, wherever they lie in their
-// bucket. It checks that the objective is met if all waits are shorter than
-// half of it.
+// than 1 of 100 waits, plus chance, are longer than it, wherever they lie in
+// their bucket. It also checks that the objective is met if all waits are
+// shorter than half of it.
 func TestTheHistogramDoesNotFlatter(t *testing.T) {
 	for want := 10 * time.Microsecond; want < time.Second; want = want * 11 / 10 {
 		longer := want + want/8
@@ -71,8 +71,8 @@ func TestAMeanIsJudgedByItsTail(t *testing.T) {
 	}
 }
 
-// TestCountersThatWentBackBeginAnew checks that a new window begins if two
-// readings do not fit together.
+// TestCountersThatWentBackBeginAnew checks that a new window begins if a
+// counter decreased between two readings.
 func TestCountersThatWentBackBeginAnew(t *testing.T) {
 	full := node.RunQueueDelay{Sum: node.Some(time.Second), Counts: []uint64{5, 5}}
 	for name, now := range map[string]node.RunQueueDelay{
@@ -107,8 +107,8 @@ func TestWorstMissFirst(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackEndsNoMiss checks that an SLO that was violated with
-// a later clock is met again after the usual time.
+// TestAClockThatWasSetBackEndsNoMiss records a miss and then sets the clock
+// back. The SLO must count as met again after the usual time.
 func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	w := node.Workload{ID: "web"}

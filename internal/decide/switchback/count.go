@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Count is how often the threads of a service waited for a CPU, and how long:
-// for all other threads of the node, and not only for BE.
+// A Count says how often the threads of a service waited for a CPU, and for how
+// long. It counts waits for all other threads of the node, and not only for BE.
 type Count struct {
 	Waits  int64         `json:"n"`
 	Waited time.Duration `json:"ns"`
@@ -14,11 +14,11 @@ type Count struct {
 
 func (c Count) plus(d Count) Count { return Count{c.Waits + d.Waits, c.Waited + d.Waited} }
 
-// mean is the time of a wait in ns.
+// mean returns the mean length of a wait in ns.
 func (c Count) mean() float64 { return float64(c.Waited) / float64(max(c.Waits, 1)) }
 
-// since returns the waits of each service between two readings of workloads, of
-// those that both have. A counter that began anew is left out.
+// since returns the waits of each service between two readings. It omits
+// workloads that only one reading has, and counters that were reset.
 func since(before, after map[string]Count) map[string]Count {
 	grown := make(map[string]Count, len(after))
 	for id, now := range after {
@@ -32,19 +32,20 @@ func since(before, after map[string]Count) map[string]Count {
 }
 
 const (
-	// leastWaits is the number of waits in an epoch from which it counts, for a
-	// service and for all of them together.
+	// leastWaits is the least number of waits in an epoch. With fewer, the
+	// epoch does not count: for one service, or for all of them together.
 	leastWaits = 20
-	// resolution is added to the mean of each epoch, in ns, so that epochs
-	// without any waiting have a ratio. Waits are counted with less precision.
+	// resolution is added to the mean of each epoch, in ns, so that the ratio
+	// also exists for epochs without any wait. The counters are less precise
+	// than that.
 	resolution = 10
 )
 
-// pairOf compares the two epochs of a pair. all is the log of the ratio of the
-// waiting for each wait, with the candidate to without it. Each service has the
-// weight of its waits in both epochs, so that a service that is busier in one of
-// them does not shift the ratio. one has the same of each service alone. It is
-// false if the services waited too rarely.
+// pairOf compares the two epochs of a pair. all is the log of a ratio: the mean
+// wait with the candidate, divided by the mean wait without it. The weight of a
+// service is the number of its waits in both epochs, so that a service that is
+// busier in one of them does not shift the ratio. one has the ratio of each
+// service alone. ok is false if there were too few waits.
 func pairOf(without, with map[string]Count) (all float64, one map[string]float64, ok bool) {
 	var a, b float64
 	var waitsA, waitsB int64

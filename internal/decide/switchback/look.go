@@ -12,34 +12,35 @@ import (
 )
 
 const (
-	// within is the ratio up to which a single service may be said to wait no
-	// longer, and sure the probability with which its upper bound must lie
-	// below.
+	// A service counts as waiting no longer if its ratio is at most within. The
+	// upper bound of the ratio must lie below that with the probability sure.
 	within = 1.10
 	sure   = 0.95
-	// gain is the ratio that a candidate must be able to reach. If the pairs show
-	// that it does not, the trial ends before its last look.
+	// gain is the ratio that a candidate must be able to reach. If the pairs
+	// show that it cannot, the trial ends before its last look.
 	gain = 0.90
-	// keptFrom is the number of pairs from which a candidate may be kept. Fewer
-	// pairs may all have missed an epoch in ten in which it makes services wait
-	// long.
+	// keptFrom is the least number of pairs after which a candidate may be
+	// kept. Suppose that a candidate makes services wait long in one epoch of
+	// ten. Fewer pairs may all have missed such an epoch.
 	keptFrom = 32
-	// costShare is the part of the waiting of a service in the time every that
-	// all trials of a round together may add. A trial ends at 0.4 of it, because
-	// the cost is seen a tick later.
+	// costShare limits what the trials of one round may cost a service: all of
+	// them together may add this part of its waiting in the time every. A trial
+	// already ends at 0.4 of that, because the cost is seen a tick later.
 	costShare = 0.02
 )
 
-// rule is the rule of a trial: looks of which each may be wrong with a
-// probability of 1.25 % on each side. Four would be enough where services wait
-// evenly; the fifth finds a fifth of the waiting where a pair has a standard
-// deviation of 0.5, and the sixth where one epoch of ten is bad for all.
+// rule returns the rule of a trial. Each of its looks may be wrong with a
+// probability of 1.25 % on each side. If services wait evenly, four looks would
+// be enough. The fifth finds a saving of a fifth of the waiting if a pair has a
+// standard deviation of 0.5. The sixth finds it if one epoch of ten is bad for
+// all services.
 func rule() paired.Rule {
 	looks := []int{8, 16, 32, 64, 128, 256}
 	return paired.Rule{Looks: looks, Alpha: 0.0125 * float64(len(looks)), Least: 8, LeastSkewed: 8}
 }
 
-// look judges the trial, if this number of pairs is one of the planned looks.
+// look judges the trial if the present number of pairs is one of the planned
+// looks.
 func (st State) look(in Input) State {
 	t, r := st.Trial, rule()
 	if !r.IsLook(len(t.Logs)) {
@@ -71,10 +72,10 @@ func (st State) look(in Input) State {
 	return st.say()
 }
 
-// hopeless reports whether a trial of that many pairs is not worth more of them. at
-// is the logarithm of their mean or median ratio, whichever is larger. Without
-// this, a candidate that harms where services wait unevenly would cost twice as
-// much with the last look as without it.
+// hopeless reports whether the trial should end because more pairs would hardly
+// help. pairs is the present number of pairs. at is the logarithm of their mean
+// or median ratio, whichever is larger. Without this check, the last look would
+// double the cost of a candidate that harms services that wait unevenly.
 func hopeless(pairs int, at float64) bool {
 	switch {
 	case pairs >= 128:
@@ -85,10 +86,11 @@ func hopeless(pairs int, at float64) bool {
 	return false
 }
 
-// dearer reports whether all epochs with the candidate together have no less
-// waiting for each wait than those without it. The logarithms of the pairs give a
-// few very bad epochs little weight, and for a service these are most of what it
-// waits. Each service has the weight of its waits, as in pairOf.
+// dearer reports whether the sum over all epochs shows no saving: the mean wait
+// with the candidate is not shorter than without it. This is checked in
+// addition to the pairs, because in the logarithms of the pairs a few very bad
+// epochs have little weight, while a service spends most of its waiting there.
+// The weight of a service is the number of its waits, as in pairOf.
 func (t Trial) dearer() bool {
 	var without, with float64
 	for _, name := range sortedNames(t.By) {
@@ -100,10 +102,10 @@ func (t Trial) dearer() bool {
 	return with >= without
 }
 
-// harmed returns the name of a service of which the pairs do not show that it
-// waits at most within times as long; empty: there is none. It is certain if they
-// show that the service waits longer. Services that waited too rarely are not
-// judged alone.
+// harmed returns the name of a service that may wait longer with the candidate;
+// empty: there is none. For such a service the pairs do not show that its ratio
+// is at most within. certain is true if they show that it does wait longer.
+// Services with too few waits are not judged alone.
 func (t Trial) harmed() (name string, certain bool) {
 	for _, s := range sortedNames(t.By) {
 		x := t.By[s]
@@ -124,10 +126,11 @@ func (t Trial) harmed() (name string, certain bool) {
 	return name, false
 }
 
-// cost returns the reason why the trial costs a service too much; empty: it does
-// not. The cost is what the service waited since the candidate was asked for
-// beyond as many waits without it. share is the number of candidates that share
-// what a round may cost.
+// cost returns the reason why the trial costs a service too much; empty: it
+// does not. The cost of a service is what it has waited since the trial asked
+// for the candidate, minus what as many waits without it would have taken.
+// share is the number of candidates among which the budget of a round is
+// divided.
 func (t Trial) cost(in Input, share int) string {
 	now := t.spent(in)
 	if t.For <= 0 {

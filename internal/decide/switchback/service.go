@@ -8,17 +8,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// weakShare is the share of a CPU, in percent, above which BE of the least weight
-// counts as a load on a service that wants the CPU all the time. On cgroup v2 the
-// least weight is 1, and the requests of a service may give it a weight that is
-// not much more.
+// weakShare is a share of a CPU, in percent. If BE of the least weight gets
+// more than this beside a service that wants the whole CPU, it is a load on
+// that service. On cgroup v2 the least weight is 1, and the requests of a
+// service may give it a weight that is not much more.
 const weakShare = 10
 
-// Places reports whether an idle CPU of BE can be a better place for a waking
-// thread of a service: whether any service that shares a CPU with BE may use more
-// than one CPU of a cache there. If not, cpu.idle only makes the CPU of the
-// service attractive to all other threads. be are the CPUs that BE may use, and
-// may returns those of a service.
+// Places reports whether cpu.idle can help: whether a waking thread of a
+// service could move to another CPU on which only BE runs. That needs a service
+// that shares a CPU with BE and may use more than one CPU of a cache there.
+// Otherwise cpu.idle only attracts all other threads to the CPU of the service.
+// be are the CPUs that BE may use, and may returns those of a service.
 func Places(s node.Snapshot, be unit.CPUSet, may func(node.Workload) unit.CPUSet) bool {
 	caches := map[node.CacheID]unit.CPUSet{}
 	for _, c := range s.Topology.CPUs {
@@ -38,9 +38,9 @@ func Places(s node.Snapshot, be unit.CPUSet, may func(node.Workload) unit.CPUSet
 	return false
 }
 
-// Weak reports whether the least weight of BE is a load on a service: whether the
-// cgroup of a service beside a contention root has so small a weight that BE gets
-// more than weakShare of a CPU that both want.
+// Weak reports whether BE is a load on a service even with the least weight:
+// whether a cgroup of a service beside a contention root has so small a weight
+// that BE gets more than weakShare of a CPU that both want.
 func Weak(s node.Snapshot, l facts.Layout) bool {
 	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(s.Knobs.Kernel).(node.CPUWeight).Weight
 	for _, m := range l.IdleCgroups(s) {
@@ -61,8 +61,8 @@ func Weak(s node.Snapshot, l facts.Layout) bool {
 	return false
 }
 
-// PlaceOf hashes what decides where services run: the CPUs of the node, those that
-// are reserved, and the sets of CPUs to which services are bound.
+// PlaceOf hashes everything that decides where services run: the CPUs of the
+// node, the reserved CPUs, and the CPU sets to which services are bound.
 func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(node.Workload) unit.CPUSet) uint64 {
 	h := hashed(0, "")
 	for _, c := range s.Topology.CPUs {
@@ -81,7 +81,7 @@ func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(node.Workload) unit
 	return h
 }
 
-// hashed continues a hash (FNV-1a).
+// hashed continues the hash h (FNV-1a) with a text.
 func hashed(h uint64, text string) uint64 {
 	for _, b := range []byte(text) {
 		h = (h ^ uint64(b)) * 1099511628211
@@ -89,7 +89,7 @@ func hashed(h uint64, text string) uint64 {
 	return (h ^ 0xff) * 1099511628211
 }
 
-// nameOf is the name by which a workload stands in a trial.
+// nameOf returns the name that a workload has in a trial.
 func nameOf(w node.Workload) string {
 	if w.Container != "" {
 		return w.Container // the cgroup has another name after each start
@@ -111,7 +111,7 @@ func BERuns(s node.Snapshot, u facts.Use) bool {
 // NameOf returns the name of the service to which a workload belongs.
 func NameOf(w node.Workload) string { return ServiceName(nameOf(w)) }
 
-// CountsOf returns the counters of all services whose waits are counted.
+// CountsOf returns the counters of all services whose waits the kernel counts.
 func CountsOf(s node.Snapshot) map[string]Count {
 	all := make(map[string]Count, len(s.Workloads))
 	for _, w := range s.Workloads {
@@ -129,8 +129,8 @@ func CountsOf(s node.Snapshot) map[string]Count {
 }
 
 // ServiceName returns the name of the service to which a workload belongs. The
-// pods of a Deployment, StatefulSet or DaemonSet are one service: Kubernetes
-// names them after it, with endings that it generates.
+// pods of a Deployment, StatefulSet or DaemonSet are one service: each has the
+// name of that object with a generated ending.
 func ServiceName(id string) string {
 	const generated = "bcdfghjklmnpqrstvwxz2456789" // k8s.io/apimachinery/pkg/util/rand
 	cut := func(least, most int, letters string) bool {

@@ -13,40 +13,43 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// A world is a node whose services wait by a law. The log of the waiting of an
-// epoch has noise: that of a pair has the standard deviation sd.
+// A world is a simulated node whose services wait by a random law. The log of
+// the waiting of an epoch has noise. The difference of the two epochs of a pair
+// has the standard deviation sd.
 type world struct {
 	sd float64
 	// bad is the share of epochs in which all services wait e² times as long,
-	// whatever is in force.
+	// with either mechanism.
 	bad float64
-	// worse is the share of epochs with the candidate in which all services wait
-	// e² times as long.
+	// worse is the share of epochs with the candidate in which all services
+	// wait e² times as long.
 	worse float64
-	// heavy: the noise has the tails of Student's t with 3 degrees of freedom.
+	// heavy says that the noise has the tails of Student's t with 3 degrees of
+	// freedom.
 	heavy    bool
 	services []simulated
-	// turn: the effects have the opposite sign after so many pairs; 0: never.
+	// turn is the number of pairs after which the effects change their sign; 0:
+	// never.
 	turn int
-	// limit: an objective is missed when a service waits this many times its
-	// usual time in an epoch; 0: there is no objective.
+	// limit is a factor: an objective is missed when a service waits this many
+	// times its usual time in an epoch; 0: there is no objective.
 	limit float64
 	tick  time.Duration // 0: simTick
 }
 
-// A simulated service waits rate times a second, mean each time, and effect
-// times as long with the candidate.
+// A simulated is a service that waits rate times a second, for mean each time.
+// With the candidate each wait is effect times as long.
 type simulated struct {
 	rate, mean, effect float64
 }
 
-// An outcome is what one simulated round of one candidate came to.
+// An outcome is the result of one simulated round with one candidate.
 type outcome struct {
 	kept    bool
 	finding trial.Finding
 	pairs   int
-	// cost is the largest cost of the round to a service, as a part of its
-	// waiting without the candidate in the time until the next round.
+	// cost is the largest cost of the round to any service. It is a fraction of
+	// what that service waits without the candidate until the next round.
 	cost float64
 }
 
@@ -105,7 +108,8 @@ func (w world) run(rnd *rand.Rand) outcome {
 	return o
 }
 
-// draw draws the factors of an epoch: half of the variance of a pair.
+// draw draws the factor of each service for one epoch. An epoch has half of the
+// variance of a pair.
 func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 	shared := 0.0
 	if rnd.Float64() < w.bad {
@@ -126,7 +130,7 @@ func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 
 func one(effect float64) []simulated { return []simulated{{1000, 20000, effect}} }
 
-// within3 checks a rate against its bound. A rate of n trials may be off by three standard
+// within3 checks a rate of n trials against its bound. It allows three standard
 // deviations.
 func within3(t *testing.T, what string, got, bound float64, n int, atLeast bool) {
 	t.Helper()
@@ -136,8 +140,8 @@ func within3(t *testing.T, what string, got, bound float64, n int, atLeast bool)
 	}
 }
 
-// TestTheTrialKeepsItsErrorRates simulates whole trials, more of them with
-// TENON_TEST_LONG. The table in docs/kernel-qos.md is what it prints.
+// TestTheTrialKeepsItsErrorRates simulates whole trials; with TENON_TEST_LONG,
+// more of them. It prints the table of docs/kernel-qos.md.
 func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 	trials := 100
 	if os.Getenv("TENON_TEST_LONG") != "" {

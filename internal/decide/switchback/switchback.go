@@ -1,8 +1,8 @@
-// Package switchback finds out on the services of a node whether an isolation
-// mechanism makes them wait less for a CPU than the one in use. It alternates
-// between the two in pairs of short epochs, in random order (a switchback
-// experiment), and keeps the candidate only if the services together wait less
-// and none of them may wait much longer. A tie keeps what is in use.
+// Package switchback compares an isolation mechanism, the candidate, with the
+// one in use, on the services of the node itself. It alternates between the two
+// in pairs of short epochs, in random order (a switchback experiment). It keeps
+// the candidate only if the services together wait less for a CPU, and no
+// single one may wait much longer. In a tie, the one in use stays.
 package switchback
 
 import (
@@ -16,77 +16,81 @@ import (
 )
 
 const (
-	// epoch is the length of an epoch, and settle the part at its beginning that
-	// does not count: queues from before the switch drain in that time.
+	// epoch is the length of an epoch. Its beginning, of the length settle,
+	// does not count: in that time, queues from before the switch drain.
 	epoch  = 5 * time.Second
 	settle = 500 * time.Millisecond
-	// switchWithin is the time within which a mechanism must be in force after
-	// it was asked for. Loading a BPF scheduler takes seconds on slow machines.
+	// switchWithin is the time in which a mechanism must take effect after the
+	// trial asks for it. Loading a BPF scheduler takes seconds on slow
+	// machines.
 	switchWithin = 30 * time.Second
-	// calm is the time for which services, CPUs and candidates must be the same
-	// before a round of trials.
+	// calm is how long services, CPUs and candidates must have been unchanged
+	// before a round of trials begins.
 	calm = time.Minute
 	// every is the shortest time between the beginnings of two rounds.
 	every = 6 * time.Hour
-	// patience is the number of pairs that may be lost in a trial, because
-	// services or BE did not run in them or counters began anew.
+	// patience is the number of pairs that a trial may lose. A pair is lost if
+	// services or BE did not run in it, or if counters were reset.
 	patience = 32
-	// longest is the time after which a trial that has found nothing ends.
+	// longest is the time after which a trial ends without a finding.
 	longest = 90 * time.Minute
-	// namesKnown bounds the names of services that are remembered.
+	// namesKnown is the maximum number of names of services that the state
+	// remembers.
 	namesKnown = 1024
 )
 
-// An Input is what a tick knows.
+// An Input is what one tick knows.
 type Input struct {
 	At time.Time
-	// Off is the reason why nothing may be tried; empty: it may. A mechanism
-	// that an owner pinned is such a reason.
+	// Off is the reason why no trial may run; empty: trials may run. One such
+	// reason is that the owner fixed the mechanism.
 	Off string
 	// Candidates are the mechanisms that may help here, in the order in which
-	// they are tried. None is the one that needs no trial.
+	// trials compare them. The one that needs no trial is not among them.
 	Candidates []node.Mechanism
-	// Place is a hash of what decides where threads run: the CPUs of the node
-	// and the sets of CPUs of the services.
+	// Place is a hash of all that decides where threads run: the CPUs of the
+	// node and the CPU sets of the services.
 	Place uint64
-	// Workloads are the counters of all latency-sensitive work whose waits are
-	// counted, by the name of the workload: see ServiceName.
+	// Workloads are the counters of all latency-sensitive work whose waits the
+	// kernel counts. The key is the name of the workload: see ServiceName.
 	Workloads map[string]Count
-	// BE reports whether best-effort work runs. Without it no mechanism has an
-	// effect.
+	// BE reports whether best-effort work runs. Without such work no mechanism
+	// has an effect.
 	BE bool
-	// Missed is the reason why an objective is missed; empty: none is.
+	// Missed is the reason why an objective is missed; empty: no objective is
+	// missed.
 	Missed string
-	// InForce reports whether the mechanism that State.Use returned is in force
-	// in every knob.
+	// InForce reports whether all knobs have the values of the mechanism that
+	// State.Use returned.
 	InForce bool
 }
 
-// A State is what is remembered between ticks. The zero State knows nothing.
+// A State is what the package remembers between ticks. The zero State is the
+// beginning.
 type State struct {
 	At time.Time `json:"at,omitzero"` // the last tick
-	// Place, Candidates and Names are those of the last tick; Names also has the
-	// services of before. Changed is the time of their last change, and What it
-	// was.
+	// Place, Candidates and Names are those of the last tick; Names also has
+	// earlier services. Changed is the time of their last change, and What says
+	// what changed.
 	Place      uint64           `json:"place,omitempty"`
 	Candidates []node.Mechanism `json:"candidates,omitempty"`
 	Names      []string         `json:"names,omitempty"`
 	Changed    time.Time        `json:"changed,omitzero"`
 	What       string           `json:"what,omitempty"`
 	// Round is the beginning of the last round; zero: there was none. Left are
-	// the candidates of the round that are still to be tried. Due: what the last
-	// round knew does not hold any more.
+	// the candidates that the round still has to try. Due says that the
+	// findings of the last round no longer hold.
 	Round time.Time        `json:"round,omitzero"`
 	Left  []node.Mechanism `json:"left,omitempty"`
 	Share int              `json:"share,omitempty"` // the number of candidates of the round
 	Due   bool             `json:"due,omitempty"`
-	// Kept is the mechanism that the last round kept; empty: the floor. Since is
-	// the time since which it is kept.
+	// Kept is the mechanism that the last round kept; empty: the floor. Since
+	// is when it was kept.
 	Kept    node.Mechanism `json:"kept,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
 	Results []trial.Result `json:"results,omitempty"`
 	Trial   Trial          `json:"trial,omitzero"`
-	// Why says what the machine does, or what it waits for.
+	// Why says what the trials do now, or what they wait for.
 	Why string `json:"why,omitempty"`
 }
 
@@ -98,7 +102,7 @@ func (st State) Use() node.Mechanism {
 	return st.Kept
 }
 
-// Shown returns the state for views.
+// Shown returns the state in the form that users see.
 func (st State) Shown() trial.Status {
 	v := trial.Status{Kept: st.Kept, Since: st.Since, Trying: st.Trial.Candidate, Pairs: len(st.Trial.Logs), Why: st.Why, Results: st.Results}
 	if st.Due && !st.Round.IsZero() && !st.Trial.running() && len(st.Left) == 0 {
@@ -129,8 +133,8 @@ func (st State) Follow(in Input) State {
 	return st.wait(in)
 }
 
-// compare finds what has changed since the last tick. A change ends the trial in
-// progress, and what earlier trials found does not hold any more.
+// compare finds what has changed since the last tick. A change ends the trial
+// in progress and makes earlier findings invalid.
 func (st State) compare(in Input) State {
 	var fresh []string
 	for id := range in.Workloads {
@@ -180,7 +184,7 @@ func (st State) compare(in Input) State {
 	return st
 }
 
-// wait waits for the next round and begins it.
+// wait waits until the next round may begin, and then begins it.
 func (st State) wait(in Input) State {
 	if !st.Due {
 		return st
@@ -206,7 +210,8 @@ func (st State) wait(in Input) State {
 	return st.try(in)
 }
 
-// idle returns the reason why nothing could be measured now; empty: it could.
+// idle returns the reason why a trial could measure nothing now; empty: it
+// could.
 func idle(in Input) string {
 	switch {
 	case len(in.Workloads) == 0:
@@ -232,7 +237,7 @@ func (st State) try(in Input) State {
 	return st.say()
 }
 
-// say describes the trial in progress.
+// say sets Why for the trial in progress.
 func (st State) say() State {
 	against := "the floor"
 	if st.Trial.Against != "" {

@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// A scene is a node on which trials run, a tick of a second at a time.
+// A scene is a node on which trials run. Its time advances in ticks of a
+// second.
 type scene struct {
 	t      *testing.T
 	in     Input
@@ -28,9 +29,9 @@ func newScene(t *testing.T, effects map[node.Mechanism]float64, candidates ...no
 	}}
 }
 
-// ticks lets so many seconds pass. Each service waits 100 times a second,
-// 10 µs each time without a mechanism that changes it. After each tick the
-// state goes through its JSON form, as in a record.
+// ticks lets a number of seconds pass. Each service waits 100 times a second,
+// 10 µs each time, unless a mechanism changes that. After each tick the state
+// is written as JSON and read back, as in a record.
 func (n *scene) ticks(seconds int) *scene {
 	n.t.Helper()
 	for range seconds {
@@ -38,7 +39,7 @@ func (n *scene) ticks(seconds int) *scene {
 		if !is {
 			effect = 1
 		}
-		// Epochs differ a little, or the variance would be 0.
+		// The epochs must differ a little. Otherwise the variance would be 0.
 		wobble := 1 + float64(n.in.At.Unix()%7)/100
 		services := map[string]Count{}
 		for name, c := range n.in.Workloads {
@@ -66,7 +67,7 @@ func (n *scene) ticks(seconds int) *scene {
 	return n
 }
 
-// until lets time pass until what is true, for at most an hour.
+// until lets time pass until what returns true, for at most an hour.
 func (n *scene) until(what func(State) bool) *scene {
 	n.t.Helper()
 	for range 3600 {
@@ -119,8 +120,8 @@ func TestATieAndAHarmKeepTheFloor(t *testing.T) {
 	}
 }
 
-// TestEachCandidateIsTriedAgainstTheBest checks that the second candidate is
-// compared with the first one, if that was kept.
+// TestEachCandidateIsTriedAgainstTheBest checks that if the first candidate was
+// kept, the second one is compared with it.
 func TestEachCandidateIsTriedAgainstTheBest(t *testing.T) {
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.6, node.MechanismSiblings: 0.9, node.MechanismSchedExt: 0.3},
 		node.MechanismIdle, node.MechanismSiblings, node.MechanismSchedExt).until(ended)
@@ -143,7 +144,8 @@ func TestAMissedObjectiveEndsATrialAtOnce(t *testing.T) {
 }
 
 // TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial checks that the
-// candidate is not blamed for it, and not used meanwhile.
+// trial does not blame the candidate for such a miss, and does not use it
+// meanwhile.
 func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
 	without := func(st State) bool { return st.Trial.running() && !st.Trial.with() && len(st.Trial.Logs) > 0 }
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(without)
@@ -161,8 +163,9 @@ func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
 	}
 }
 
-// TestWhatWasFoundEndsWithANewService checks that the floor is back at once, and
-// that the next round begins no earlier than six hours after the last one.
+// TestWhatWasFoundEndsWithANewService starts a new service. The floor must be
+// in use again at once, and the next round must not begin earlier than six
+// hours after the last one.
 func TestWhatWasFoundEndsWithANewService(t *testing.T) {
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(ended)
 	round := n.st.Round
@@ -210,7 +213,8 @@ func TestAMechanismThatDoesNotComeIntoForceFails(t *testing.T) {
 	}
 }
 
-// TestNothingIsTriedInVain checks the conditions of a trial.
+// TestNothingIsTriedInVain checks the conditions that must hold before a trial
+// begins.
 func TestNothingIsTriedInVain(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Input)
@@ -234,8 +238,8 @@ func TestNothingIsTriedInVain(t *testing.T) {
 	}
 }
 
-// TestTheSameTimesGiveTheSameOrder checks that nothing but the input decides,
-// and that the order is not the same in all pairs.
+// TestTheSameTimesGiveTheSameOrder checks that the order of the epochs depends
+// on the input alone, and differs between pairs.
 func TestTheSameTimesGiveTheSameOrder(t *testing.T) {
 	a := newScene(t, nil, node.MechanismIdle).ticks(600)
 	b := newScene(t, nil, node.MechanismIdle).ticks(600)
@@ -267,8 +271,8 @@ func TestPodsOfOneWorkloadAreOneService(t *testing.T) {
 	}
 }
 
-// TestABusierEpochIsNotAWorseOne checks that a service that runs more in one
-// epoch of a pair does not change the ratio of another kind of wait.
+// TestABusierEpochIsNotAWorseOne checks that the ratio stays the same if one
+// kind of service simply runs more in one epoch of a pair.
 func TestABusierEpochIsNotAWorseOne(t *testing.T) {
 	without := map[string]Count{"short": {1000, 1e6}, "long": {100, 1e7}}
 	with := map[string]Count{"short": {1000, 1e6}, "long": {900, 9e7}, "new": {50, 1e9}}
@@ -278,8 +282,9 @@ func TestABusierEpochIsNotAWorseOne(t *testing.T) {
 	}
 }
 
-// TestMostEpochsDoNotOutvoteAFewBadOnes judges trials in which each pair has less
-// waiting with the candidate, by a fifth, but the sum of all epochs may not.
+// TestMostEpochsDoNotOutvoteAFewBadOnes judges trials in which each pair has a
+// fifth less waiting with the candidate. In some of them the sum over all
+// epochs is not less, because of a few bad ones.
 func TestMostEpochsDoNotOutvoteAFewBadOnes(t *testing.T) {
 	trialOf := func(pairs int, with time.Duration) State {
 		logs := make([]int, pairs)

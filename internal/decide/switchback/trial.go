@@ -14,50 +14,52 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// A Trial is a trial in progress. The zero Trial is none.
+// A Trial is a trial in progress. The zero Trial means that none runs.
 type Trial struct {
 	Candidate node.Mechanism `json:"candidate,omitempty"`
 	Against   node.Mechanism `json:"against,omitempty"`
 	Began     time.Time      `json:"began,omitzero"`
 	// Seed decides the order of the epochs in each pair.
 	Seed uint64 `json:"seed,omitempty"`
-	// Pause: this epoch has no candidate and is in no pair. The trial begins with
-	// one, which shows how long services wait, so that the cost of the candidate
-	// is known from its first epoch on. Another follows each pair that is lost.
+	// Pause says that this epoch has no candidate and belongs to no pair. A
+	// trial begins with such an epoch. It shows how long services wait without
+	// the candidate, so that the cost of the candidate is known from its first
+	// epoch on. Another pause follows each pair that is lost.
 	Pause bool `json:"pause,omitempty"`
-	// Pair numbers the pairs, lost ones included; Second: this epoch is the
-	// second one of its pair.
+	// Pair numbers the pairs, including lost ones. Second says that this epoch
+	// is the second one of its pair.
 	Pair   int  `json:"pair,omitempty"`
 	Second bool `json:"second,omitempty"`
-	// Asked is the time from which the mechanism of this epoch is asked for, and
-	// Start has the counters at that time. InForce is the time from which it is
-	// in force; zero: it is not yet. Base are the counters at BaseAt, when the
-	// part of the epoch that counts began; nil: it has not begun.
+	// Asked is when the trial asked for the mechanism of this epoch, and Start
+	// has the counters at that time. InForce is when the mechanism took effect;
+	// zero: it has not yet. Base are the counters at BaseAt, when the part of
+	// the epoch that counts began; nil: it has not begun.
 	Asked   time.Time        `json:"asked,omitzero"`
 	Start   map[string]Count `json:"start,omitempty"`
 	InForce time.Time        `json:"in_force,omitzero"`
 	BaseAt  time.Time        `json:"base_at,omitzero"`
 	Base    map[string]Count `json:"base,omitempty"`
-	// First has the waits of the first epoch of the pair.
+	// First has the waits in the first epoch of the pair.
 	First map[string]Count `json:"first,omitempty"`
 	// Logs has the log of the ratio of each pair, in thousandths.
 	Logs []int            `json:"logs,omitempty"`
 	By   map[string]Tally `json:"by,omitempty"`
-	// For is the time of the epochs without the candidate that count, and Lost
-	// the number of pairs that do not.
+	// For is the total time of the counted epochs without the candidate. Lost
+	// is the number of pairs that do not count.
 	For  time.Duration `json:"for_ns,omitempty"`
 	Lost int           `json:"lost,omitempty"`
 }
 
-// A Tally is what a trial knows of one service.
+// A Tally is what a trial has measured of one service.
 type Tally struct {
-	// Without and With are its waits in the epochs that count. Spent are all its
-	// waits since the candidate was asked for, those of the epoch in progress
-	// left out.
+	// Without and With are its waits in the counted epochs. Spent are all its
+	// waits since the trial asked for the candidate, except those of the epoch
+	// in progress.
 	Without Count `json:"without,omitzero"`
 	With    Count `json:"with,omitzero"`
 	Spent   Count `json:"spent,omitzero"`
-	// Pairs, Sum and Squares are the moments of the logs of its ratios.
+	// Pairs, Sum and Squares are the number, the sum and the sum of squares of
+	// the logs of its ratios.
 	Pairs   int     `json:"pairs,omitempty"`
 	Sum     float64 `json:"sum,omitempty"`
 	Squares float64 `json:"squares,omitempty"`
@@ -65,13 +67,13 @@ type Tally struct {
 
 func (t Trial) running() bool { return t.Candidate != "" }
 
-// with reports whether the present epoch is one with the candidate.
+// with reports whether the present epoch uses the candidate.
 func (t Trial) with() bool {
 	return t.running() && !t.Pause && mixed(t.Seed+uint64(t.Pair))&1 == 1 != t.Second
 }
 
-// seedOf returns the seed of a trial that begins now. The same record decides
-// the same order again.
+// seedOf returns the seed of a trial that begins now. It depends on the input
+// alone, so a replay of a record decides the same order again.
 func seedOf(at time.Time, m node.Mechanism) uint64 {
 	v := mixed(uint64(at.UnixNano()))
 	for _, letter := range []byte(m) {
@@ -88,7 +90,7 @@ func mixed(v uint64) uint64 {
 	return v ^ v>>31
 }
 
-// advance takes the trial through a tick.
+// advance continues the trial for one tick.
 func (st State) advance(in Input) State {
 	t := st.Trial
 	switch {
@@ -139,7 +141,7 @@ func (st State) lose(in Input, why string) State {
 	return st.say()
 }
 
-// enter begins an epoch.
+// enter begins an epoch: it asks for the mechanism of that epoch.
 func (t Trial) enter(in Input) Trial {
 	if !t.Second && !t.Pause {
 		t.Pair++
@@ -149,7 +151,7 @@ func (t Trial) enter(in Input) Trial {
 	return t
 }
 
-// finish ends an epoch that was in force for its whole length.
+// finish ends an epoch during whose whole length the mechanism was in force.
 func (st State) finish(in Input) State {
 	t := st.Trial
 	waits := since(t.Base, in.Workloads)
@@ -205,8 +207,8 @@ func (st State) finish(in Input) State {
 	return st.look(in)
 }
 
-// spent returns the tallies with the waits of the present epoch in Spent, if it
-// has the candidate.
+// spent returns the tallies. If the present epoch uses the candidate, it adds
+// the waits of this epoch to Spent.
 func (t Trial) spent(in Input) map[string]Tally {
 	by := maps.Clone(t.By)
 	if by == nil {
@@ -226,8 +228,8 @@ func (t Trial) spent(in Input) map[string]Tally {
 // sortedNames returns the keys of a map in ascending order.
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// end ends the trial with a finding. The node keeps what it had, except with
-// FindingKept.
+// end ends the trial with a finding. The mechanism in use stays, unless the
+// finding is FindingKept.
 func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) State {
 	t := st.Trial
 	r := trial.Result{Candidate: t.Candidate, Against: t.Against, Finding: f, Why: why, Began: t.Began, Ended: in.At, Pairs: len(t.Logs)}

@@ -10,23 +10,24 @@ import (
 
 // An Event is the reason why a tick started before its period was over.
 type Event struct {
-	// At is the time at which user space learned of the event, on the clock of
-	// Tick.Begun.
+	// At is when user space learned of the event, on the clock of Tick.Begun.
 	At   time.Time `json:"at"`
 	Kind EventKind `json:"kind"`
-	// Workload is the workload of the event; empty: none.
+	// Workload is the workload that the event is about; empty: none.
 	Workload node.WorkloadID `json:"workload,omitempty"`
 	// Text describes the event: "3 waits of more than 2ms in 50ms".
 	Text string `json:"text,omitempty"`
-	// More is the number of events of the same kind and workload that followed
-	// before the tick began. These events themselves are not kept.
+	// More is the number of events of the same kind and workload that came
+	// after this one and before the tick began. Those events themselves are not
+	// kept.
 	More int `json:"more,omitempty"`
-	// Again: the previous tick already had the event, but saw too little of its
-	// effect.
+	// Again says that the previous tick had this event already, but its
+	// snapshot showed too little of the effect.
 	Again bool `json:"again,omitempty"`
 }
 
-// Count returns the number of events that no earlier tick counted.
+// Count returns how many events this one stands for. Events that an earlier
+// tick counted do not count again.
 func (e Event) Count() int {
 	if e.Again {
 		return e.More
@@ -37,7 +38,7 @@ func (e Event) Count() int {
 // An EventKind is the source of an event.
 type EventKind string
 
-// The kinds of events.
+// The values of EventKind.
 const (
 	EventDelay     EventKind = "delay"    // waits of a workload for a CPU crossed the alarm
 	EventPressure  EventKind = "pressure" // a PSI trigger
@@ -83,8 +84,9 @@ func Woken(events []Event) string {
 	return b.String()
 }
 
-// Join adds an event to those that wait for a tick. It only counts an event
-// with the kind and workload of an earlier one, so that the list stays short.
+// Join adds an event to those that wait for a tick. If the list already has an
+// event of the same kind and workload, Join only counts the new one, so that
+// the list stays short.
 func Join(waiting []Event, e Event) []Event {
 	for i := range waiting {
 		if w := &waiting[i]; w.Kind == e.Kind && w.Workload == e.Workload {

@@ -1,4 +1,4 @@
-// Package tick is the record of one tick of the loop: its snapshot, wants,
+// Package tick holds the record of one tick of the loop: its snapshot, wants,
 // steps and errors. Every view of the agent (dry run, report, log) reads only
 // this value.
 package tick
@@ -16,12 +16,12 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// A Tick is one tick of the loop.
+// A Tick is the record of one tick of the loop.
 type Tick struct {
-	// Begun is the start of the tick, on the clock of Event.At.
+	// Begun is the start of the tick, on the same clock as Event.At.
 	Begun time.Time
 	// Events are the reasons why the tick started before its period was over;
-	// nil if it did not.
+	// nil if it started at its time.
 	Events   []Event
 	Snapshot node.Snapshot
 	Wants    []plan.Want
@@ -35,7 +35,7 @@ type Tick struct {
 	// Held are the CPUs that workloads hold after this tick.
 	Held hold.Held
 	// Selection is the isolation mechanism in use after this tick. Isolation is
-	// the status of the mechanisms up to now.
+	// the status of all mechanisms.
 	Selection node.Selection
 	// Trials is what trials of mechanisms on this node have found up to now.
 	Trials trial.Status
@@ -43,15 +43,15 @@ type Tick struct {
 	Watermark price.Watermark
 	Isolation node.IsolationStatus
 	Done      []Outcome
-	// Sense, Decide and Act are the wall time of each part. The last write
-	// ended at Begun plus all three.
+	// Sense, Decide and Act are the elapsed times of the three parts. The last
+	// write ended at Begun plus all three.
 	Sense, Decide, Act time.Duration
 }
 
 // Ended returns the time at which the last write of the tick ended.
 func (t Tick) Ended() time.Time { return t.Begun.Add(t.Sense + t.Decide + t.Act) }
 
-// An Outcome is a step and its result; Err is nil if the step was applied.
+// An Outcome is a step with its result. Err is nil if the step was applied.
 type Outcome struct {
 	Step plan.Step
 	Err  error

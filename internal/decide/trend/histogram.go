@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Scale holds the bounds of a histogram's buckets: bucket n begins at the nth
-// number and ends at the next one.
+// A Scale holds the bounds of the buckets of a histogram. Bucket n begins at
+// the nth number and ends at the next one.
 type Scale []int64
 
-// ScaleOf returns the scale whose first bucket has the width first. Each
+// ScaleOf returns a scale. Its first bucket has the width first, and each
 // following bucket is growthPercent wider than the one before, up to the bound
 // most. The arithmetic uses integers, so that every machine gets the same
 // bounds.
@@ -33,23 +33,24 @@ func (s Scale) bucket(v int64) int64 {
 }
 
 const (
-	// full is the weight of a sample at the start of a half-life. It grows
-	// linearly to twice that at the end, when all weights are halved. A sample
-	// that is older by one half-life thus counts half as much, without
-	// fractions. The exact curve is at most 6 % below the line.
+	// full is the weight of a sample at the start of a half-life. The weight of
+	// new samples grows linearly to twice that at the end, when all weights are
+	// halved. Therefore a sample that is older by one half-life counts half as
+	// much, and no fractions are needed. The exact curve is at most 6 % below
+	// the line.
 	full = 1 << 10
-	// leastShare is the weight below which a bucket is dropped: that of one
-	// sample after six half-lives.
+	// leastShare is the weight below which a bucket is dropped: the weight of
+	// one sample after six half-lives.
 	leastShare = full >> 6
 	// MaxBuckets is the maximum number of buckets of a Histogram.
 	MaxBuckets = 48
 )
 
-// A Histogram counts samples in buckets, and forgets: a sample loses half of
-// its weight in each half-life. It stores only buckets that are not empty, at
-// most MaxBuckets. It is a value: Add returns a new one.
+// A Histogram counts samples in buckets and forgets them slowly: a sample loses
+// half of its weight in each half-life. It stores only buckets that are not
+// empty, at most MaxBuckets. It is a value: Add returns a new one.
 type Histogram struct {
-	// Passed is the time since the weights were last halved.
+	// Passed is the time since all weights were last halved.
 	Passed time.Duration `json:"passed_ns,omitempty"`
 	// Buckets are pairs of a bucket's number and its weight, in ascending
 	// order.
@@ -80,8 +81,8 @@ func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histog
 	return next
 }
 
-// merged joins the lightest bucket to the bucket above it, so that a peak may
-// be overestimated but not underestimated.
+// merged adds the weight of the lightest bucket to the bucket above it. A
+// percentile can thereby become too high, but never too low.
 func merged(buckets [][2]int64) [][2]int64 {
 	least := 0
 	for i, b := range buckets[:len(buckets)-1] {
@@ -94,7 +95,8 @@ func merged(buckets [][2]int64) [][2]int64 {
 }
 
 // Percentile returns an upper bound for the given percent of the weight: the
-// end of the bucket that reaches it. It is false if there is no sample.
+// end of the bucket in which that percent is reached. It returns false if there
+// is no sample.
 func (h Histogram) Percentile(s Scale, percent int64) (int64, bool) {
 	var total, below int64
 	for _, b := range h.Buckets {

@@ -47,8 +47,8 @@ func TestAPercentileIsTheEndOfItsBucket(t *testing.T) {
 	}
 }
 
-// TestASampleLosesHalfItsWeightInAHalfLife compares one heavy sample with light
-// ones.
+// TestASampleLosesHalfItsWeightInAHalfLife compares one old sample of high
+// weight with several new ones.
 func TestASampleLosesHalfItsWeightInAHalfLife(t *testing.T) {
 	s := ScaleOf(100, 100_000, 5)
 	h := Histogram{}.Add(s, 5000, 0, 12*time.Hour)
@@ -69,7 +69,7 @@ func TestASampleLosesHalfItsWeightInAHalfLife(t *testing.T) {
 	if weight(h, 5000) != 0 || len(h.Buckets) != 1 {
 		t.Errorf("it is not forgotten after seven: %v", h.Buckets)
 	}
-	// The newest sample weighs more than an older one in the same half-life.
+	// Within one half-life, a newer sample weighs more than an older one.
 	early := Histogram{}.Add(s, 10, 0, 12*time.Hour)
 	late := early.Add(s, 5000, 11*time.Hour, 12*time.Hour)
 	if a, b := weight(late, 10), weight(late, 5000); b <= a*18/10 || b > 2*a {

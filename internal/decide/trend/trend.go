@@ -1,6 +1,6 @@
 // Package trend computes rates and decaying averages from counters, for the
-// policies. It keeps no state: callers pass the previous state in and get the
-// next one back.
+// policies. It keeps no state: callers pass in the previous state and get the
+// next one.
 package trend
 
 import (
@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Rate returns the CPU used between two readings of a CPU time counter. It is
-// false if no time passed or if the counter decreased, because the cgroup was
-// removed and created again.
+// Rate returns the CPU used between two readings of a CPU time counter. It
+// returns false if no time passed. It also returns false if the counter
+// decreased, because then the cgroup was removed and created again.
 func Rate(before, after, elapsed time.Duration) (unit.MilliCPU, bool) {
 	used := after - before
 	if elapsed <= 0 || used < 0 {
@@ -32,9 +32,9 @@ func Decay(mean, sample unit.MilliCPU, elapsed, tau time.Duration) unit.MilliCPU
 }
 
 // Follow updates the means of many CPU time counters by one sample each. before
-// and after are two readings, elapsed apart; tau is as in Decay. A counter
-// without a mean starts with its sample. A counter without a rate between its
-// readings has no mean in the result.
+// and after are two readings, the time elapsed apart; tau is as in Decay. A
+// counter without a mean starts with its sample. A counter has no mean in the
+// result if one of the readings lacks it or it decreased.
 func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(after))
 	for k, now := range after {

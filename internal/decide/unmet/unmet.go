@@ -1,5 +1,5 @@
-// Package unmet says which settings of a configuration a node cannot carry out,
-// for lack of a capability of its kernel or hardware.
+// Package unmet says which settings of a configuration a node cannot carry out
+// because its kernel or hardware lacks a capability.
 package unmet
 
 import (
@@ -18,7 +18,8 @@ type Setting struct {
 	Why string `json:"why"`
 }
 
-// A demand is a setting and the capabilities of which it needs one.
+// A demand is a setting with the capabilities that can carry it out. One of
+// them is enough.
 type demand struct {
 	key   string
 	asked func(policy.Config) bool
@@ -60,8 +61,9 @@ func devices(is func(blockio.Device) bool) func(policy.Config) bool {
 	}
 }
 
-// Settings returns the settings of c for which the node has none of the
-// capabilities that they need. A capability that is not known is not missing.
+// Settings returns the settings of c that the node cannot carry out, because it
+// has none of the capabilities for them. A capability that is not known does
+// not count as missing.
 func Settings(c policy.Config, can node.Capabilities) []Setting {
 	var found []Setting
 	for _, d := range demands {

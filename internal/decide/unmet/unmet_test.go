@@ -8,8 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestWhatIsAskedAndCannotBeDoneIsListed reads configurations as tenond does,
-// and compares the settings that a node without the capability lists.
+// TestWhatIsAskedAndCannotBeDoneIsListed reads configurations as tenond does.
+// It compares the settings that Settings lists for a node without the
+// capability.
 func TestWhatIsAskedAndCannotBeDoneIsListed(t *testing.T) {
 	const head = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 	for text, tc := range map[string]struct {
