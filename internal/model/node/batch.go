@@ -9,47 +9,45 @@ import (
 )
 
 // Batch is the amount of the node's CPU and memory that BE work may request, as
-// Koordinator's resources kubernetes.io/batch-cpu and
-// kubernetes.io/batch-memory. In the zero Batch colocation is off, and nothing
-// may be requested.
+// Koordinator's resources kubernetes.io/batch-cpu and kubernetes.io/batch-memory.
+// The zero Batch means that colocation is off and BE may request nothing.
 type Batch struct {
 	CPU    Amount[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory Amount[unit.Bytes]    `json:"memory_bytes,omitzero"`
 }
 
-// An Amount is the promised amount of one resource, with its explanation.
+// An Amount is the published amount of one resource, with its explanation.
 type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Value T `json:"value"`
-	// Terms add up to Value. They were computed together with Value.
+	// Terms add up to Value. They are from the same computation as Value.
 	Terms []Term[T] `json:"terms,omitempty"`
-	// Policy is the name of the formula; empty: the resource is not promised.
+	// Policy is the name of the formula; empty: the resource is not published.
 	Policy string `json:"policy,omitempty"`
 	// Over is the time over which use was averaged.
 	Over time.Duration `json:"over_ns,omitempty"`
 	// Since is the time of Value, on the clock of Snapshot.At.
 	Since time.Time `json:"since,omitzero"`
-	// Formula is the present result of the formula. Held is the reason why it
-	// is not promised yet; empty: it is promised.
+	// Formula is the present result of the formula. Held is the reason why that
+	// result is not published yet; empty: it is published.
 	Formula T      `json:"formula"`
 	Held    string `json:"held,omitempty"`
 	// Degraded names a missing input and its effect; empty: none is missing.
 	Degraded string `json:"degraded,omitempty"`
 }
 
-// Unmeasured is Amount.Degraded before the first measurement. Its Value 0 is
-// then not a result.
+// Unmeasured is the text of Amount.Degraded before the first measurement. A
+// Value of 0 is then not a result.
 const Unmeasured = "no use was measured yet: nothing is promised"
 
-// A Term is one summand of an Amount. A negative Amount is subtracted.
+// A Term is one summand of an Amount. A negative term is printed as a subtraction.
 type Term[T unit.MilliCPU | unit.Bytes] struct {
 	Name   TermName `json:"name"`
 	Amount T        `json:"amount"`
-	// Text follows the amount when the term is printed: "used by LS".
+	// Text follows the amount of the term when it is printed: "used by LS".
 	Text string `json:"text"`
 }
 
-// TermName identifies a Term. A term that a class causes has the name of the
-// class.
+// TermName identifies a Term. A term that a class causes has the name of the class.
 type TermName string
 
 // The names of the other terms.
@@ -61,7 +59,7 @@ const (
 	TermFloor    TermName = "floor"    // raises a negative sum to 0
 )
 
-// On reports whether colocation is on, also if both amounts are 0.
+// On reports whether colocation is on. It may be on while both amounts are 0.
 func (b Batch) On() bool { return b.CPU.Policy != "" || b.Memory.Policy != "" }
 
 // String prints the two amounts, one on each line.
@@ -94,8 +92,8 @@ func (a Amount[T]) String() string {
 	return b.String()
 }
 
-// Readable prints CPU in thousandths, and memory in MiB, rounded, so that a
-// reader can add up the printed amounts.
+// Readable prints CPU in thousandths, and memory in MiB. It rounds the amounts
+// so that a reader can add up the printed numbers.
 func Readable[T unit.MilliCPU | unit.Bytes](v T) string {
 	if bytes, is := any(v).(unit.Bytes); is {
 		return fmt.Sprintf("%dMi", (int64(bytes)+(1<<19))>>20)

@@ -5,17 +5,17 @@ import "slices"
 // A Feature is a feature of the kernel or the hardware that Tenon can use.
 type Feature string
 
-// An Answer says whether the node has a feature, or that this is not known.
+// An Answer says whether the node has a feature: yes, no, or not known.
 type Answer struct {
 	Verdict Verdict `json:"verdict"`
-	// Why is the evidence: the deciding file, system call or error.
+	// Why is the evidence for the answer: a file, a system call or an error.
 	Why string `json:"why,omitempty"`
 }
 
 // Verdict is the one-word form of an Answer.
 type Verdict string
 
-// The three verdicts.
+// The values of Verdict.
 const (
 	Yes     Verdict = "yes"
 	No      Verdict = "no"
@@ -25,25 +25,25 @@ const (
 // Capabilities holds the answer for each feature.
 type Capabilities map[Feature]Answer
 
-// Can reports whether the answer for m is yes.
+// Can reports whether the node has the feature m for certain.
 func (c Capabilities) Can(m Feature) bool { return c[m].Verdict == Yes }
 
-// A VendorMark describes a vendor's kernel that marks cgroups: on it, BE
-// cgroups give way to all others.
+// A VendorMark describes a vendor's kernel on which a cgroup can be marked.
+// There, marked BE cgroups give way to all others.
 type VendorMark struct {
 	Can     Feature // named after the cgroup file that takes the mark
 	Idles   bool    // the BE mark also makes the cgroup idle
 	Instead string  // what Tenon uses on kernels without it
 }
 
-// VendorMarks lists these kernels, one row for each.
+// VendorMarks has one row for each such kernel.
 var VendorMarks = []VendorMark{
 	{FeatureGroupIdentity, false, "sched_ext or core scheduling, and cpu.idle"},
 	{FeatureGroupPriority, true, "sched_ext or core scheduling, and cpu.idle"},
 	{FeatureQOSLevel, false, "sched_ext or core scheduling, and cpu.idle"},
 }
 
-// CanMark reports whether the kernel is one of VendorMarks.
+// CanMark reports whether the node's kernel is one of VendorMarks.
 func (c Capabilities) CanMark() bool {
 	return slices.ContainsFunc(VendorMarks, func(v VendorMark) bool { return c.Can(v.Can) })
 }

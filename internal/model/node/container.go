@@ -3,8 +3,8 @@ package node
 import "tenon.sh/tenon/internal/model/unit"
 
 // A Container is a container of a workload, with limits of its own. The limits
-// of the workload also apply to it. Cgroup v1 refuses a child cgroup a larger
-// CPU quota than its parent has.
+// of the workload also apply to it. On cgroup v1 the kernel refuses to give a
+// child cgroup a larger CPU quota than its parent has.
 type Container struct {
 	Name          string               `json:"name"`
 	Cgroup        CgroupPath           `json:"cgroup"`

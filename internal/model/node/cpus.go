@@ -6,25 +6,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A CPUOverride is what one workload demands of the CPUs, and the choice of a
-// scheduler for it. In the zero CPUOverride its class alone decides.
+// A CPUOverride says which CPUs one workload demands, and what a scheduler chose
+// for it. With the zero CPUOverride, the class of the workload alone decides.
 type CPUOverride struct {
 	// Pod is the UID of the pod, for reports.
 	Pod string `json:"pod,omitempty"`
-	// Grade (0: none), Bind, Within and Apart are values of package pick.
+	// Grade, Bind, Within and Apart are values of package pick. A Grade of 0
+	// means that the workload demands no CPUs.
 	Grade  uint8 `json:"grade,omitempty"`
 	Bind   uint8 `json:"bind,omitempty"`
 	Within uint8 `json:"within,omitempty"`
 	Apart  uint8 `json:"apart,omitempty"`
 	Fewest bool  `json:"fewest,omitempty"`
-	// CPUs is the number of own CPUs or seats, and Request the load of a
+	// CPUs is the number of own CPUs or seats. Request is the load of a
 	// workload that shares CPUs.
 	CPUs    int           `json:"cpus,omitempty"`
 	Request unit.MilliCPU `json:"request,omitempty"`
 	Grows   bool          `json:"grows,omitempty"` // the pool may be larger than its home
-	// Containers are the containers with CPUs of their own, in order.
+	// Containers are the containers with CPUs of their own, in the order of the pod.
 	Containers []ContainerCPUs `json:"containers,omitempty"`
-	// Chosen is the choice of a scheduler; zero: none.
+	// Chosen is what a scheduler chose; zero: no scheduler did.
 	Chosen CPUChoice `json:"chosen,omitzero"`
 }
 
@@ -34,15 +35,14 @@ type ContainerCPUs struct {
 	CPUs int    `json:"cpus"`
 }
 
-// A CPUChoice is the choice of a scheduler for a workload.
+// A CPUChoice is what a scheduler chose for a workload.
 type CPUChoice struct {
 	// Topology is the hash of the topology for which the choice was made;
 	// empty: the scheduler did not say.
 	Topology string `json:"topology,omitempty"`
 	// Grade is a pick.Grade.
 	Grade uint8 `json:"grade,omitempty"`
-	// CPUs are the CPUs of the workload, and Home all CPUs of the pool that it
-	// shares.
+	// CPUs are the CPUs of the workload. Home are all CPUs of the pool that it shares.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
 	Home unit.CPUSet `json:"home,omitzero"`
 }
@@ -53,5 +53,6 @@ func (a CPUOverride) Equal(b CPUOverride) bool {
 		a.CPUs == b.CPUs && a.Request == b.Request && slices.Equal(a.Containers, b.Containers) && a.Chosen == b.Chosen
 }
 
-// IsZero reports whether nothing is demanded, for the JSON option omitzero.
+// IsZero reports whether the workload demands nothing. The JSON option omitzero
+// calls it.
 func (a CPUOverride) IsZero() bool { return a.Equal(CPUOverride{}) }

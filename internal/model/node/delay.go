@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// DelayBound is the upper bound of the waits that a bucket of
-// RunQueueDelay.Counts counts. The last bucket also counts longer waits.
+// DelayBound returns the upper bound of the waits in a bucket of
+// RunQueueDelay.Counts. The last bucket also holds longer waits.
 func DelayBound(bucket int) time.Duration { return 256 << min(max(bucket, 0), 40) }
 
 // Since returns the difference between d and an earlier reading of the same
-// workload. A counter that one of the two readings lacks is absent.
+// workload. A counter is absent if one of the two readings lacks it.
 func (d RunQueueDelay) Since(before RunQueueDelay) RunQueueDelay {
 	var grown RunQueueDelay
 	then, had := before.Sum.Value()
@@ -32,9 +32,9 @@ func (d RunQueueDelay) Since(before RunQueueDelay) RunQueueDelay {
 }
 
 // Quantile returns an upper bound for the quantile q, from 0 to 1, of the
-// waits: the end of the bucket that holds it. The bound is at most twice the
-// true value. It is absent if there are no waits or no counts, or if the
-// quantile lies in the last bucket.
+// waits: the end of the bucket in which the quantile lies. The bound is at most
+// twice the true value. It is absent if there are no waits or no counts, or if
+// the quantile lies in the last bucket.
 func (d RunQueueDelay) Quantile(q float64) Maybe[time.Duration] {
 	var all, seen uint64
 	for _, n := range d.Counts {

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// A Category says how a knob is accessed, and so which part of a node reads and
-// writes it.
+// A Category says how a knob is accessed. It decides which part of a host reads
+// and writes the knob.
 type Category uint8
 
-// The categories.
+// The values of Category.
 const (
 	CategoryGroup     Category = iota + 1 // files of a cgroup; every managed cgroup has these
 	CategoryRun                           // whether the processes of a cgroup run
@@ -22,14 +22,14 @@ const (
 	CategoryOrder                         // an order to that scheduler, in its BPF maps
 )
 
-// A fileRow holds all facts of this package about one kind of knob.
+// A fileRow holds what this package knows about one kind of knob.
 type fileRow struct {
 	file     File
 	category Category
 	parse    func(text string) (Value, error)
 }
 
-// fileRows lists all knobs, in the order in which they are printed.
+// fileRows lists all kinds of knobs, in the order in which they are printed.
 var fileRows = []fileRow{
 	{FileCPUWeight, CategoryGroup, parseCPUWeight},
 	{FileCPUMax, CategoryGroup, parseCPUMax},
@@ -62,7 +62,7 @@ var rowOf = func() map[File]fileRow {
 	return m
 }()
 
-// FilesOf lists the knobs of the given categories; without any, all knobs.
+// FilesOf lists the knobs of the given categories; without a category, all knobs.
 func FilesOf(categories ...Category) []File {
 	var files []File
 	for _, r := range fileRows {
@@ -74,8 +74,8 @@ func FilesOf(categories ...Category) []File {
 }
 
 var (
-	// AllFiles lists all knobs. A table by File needs an entry for each;
-	// MissingFiles finds missing entries.
+	// AllFiles lists all knobs. A table with a File as its key needs an entry
+	// for each; MissingFiles finds missing entries.
 	AllFiles = FilesOf()
 	// Files lists the knobs that every managed cgroup has.
 	Files = FilesOf(CategoryGroup)
@@ -86,11 +86,11 @@ var (
 // Category returns the category of f, or 0 if f is not a knob.
 func (f File) Category() Category { return rowOf[f].category }
 
-// OfThreads reports whether f is an attribute of threads, which Tenon reads and
-// writes for each thread.
+// OfThreads reports whether f is an attribute of threads. Tenon reads and
+// writes such a knob thread by thread.
 func (f File) OfThreads() bool { return f.Category() == CategoryThreads }
 
-// ParseValue reads a value of the knob f from the text of Value.String.
+// ParseValue parses the text that Value.String prints for the knob f.
 func ParseValue(f File, text string) (Value, error) {
 	r, known := rowOf[f]
 	if !known {
@@ -102,8 +102,8 @@ func ParseValue(f File, text string) (Value, error) {
 // ErrUnknownFile returns the error for a knob that does not exist.
 func ErrUnknownFile(f File) error { return fmt.Errorf("unknown knob %q: want one of %v", f, AllFiles) }
 
-// MissingFiles describes how the keys of a table by File differ from AllFiles.
-// It returns "" if they are the same.
+// MissingFiles says how the keys of a table differ from AllFiles. It returns ""
+// if they are the same.
 func MissingFiles[T any](table map[File]T) string {
 	missing := slices.DeleteFunc(FilesOf(), func(f File) bool { _, has := table[f]; return has })
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(table)), func(f File) bool { return f.Category() != 0 })

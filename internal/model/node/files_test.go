@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestEveryFileHasARow parses the sources of this package, because a constant
-// of type File without a row could not be parsed as a knob.
+// TestEveryFileHasARow parses the sources of this package and looks for a row
+// for each constant of type File. Without a row, a File could not be parsed as
+// a knob.
 func TestEveryFileHasARow(t *testing.T) {
 	sources, err := filepath.Glob("*.go")
 	if err != nil {
@@ -43,8 +44,8 @@ func TestEveryFileHasARow(t *testing.T) {
 	}
 }
 
-// TestMissingFiles checks that missing and unknown entries of a table are
-// named.
+// TestMissingFiles checks that MissingFiles names the missing and the unknown
+// entries of a table.
 func TestMissingFiles(t *testing.T) {
 	table := map[File]bool{}
 	for _, f := range AllFiles {

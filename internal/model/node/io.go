@@ -14,16 +14,16 @@ import (
 	"tenon.sh/tenon/internal/model/valuetext"
 )
 
-// The knobs of block I/O. Each has a line for each device. A cgroup that was
-// never changed has no lines.
+// The knobs of block I/O. The value of each has one line for each device. A
+// cgroup whose knob was never written has no lines.
 const (
 	// FileIOMax is io.max (v1 blkio.throttle.*_device).
 	FileIOMax File = "io.max"
-	// FileIOWeight is io.weight, the weights of iocost (v2 only).
+	// FileIOWeight is io.weight, the weights of iocost (only on v2).
 	FileIOWeight File = "io.weight"
-	// FileBFQWeight is io.bfq.weight (v1 blkio.bfq.weight), weights of bfq.
+	// FileBFQWeight is io.bfq.weight (v1 blkio.bfq.weight), the weights of bfq.
 	FileBFQWeight File = "io.bfq.weight"
-	// FileIOLatency is io.latency (v2 only).
+	// FileIOLatency is io.latency (only on v2).
 	FileIOLatency File = "io.latency"
 )
 
@@ -34,10 +34,10 @@ type IOLimits struct{ ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64 }
 // NoIORate means no limit: "max" on v2, 0 on v1.
 const NoIORate int64 = math.MaxInt64
 
-// NoIOLimits is the value for a device without a line.
+// NoIOLimits is the value for a device that has no line.
 var NoIOLimits = IOLimits{NoIORate, NoIORate, NoIORate, NoIORate}
 
-// Within returns the smaller limit of each pair.
+// Within returns, for each of the four limits, the smaller one of l and o.
 func (l IOLimits) Within(o IOLimits) IOLimits {
 	return IOLimits{
 		min(l.ReadBPS, o.ReadBPS), min(l.WriteBPS, o.WriteBPS),
@@ -76,11 +76,10 @@ func parseIOLimits(text string) (IOLimits, error) {
 }
 
 // IOMax holds the limits of a cgroup on each device
-// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 the
-// limits include the descendants of the cgroup. On v1 they bound only the
-// cgroup's own tasks, because the kernel has no hierarchy of these limits there
-// (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, "Hierarchical
-// Cgroups").
+// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 the limits
+// include the descendants of the cgroup. On v1 these limits have no hierarchy: they
+// bound only the cgroup's own tasks
+// (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, "Hierarchical Cgroups").
 type IOMax struct{ lines string }
 
 // IOMaxOf returns the value with the given lines.
@@ -99,9 +98,9 @@ func (v IOMax) Limits() map[unit.Device]IOLimits {
 // String prints "8:0 rbps=1048576, 254:0 wiops=100", or "max" without limits.
 func (v IOMax) String() string { return cmp.Or(v.lines, "max") }
 
-// Rounded drops limits on operations that the kernel cannot store: it has 32
-// bits for them, and the largest number means no limit (block/blk-throttle.c:
-// tg_set_limit).
+// Rounded drops limits on operations that the kernel cannot store. The kernel
+// has 32 bits for such a limit, and the largest number means no limit
+// (block/blk-throttle.c: tg_set_limit).
 func (v IOMax) Rounded(Kernel) Value {
 	m := v.Limits()
 	for d, l := range m {
@@ -116,7 +115,8 @@ func (v IOMax) Rounded(Kernel) Value {
 	return IOMaxOf(m)
 }
 
-// Narrower is negative if no limit of v is larger and at least one is smaller.
+// Narrower returns a negative number if no limit of v is larger and at least
+// one is smaller.
 func (v IOMax) Narrower(o Value) int {
 	w, ok := o.(IOMax)
 	if !ok || v == w {
@@ -133,17 +133,17 @@ func (v IOMax) Narrower(o Value) int {
 	return together(orders)
 }
 
-// IOWeight is the share of contended block I/O among sibling cgroups: a default
-// weight, and weights for single devices. The kernel's default is 100. The
-// range is 1 to 10000, for bfq 1 to 1000
-// (Documentation/admin-guide/cgroup-v2.rst, "io.weight";
-// Documentation/block/bfq-iosched.rst, section 4).
+// IOWeight is the share of contended block I/O among sibling cgroups. It consists of a
+// default weight, and weights for single devices. The kernel's default is 100. The
+// range is 1 to 10000, and for bfq 1 to 1000 (Documentation/admin-guide/cgroup-v2.rst,
+// "io.weight"; Documentation/block/bfq-iosched.rst, section 4).
 type IOWeight struct {
 	Default int64
 	lines   string
 }
 
-// IOWeightOf returns the value with the given default and weights of devices.
+// IOWeightOf returns the value with the default weight other and the given
+// weights of devices.
 func IOWeightOf(other int64, weights map[unit.Device]int64) IOWeight {
 	return IOWeight{other, valuetext.Lines(weights, valuetext.Decimal)}
 }
@@ -165,7 +165,8 @@ func (v IOWeight) String() string {
 // Rounded returns v, because the kernel refuses weights that it cannot store.
 func (v IOWeight) Rounded(Kernel) Value { return v }
 
-// Narrower is negative if no weight of v is larger and at least one is smaller.
+// Narrower returns a negative number if no weight of v is larger and at least
+// one is smaller.
 func (v IOWeight) Narrower(o Value) int {
 	w, ok := o.(IOWeight)
 	if !ok || v == w {
@@ -179,10 +180,9 @@ func (v IOWeight) Narrower(o Value) int {
 	return together(orders)
 }
 
-// IOLatency is the target latency of a cgroup's I/O on each device. While the
-// latency exceeds the target, the kernel throttles siblings with a longer
-// target or without one (Documentation/admin-guide/cgroup-v2.rst, "IO Latency",
-// Linux 4.19).
+// IOLatency is the target latency of a cgroup's I/O on each device. While the latency
+// exceeds the target, the kernel throttles sibling cgroups that have a longer target or
+// none (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
 type IOLatency struct{ lines string }
 
 // IOLatencyOf returns the value with the given targets. The kernel counts whole
@@ -213,7 +213,7 @@ func (v IOLatency) String() string { return cmp.Or(v.lines, "none") }
 // Rounded returns v, which already has whole microseconds.
 func (v IOLatency) Rounded(Kernel) Value { return v }
 
-// Narrower returns 0, because a target limits the siblings of the cgroup.
+// Narrower returns 0: a target limits the siblings of the cgroup, and not the cgroup.
 func (v IOLatency) Narrower(Value) int { return 0 }
 
 func parseIOMax(text string) (Value, error) {
@@ -270,8 +270,8 @@ func orElse[T any](m map[unit.Device]T, d unit.Device, other T) T {
 	return other
 }
 
-// together combines the orders of the parts of two values. It returns 0 if
-// these orders contradict each other.
+// together combines the comparisons of the parts of two values into one. It
+// returns 0 if one part is smaller and another larger.
 func together(orders []int) int {
 	if slices.Min(orders) < 0 && slices.Max(orders) > 0 {
 		return 0

@@ -12,8 +12,8 @@ import (
 )
 
 // A Mechanism is an isolation mechanism: a means by which the kernel keeps BE
-// off the CPUs of LS. A mechanism earlier in the preference order isolates
-// better and needs more kernel features.
+// off the CPUs of LS. A mechanism that is earlier in the preference order
+// isolates better, and needs more features of the kernel.
 type Mechanism string
 
 // The isolation mechanisms.
@@ -21,15 +21,15 @@ const (
 	// MechanismVendor marks cgroups for a vendor's kernel, which then isolates
 	// them: Group Identity, or the QoS levels of openEuler.
 	MechanismVendor Mechanism = "vendor"
-	// MechanismSchedExt moves BE threads to a sched_ext scheduler. Its scheduling
-	// class ranks below all others, and it runs no BE on siblings of CPUs that
-	// run LS threads (Linux 6.12).
+	// MechanismSchedExt moves BE threads to a sched_ext scheduler. Its
+	// scheduling class ranks below all others. The scheduler runs no BE on the
+	// siblings of CPUs that run LS threads (Linux 6.12).
 	MechanismSchedExt Mechanism = "sched_ext"
-	// MechanismCoreSched gives BE threads a core-scheduling cookie. They then
-	// share no core with other threads (Linux 5.14).
+	// MechanismCoreSched gives BE threads a core-scheduling cookie. The kernel
+	// then lets them share no core with other threads (Linux 5.14).
 	MechanismCoreSched Mechanism = "core_sched"
-	// MechanismSiblings keeps BE, by cpuset, off the siblings of recent LS
-	// CPUs.
+	// MechanismSiblings removes from the cpusets of BE the siblings of CPUs on
+	// which LS ran a short time ago.
 	MechanismSiblings Mechanism = "siblings"
 	// MechanismIdle is cpu.idle alone (Linux 5.15).
 	MechanismIdle Mechanism = "cpu.idle"
@@ -50,20 +50,20 @@ const (
 	FileScheduler File = "scheduler"
 	// FilePolicy is the scheduling policy of the threads in and below a cgroup.
 	FilePolicy File = "policy"
-	// FileCookie is the core-scheduling cookie of these threads.
+	// FileCookie is the core-scheduling cookie of the threads in and below a cgroup.
 	FileCookie File = "cookie"
-	// FileSlice is the time slice of these threads. It belongs to no mechanism.
-	// Tenon sets it where the cgroup itself cannot be idle.
+	// FileSlice is the time slice of the threads in and below a cgroup. It belongs
+	// to no mechanism. Tenon sets it where the cgroup itself cannot be idle.
 	FileSlice File = "slice"
 )
 
-// Identity is the treatment of a cgroup by a vendor's kernel. IdentityBE gives
-// way to all others, IdentityHigh goes first, and IdentityExpels also keeps BE
-// off the siblings of its CPUs. The numbers are those of cpu.bvt_warp_ns. A
-// kernel with fewer levels gets the nearest level that it has.
+// Identity is how a vendor's kernel treats a cgroup. IdentityBE gives way to
+// all others, IdentityHigh goes first, and IdentityExpels also keeps BE off the
+// siblings of its CPUs. The numbers are those of cpu.bvt_warp_ns. On a kernel
+// with fewer levels, the nearest level that exists is used.
 type Identity int
 
-// The identities.
+// The values of Identity.
 const (
 	IdentityBE     Identity = -1
 	IdentityNone   Identity = 0
@@ -71,13 +71,10 @@ const (
 	IdentityExpels Identity = 2
 )
 
-// String prints the number of the level.
 func (v Identity) String() string { return strconv.Itoa(int(v)) }
 
-// Rounded returns v.
 func (v Identity) Rounded(Kernel) Value { return v }
 
-// Narrower compares the levels.
 func (v Identity) Narrower(o Value) int {
 	return against(o, func(w Identity) int { return cmp.Compare(v, w) })
 }
@@ -90,25 +87,25 @@ func parseIdentity(text string) (Value, error) {
 	return Identity(n), nil
 }
 
-// Scheduler describes the scheduler of BE threads that Tenon has loaded. In the
-// zero Scheduler none is loaded. The kernel unloads it when the process that
-// loaded it ends.
+// Scheduler describes the scheduler of BE threads that Tenon has loaded. The
+// zero Scheduler means that none is loaded. The kernel unloads it when the
+// process that loaded it ends.
 type Scheduler struct {
 	Loaded bool
-	// Siblings: BE threads stay off the siblings of LS threads while these run,
-	// and for the time Hold after they stop.
+	// Siblings says that BE threads stay off the siblings of LS threads while
+	// these run, and for the time Hold after they stop.
 	Siblings bool
 	Hold     time.Duration
-	// Headroom is the number of whole cores of each L3 cache that stay idle for
-	// LS threads that wake up. SchedulerHeadroom: the scheduler chooses the
-	// number.
+	// Headroom is the number of whole cores of each L3 cache that the scheduler
+	// keeps idle for LS threads that wake up. With SchedulerHeadroom, the
+	// scheduler chooses the number.
 	Headroom int
-	// Gentle lists the LS classes, separated by commas, that do not expel BE:
-	// BE threads may run on the siblings of their CPUs.
+	// Gentle lists LS classes, separated by commas, that do not expel BE. BE
+	// threads may run on the siblings of their CPUs.
 	Gentle string
 }
 
-// SchedulerHeadroom is the Headroom that the scheduler chooses itself.
+// SchedulerHeadroom lets the scheduler choose the Headroom.
 const SchedulerHeadroom = -1
 
 // Expels reports whether BE threads stay off the siblings of class c.
@@ -136,10 +133,9 @@ func (v Scheduler) String() string {
 	return s
 }
 
-// Rounded returns v.
 func (v Scheduler) Rounded(Kernel) Value { return v }
 
-// Narrower is negative if v is loaded and the other is not.
+// Narrower returns a negative number if v is loaded and the other is not.
 func (v Scheduler) Narrower(o Value) int {
 	w, ok := o.(Scheduler)
 	if !ok || v.Loaded == w.Loaded {
@@ -183,13 +179,13 @@ func parseScheduler(text string) (Value, error) {
 }
 
 // Threads says which of two states the threads of a cgroup have. ThreadsMixed
-// occurs only in values that Tenon reads.
+// occurs only in values that Tenon reads, and never in values that it writes.
 type Threads string
 
 // The values of FilePolicy, FileCookie and FileSlice.
 const (
-	// ThreadsNormal: no thread has the policy (FilePolicy), the cookie
-	// (FileCookie) or the slice (FileSlice) that Tenon sets.
+	// ThreadsNormal: no thread has what Tenon sets: the policy (FilePolicy),
+	// the cookie (FileCookie) or the slice (FileSlice).
 	ThreadsNormal Threads = "normal"
 	// ThreadsBE: all threads have SCHED_EXT (FilePolicy), the BE cookie
 	// (FileCookie) or the longest possible slice (FileSlice).
@@ -200,10 +196,8 @@ const (
 
 var threads = []Threads{ThreadsBE, ThreadsMixed, ThreadsNormal}
 
-// String prints the word.
 func (v Threads) String() string { return string(v) }
 
-// Rounded returns v.
 func (v Threads) Rounded(Kernel) Value { return v }
 
 // Narrower orders the states by the share of BE threads.
@@ -222,22 +216,23 @@ func parseThreads(text string) (Value, error) {
 type Isolation struct {
 	// Failures are the failures of mechanisms that the node supports: the
 	// kernel ejected the scheduler, refused to load it, or refused to write a
-	// mark. They are at most an hour old, oldest first.
+	// mark. The list has the last hour, oldest first.
 	Failures []Failure `json:"falls,omitempty"`
-	// Foreign is the name of another sched_ext scheduler that is loaded.
+	// Foreign is the name of a sched_ext scheduler that another component has
+	// loaded; empty: none.
 	Foreign string `json:"foreign,omitempty"`
-	// Cookies is the number of processes of any class that have a
-	// core-scheduling cookie of another program.
+	// Cookies is the number of processes that have a core-scheduling cookie of
+	// another program. Processes of all classes count.
 	Cookies int `json:"cookies,omitempty"`
-	// LSOn counts the run time of LS on each CPU. Nil: not counted.
+	// LSOn is the run time of LS work on each CPU; nil: it is not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
 	// Request is the request of an operator to the running agent.
 	Request Request `json:"asked,omitzero"`
 }
 
-// Request is the request of an operator at run time. It overrides the
-// configuration, and earlier failures no longer count. The zero Request
-// requests nothing.
+// Request is what an operator requested at run time. It overrides the
+// configuration, and earlier failures no longer count. The zero Request means
+// that the operator requested nothing.
 type Request struct {
 	At time.Time `json:"at"`
 	// Mechanism is the strongest mechanism to use; empty: as configured.
@@ -250,8 +245,8 @@ type Failure struct {
 	At        time.Time `json:"at"`
 	Mechanism Mechanism `json:"rung"`
 	Why       string    `json:"why"`
-	// Refused: the mechanism was never in use, because the kernel refused it.
-	// Every other failure ended the use of a mechanism; three of these within
-	// an hour disable the mechanism.
+	// Refused says that the kernel refused the mechanism, so that it was never
+	// in use. Every other failure ended the use of a mechanism; after three of
+	// these within an hour, the mechanism is disabled.
 	Refused bool `json:"refused,omitempty"`
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestIsolationReadsBack checks that the text of each value parses as the same
+// TestIsolationReadsBack checks that the text of each value parses to the same
 // value.
 func TestIsolationReadsBack(t *testing.T) {
 	for file, values := range map[File][]Value{

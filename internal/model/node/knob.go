@@ -41,16 +41,18 @@ func (p CgroupPath) Contains(q CgroupPath) bool {
 	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
-// File names a knob: one kernel file, or several files that the kernel couples
-// and that Tenon reads, writes and restores together.
+// File names a knob. It stands for one kernel file, or for several files that
+// the kernel couples and that Tenon reads, writes and restores together.
 type File string
 
 // The knobs of a cgroup.
 const (
-	// FileCPUWeight couples cpu.weight (v1 cpu.shares) and cpu.idle: setting
-	// idle makes the weight unwritable, and clearing it resets the weight.
+	// FileCPUWeight couples cpu.weight (v1 cpu.shares) and cpu.idle. While a
+	// cgroup is idle, the kernel refuses to write its weight; when idle is
+	// cleared, the kernel resets the weight.
 	FileCPUWeight File = "cpu.weight"
-	// FileCPUMax couples quota, period and burst: burst may not exceed quota.
+	// FileCPUMax couples quota, period and burst, because a burst may not
+	// exceed its quota.
 	FileCPUMax File = "cpu.max"
 	// FileCPUs is cpuset.cpus.
 	FileCPUs File = "cpuset.cpus"
@@ -60,9 +62,9 @@ const (
 	FileMemory File = "memory"
 	// FilePIDs is pids.max.
 	FilePIDs File = "pids.max"
-	// FileRun is whether the processes of a cgroup run: cgroup.freeze (v1
-	// freezer.state), and the signals that end processes. Only the cgroups of
-	// BE workloads have it.
+	// FileRun says whether the processes of a cgroup run. It stands for
+	// cgroup.freeze (v1 freezer.state) and for the signals that end processes.
+	// Only the cgroups of BE workloads have it.
 	FileRun File = "run"
 )
 
@@ -71,7 +73,8 @@ const (
 type Knob struct {
 	Cgroup CgroupPath `json:"cgroup"`
 	File   File       `json:"file"`
-	// ControlGroup is the control group of resctrl; empty: a knob of a cgroup.
+	// ControlGroup is the control group of resctrl; empty: the knob belongs to
+	// a cgroup.
 	ControlGroup string `json:"resctrl,omitempty"`
 }
 
@@ -79,7 +82,7 @@ type Knob struct {
 const controlPrefix = "resctrl:"
 
 // KnobAt returns the knob with file f of a cgroup, or of a control group such
-// as "resctrl:BE". It reads the text that Knob.Where prints.
+// as "resctrl:BE". It parses the text that Knob.Where prints.
 func KnobAt(where string, f File) Knob {
 	if name, is := strings.CutPrefix(where, controlPrefix); is {
 		return Knob{ControlGroup: name, File: f}
@@ -110,21 +113,21 @@ func (k Knob) Compare(o Knob) int {
 
 // Kernel holds the facts about a kernel that decide how values are rounded.
 type Kernel struct {
-	// CgroupVersion, 1 or 2, is that of the hierarchy with the cpu controller.
+	// CgroupVersion is 1 or 2: the version of the hierarchy with the cpu controller.
 	CgroupVersion int `json:"cgroup_version"`
 	// PageSize is the unit to which memory limits are rounded.
 	PageSize unit.Bytes `json:"page_size"`
-	// MB is the range and step of memory bandwidth.
+	// MB is the range and the step of values for memory bandwidth.
 	MB Bandwidth `json:"mb,omitzero"`
 }
 
 // Knobs holds the present values of all knobs of the snapshot.
 type Knobs struct {
 	Kernel Kernel `json:"kernel"`
-	// Now is the present value of each knob; absent: it could not be read.
+	// Now is the present value of each knob. A knob that could not be read is absent.
 	Now map[Knob]Value `json:"-"`
-	// Before is the value of each knob before Tenon's first write, from the
-	// journal. It has only knobs that Tenon wrote.
+	// Before is the value that a knob had before Tenon's first write, from the
+	// journal. It has only the knobs that Tenon wrote.
 	Before map[Knob]Value `json:"-"`
 }
 

@@ -8,20 +8,20 @@ import (
 )
 
 // Overrides are the values that the annotations of one workload set in place of
-// the strategy of its class. A key that is absent here has the value of the
-// class. The zero Overrides sets nothing.
+// the strategy of its class. For a key that is absent here, the value of the
+// class counts. The zero Overrides sets nothing.
 type Overrides struct {
 	Burst  BurstOverride  `json:"burst,omitzero"`
 	Memory MemoryOverride `json:"memory,omitzero"`
-	// Identity is the treatment of the workload by a vendor's kernel and by the
-	// BE scheduler.
+	// Identity is how a vendor's kernel and the BE scheduler treat the workload.
 	Identity Maybe[Identity] `json:"identity,omitzero"`
-	// IO is the workload's own share of block devices, besides its class's.
+	// IO is the workload's own share of block devices. It applies in addition
+	// to that of its class.
 	IO    []BlockIO     `json:"io,omitempty"`
 	Cache CacheOverride `json:"cache,omitzero"`
 	CPUs  CPUOverride   `json:"cpus,omitzero"`
-	// EvictionExemptFrom lists the causes for which the workload may not be
-	// evicted: words of policy.EvictCauses.
+	// EvictionExemptFrom lists causes for which Tenon must not evict the
+	// workload: words of policy.EvictCauses.
 	EvictionExemptFrom []string `json:"spared_from,omitempty"`
 }
 
@@ -33,29 +33,30 @@ func (a Overrides) Equal(b Overrides) bool {
 
 // BurstOverride is the cpuBurst strategy of one workload.
 type BurstOverride struct {
-	// Policy is BurstNone or a policy.BurstPolicy; empty: as for the class.
+	// Policy is BurstNone or a policy.BurstPolicy; empty: the policy of the
+	// class counts.
 	Policy        string              `json:"policy,omitempty"`
 	CPUPercent    Maybe[unit.Percent] `json:"cpu_percent,omitzero"`
 	QuotaPercent  Maybe[unit.Percent] `json:"quota_percent,omitzero"`
 	PeriodSeconds Maybe[int64]        `json:"period_seconds,omitzero"`
 }
 
-// BurstNone disables bursts, whatever the class has.
+// BurstNone disables bursts, whatever the class says.
 const BurstNone = "none"
 
 // MemoryOverride is the memoryQOS strategy of one workload.
 type MemoryOverride struct {
-	// OwnOnly: only the values here count, and those of the class do not.
+	// OwnOnly says that only the values here count, and those of the class do not.
 	OwnOnly bool `json:"own,omitempty"`
-	// Enabled: the values of the class count even if they are disabled there.
+	// Enabled says that the values of the class count even if the class disables them.
 	Enabled           bool                `json:"enabled,omitempty"`
 	MinPercent        Maybe[unit.Percent] `json:"min_percent,omitzero"`
 	LowPercent        Maybe[unit.Percent] `json:"low_percent,omitzero"`
 	ThrottlingPercent Maybe[unit.Percent] `json:"throttling_percent,omitzero"`
 }
 
-// BlockIO is the share of a class or workload in a block device, or in all
-// disks of a volume group together.
+// BlockIO is the share that a class or workload has of a block device, or of
+// all disks of a volume group together.
 type BlockIO struct {
 	// Name is a device ("vda", "/dev/vg0/data", "254:0") or a volume group.
 	Name        string `json:"name"`
@@ -65,17 +66,19 @@ type BlockIO struct {
 	WriteBPS  int64 `json:"writeBPS,omitempty"`
 	ReadIOPS  int64 `json:"readIOPS,omitempty"`
 	WriteIOPS int64 `json:"writeIOPS,omitempty"`
-	// WeightPercent is relative to the weight without Tenon; 0: no change.
+	// WeightPercent is relative to the weight that the cgroup has without
+	// Tenon; 0: no change.
 	WeightPercent unit.Percent `json:"ioWeightPercent,omitempty"`
-	// Latency is the target latency; other work is slowed to meet it. 0: none.
+	// Latency is the target latency. The kernel slows other work to meet it. 0:
+	// no target.
 	Latency time.Duration `json:"latency_ns,omitempty"`
 }
 
 // CacheOverride is the part of each L3 cache and of the memory bandwidth that
-// one workload may use. An absent value is as for the class.
+// one workload may use. For an absent value, that of the class counts.
 type CacheOverride struct {
-	// ControlGroup is the name of the workload's own control group:
-	// ControlGroupPrefix and a suffix that no other workload has.
+	// ControlGroup is the name of the workload's own control group. It is
+	// ControlGroupPrefix with a suffix that no other workload has.
 	ControlGroup string              `json:"resctrl,omitempty"`
 	Start        Maybe[unit.Percent] `json:"start_percent,omitzero"`
 	End          Maybe[unit.Percent] `json:"end_percent,omitzero"`

@@ -6,33 +6,32 @@ import (
 	"slices"
 )
 
-// Run is the run state of the processes of a cgroup. A snapshot has Running,
-// Frozen or Ended. A cgroup whose processes were asked to end is Running until
-// they have ended.
+// Run is the run state of the processes of a cgroup. A snapshot has Running, Frozen
+// or Ended. While processes that were asked to end still run, it is Running.
 type Run string
 
 // The values of Run.
 const (
 	Running Run = "running"
-	// Frozen: the processes do not run until the state is Running again, and
-	// keep their memory (cgroup.freeze, Linux 5.2; v1 freezer.state).
+	// Frozen: the kernel stops the processes until the state is Running again.
+	// They keep their memory (cgroup.freeze, Linux 5.2; v1 freezer.state).
 	Frozen Run = "frozen"
-	// AskedToEnd: every process got SIGTERM and still runs, to exit.
+	// AskedToEnd: every process got SIGTERM. The processes still run, so that
+	// they can exit.
 	AskedToEnd Run = "asked to end"
 	// Ended: no process is left after SIGKILL (cgroup.kill, Linux 5.14).
 	Ended Run = "ended"
 )
 
-// runs lists the values of Run from the narrowest to the widest.
+// runs lists the values of Run. The first allows the least and the last the most.
 var runs = []Run{Ended, AskedToEnd, Frozen, Running}
 
-// EndsProcesses reports whether v ends processes, which cannot be undone.
+// EndsProcesses reports whether v ends processes. That cannot be undone.
 func (v Run) EndsProcesses() bool { return v == AskedToEnd || v == Ended }
 
 // String prints "running", "frozen", "asked to end" or "ended".
 func (v Run) String() string { return string(v) }
 
-// Rounded returns v.
 func (v Run) Rounded(Kernel) Value { return v }
 
 // Narrower orders the states from Ended to Running.

@@ -11,17 +11,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The orders to the BE scheduler (FileScheduler). They have an effect only
-// while it is loaded, and are lost when it is unloaded: the kernel then applies
-// the weights and quotas of cgroups again. Therefore the journal does not
-// contain them, they have no value from before Tenon, and Tenon does not
-// release them: a policy cancels an order with the zero value.
+// The orders to the BE scheduler (FileScheduler). An order has an effect only
+// while the scheduler is loaded, and is lost when the scheduler is unloaded:
+// the kernel then applies the weights and quotas of cgroups again. Therefore
+// the journal does not contain orders, they have no value from before Tenon,
+// and Tenon does not release them. A policy cancels an order by the zero value.
 //
-// The kernel needs a second or more to load the scheduler. Until it is loaded,
-// the knobs show the orders that it will be loaded with.
+// The kernel needs a second or more to load the scheduler. During that time the
+// knobs show the orders that the scheduler will get when it is loaded.
 const (
-	// FileSchedulerGroup is the treatment of the threads in and below a cgroup
-	// by the BE scheduler. Descendants with an order of their own are excepted.
+	// FileSchedulerGroup says how the BE scheduler treats the threads in and below
+	// a cgroup. It does not apply to descendants with an order of their own.
 	FileSchedulerGroup File = "scheduler.group"
 	// FileSchedulerCap is the limit on the CPU time of all threads in the BE
 	// scheduler together. It is a knob of the node, so its cgroup is the root.
@@ -32,26 +32,25 @@ const (
 func (f File) OrdersScheduler() bool { return f.Category() == CategoryOrder }
 
 const (
-	// SchedulerSlots is the number of slots of the BE scheduler. Slot 0 is
-	// shared: it has DefaultSchedulerWeight and no quota. Every other slot
-	// belongs to one cgroup.
+	// SchedulerSlots is the number of slots of the BE scheduler. Slot 0 is shared: it
+	// has DefaultSchedulerWeight and no quota. Every other slot belongs to one cgroup.
 	SchedulerSlots = 256
-	// SchedulerGroups is the number of cgroups with orders that it can store.
+	// SchedulerGroups is the maximum number of cgroups with orders.
 	SchedulerGroups = 8192
-	// DefaultSchedulerWeight is the kernel's default cpu.weight, and
-	// MaxSchedulerWeight the largest one.
+	// DefaultSchedulerWeight is the kernel's default cpu.weight.
+	// MaxSchedulerWeight is the largest weight.
 	DefaultSchedulerWeight = 100
 	MaxSchedulerWeight     = 10000
 )
 
-// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no
-// order: the cgroup is treated as its parent, and the root as SchedulerNormal.
+// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no order:
+// the cgroup is then treated as its parent is, and the root as SchedulerNormal.
 type SchedulerGroup struct {
-	// Class is the class of the threads. The scheduler expects all threads of
-	// class SchedulerBE to be its own, and reports those that are not.
+	// Class is the class of the threads. The scheduler expects that it runs all
+	// threads of class SchedulerBE itself, and reports those that it does not run.
 	Class SchedulerClass
-	// Slot is the slot that counts the run time: 1 to SchedulerSlots-1 for this
-	// cgroup alone, 0 for the slot that all cgroups without one share.
+	// Slot is the slot that counts the run time. 1 to SchedulerSlots-1 belong
+	// to one cgroup each. All cgroups without a slot of their own share slot 0.
 	Slot int
 	// Weight is the share against other slots, from 1 to MaxSchedulerWeight,
 	// with the meaning of cpu.weight; 0 without a slot.
@@ -90,7 +89,7 @@ func (v SchedulerGroup) Narrower(o Value) int {
 	return compareLimits(v.Quota, w.Quota)
 }
 
-// Valid returns the fault of an order, or nil.
+// Valid returns what is wrong with an order, or nil.
 func (v SchedulerGroup) Valid() error {
 	switch {
 	case v == (SchedulerGroup{}):
@@ -151,10 +150,8 @@ func (v SchedulerCap) String() string {
 	return v.Most.String()
 }
 
-// Rounded returns v.
 func (v SchedulerCap) Rounded(Kernel) Value { return v }
 
-// Narrower compares the limits.
 func (v SchedulerCap) Narrower(o Value) int {
 	w, ok := o.(SchedulerCap)
 	if !ok {

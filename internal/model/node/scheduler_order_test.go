@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestOrdersReadBack checks that the text of each order parses as the same
+// TestOrdersReadBack checks that the text of each order parses to the same
 // order.
 func TestOrdersReadBack(t *testing.T) {
 	for file, values := range map[File][]Value{
@@ -46,8 +46,8 @@ func TestWhatIsNoOrderIsRefused(t *testing.T) {
 	}
 }
 
-// TestOrdersNarrowByTheirQuota checks that the smaller quota is the narrower
-// order.
+// TestOrdersNarrowByTheirQuota checks that of two orders the one with the
+// smaller quota is the narrower.
 func TestOrdersNarrowByTheirQuota(t *testing.T) {
 	group := func(slot int, quota unit.MilliCPU) SchedulerGroup {
 		return SchedulerGroup{Class: SchedulerBE, Slot: slot, Weight: 100, Quota: quota}

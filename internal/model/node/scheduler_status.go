@@ -2,47 +2,49 @@ package node
 
 import "time"
 
-// An IsolationStatus is the state of the isolation mechanisms, with counters
-// since the agent started. It is for people and metrics: no decision depends on
-// it.
+// An IsolationStatus is the state of the isolation mechanisms, with counters since
+// the agent started. It serves people and metrics: no decision depends on it.
 type IsolationStatus struct {
-	// Loads counts the loads of the scheduler, and Exits its exits by kind.
+	// Loads is how often the scheduler was loaded. Exits is how often it
+	// exited, by kind.
 	Loads uint64              `json:"loads,omitempty"`
 	Exits map[ExitKind]uint64 `json:"exits,omitempty"`
-	// LastExit is the last exit; the zero SchedulerExit: it never exited.
+	// LastExit is the last exit of the scheduler; the zero SchedulerExit: it
+	// never exited.
 	LastExit SchedulerExit `json:"last_exit,omitzero"`
-	// Strays counts the BE threads that were found without the policy or cookie
-	// that they should have. Converted counts those that Tenon gave it to.
+	// Strays is the number of BE threads that Tenon found without the policy or
+	// cookie that they should have. Converted is how many of these threads
+	// Tenon gave the policy or cookie.
 	Strays    uint64 `json:"strays,omitempty"`
 	Converted uint64 `json:"converted,omitempty"`
 	// Realtime is the present number of BE threads with a real-time policy.
-	// Tenon does not change these threads.
+	// Tenon does not change such threads.
 	Realtime int `json:"realtime,omitempty"`
-	// OwnSlices is the number of threads that should have the long slice, but
-	// set a slice of their own or have SCHED_IDLE. Tenon does not change these
+	// OwnSlices is the number of threads that should have the long slice but
+	// set a slice of their own or have SCHED_IDLE. Tenon does not change such
 	// threads. On their CPU the long slice of other threads has no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
-	// Demotions counts the demotions of threads to the fair class for a while,
-	// because they had waited too long. Demoted is the number of threads that
-	// are demoted now.
+	// Demotions is how often Tenon moved a thread to the fair class for a while
+	// because it had waited too long. Demoted is the number of threads that are
+	// in the fair class for that reason now.
 	Demotions uint64 `json:"spills,omitempty"`
 	Demoted   int    `json:"spilled,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
-	// because its table of cgroups was full. Empty: it refused none.
+	// because its table of cgroups was full. Empty: it refused no order.
 	Refused string `json:"untold,omitempty"`
 	// Scheduler is the status of the scheduler since its last load. It stays
-	// after the scheduler exits; nil: never loaded.
+	// after the scheduler exits; nil: the scheduler was never loaded.
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`
 }
 
 // A SchedulerStatus is the status of the BE scheduler, with counters since it
-// was loaded. The counters are read one by one while the scheduler runs, so
+// was loaded. Tenon reads the counters one by one while the scheduler runs, so
 // sums of them match only approximately.
 type SchedulerStatus struct {
 	At time.Time `json:"at"` // time of the reading
-	// State is the state of sched_ext in the kernel: enabled, disabled, …
+	// State is the state of sched_ext in the kernel, such as enabled or disabled.
 	State string `json:"state"`
-	// Running: sched_ext is enabled and runs Tenon's scheduler.
+	// Running says that sched_ext is enabled and runs Tenon's scheduler.
 	Running bool `json:"running"`
 	// Variant is the first kernel version with the interface that this build of
 	// the scheduler uses.
@@ -56,20 +58,20 @@ type SchedulerStatus struct {
 	Idle    time.Duration                    `json:"idle_ns"`
 	// Wait is the time for which the scheduler's threads waited for a CPU.
 	Wait time.Duration `json:"wait_ns"`
-	// ExpelIdle is the time for which CPUs stayed idle, although BE waited,
-	// because an expelling thread ran on the sibling. HoldIdle is the same for
-	// the hold time after such a thread.
+	// ExpelIdle is how long CPUs stayed idle, although BE waited, because an
+	// expelling thread ran on the sibling. HoldIdle is how long they stayed
+	// idle for the hold time after such a thread.
 	ExpelIdle time.Duration `json:"expel_idle_ns"`
 	HoldIdle  time.Duration `json:"hold_idle_ns"`
-	// ExpelDelay is a histogram: the time for which BE still ran on the sibling
-	// after an expelling thread had started. DelayBound gives its buckets.
+	// ExpelDelay is a histogram of the time for which BE still ran on the sibling after
+	// an expelling thread had started. DelayBound gives the bounds of its buckets.
 	ExpelDelay []uint64 `json:"expel_delay_counts,omitempty"`
 	// OldestWait is the longest wait of a thread that waits now.
 	OldestWait time.Duration `json:"oldest_wait_ns"`
 
 	SchedulerCounts
-	// Queues holds the threads that wait for a CPU now, by last-level cache.
-	// Parked is the number of threads that wait for quota besides these.
+	// Queues holds the threads that wait for a CPU now, by last-level cache. Parked
+	// is the number of threads that wait for quota; Queues does not contain them.
 	Queues []SchedulerQueue `json:"queues,omitempty"`
 	Parked int              `json:"parked"`
 }
@@ -94,9 +96,9 @@ type SchedulerCounts struct {
 	Drift      uint64 `json:"drift"`      // corrections of a CPU's recorded class
 	LongWaits  uint64 `json:"long_waits"` // reports of long waits
 	Lost       uint64 `json:"lost"`       // events lost because the buffer was full
-	// Kicks count CPUs that were told to schedule again: KicksExpel to expel
-	// BE, KicksWake to run BE, and KicksTimer those of the latter that a timer
-	// caused.
+	// Kicks count how often the scheduler made a CPU schedule again: KicksExpel
+	// to expel BE, and KicksWake to run BE. KicksTimer is the part of KicksWake
+	// that a timer caused.
 	KicksExpel uint64 `json:"kicks_expel"`
 	KicksWake  uint64 `json:"kicks_wake"`
 	KicksTimer uint64 `json:"kicks_timer"`
@@ -112,7 +114,7 @@ type SchedulerQueue struct {
 // A SchedulerClass is the class of a thread in the BE scheduler.
 type SchedulerClass string
 
-// The classes of the scheduler.
+// The values of SchedulerClass.
 const (
 	SchedulerNormal SchedulerClass = "NORMAL" // neither expels nor is expelled
 	SchedulerBE     SchedulerClass = "BE"     // the scheduler's own threads
@@ -127,7 +129,7 @@ var SchedulerClasses = []SchedulerClass{SchedulerLSX, SchedulerLS, SchedulerNorm
 type SchedulerExit struct {
 	At   time.Time `json:"at"`
 	Kind ExitKind  `json:"kind"`
-	// Code, Reason and Message are from the kernel. All may be empty.
+	// Code, Reason and Message come from the kernel. Each may be empty.
 	Code    int64  `json:"code,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -136,7 +138,7 @@ type SchedulerExit struct {
 // An ExitKind is the cause of a scheduler's exit.
 type ExitKind string
 
-// The kinds of exits.
+// The values of ExitKind.
 const (
 	ExitUnload ExitKind = "unload" // Tenon unloaded it
 	ExitSilent ExitKind = "silent" // it exited because the agent sent no heartbeat

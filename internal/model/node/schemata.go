@@ -20,29 +20,31 @@ const (
 	// FileL3 is the set of ways of each L3 cache that the tasks of a control
 	// group may fill. It is a knob of the control group.
 	FileL3 File = "L3"
-	// FileMB is the memory bandwidth of the control group behind each L3 cache.
+	// FileMB is the memory bandwidth that the tasks of a control group may use
+	// behind each L3 cache. It is a knob of the control group.
 	FileMB File = "MB"
 )
 
-// DefaultControlGroup is the control group of all tasks that are in no other.
+// DefaultControlGroup is the control group of all tasks that are in no other
+// control group.
 const DefaultControlGroup = "/"
 
-// Resctrl holds the resources that the node's resctrl can divide, and the
-// control groups in use. In the zero Resctrl nothing was read.
+// Resctrl says what the node's resctrl can divide, and which control groups
+// exist. The zero Resctrl means that it was not read.
 type Resctrl struct {
-	// Missing is the reason why nothing can be divided; empty: resctrl works.
+	// Missing is the reason why resctrl can divide nothing; empty: it works.
 	Missing string `json:"missing,omitempty"`
 	// Groups is the number of control groups (CLOSIDs) that the hardware
-	// supports, including the default one. Others is the number that other
-	// programs created.
+	// supports, including the default one. Others is the number of those that
+	// other programs created.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
 	// Taken lists the control groups that have the name of a class but belong
-	// to another program. Tenon does not change them.
+	// to another program. Tenon does not change such groups.
 	Taken []string  `json:"taken,omitempty"`
 	L3    CacheWays `json:"l3,omitzero"`
-	// MBDomains lists the caches behind which memory bandwidth is divided. Nil:
-	// it is not divided. Kernel.MB has the range and step.
+	// MBDomains lists the caches behind which memory bandwidth can be divided;
+	// nil: it cannot. Kernel.MB has the range and step.
 	MBDomains []CacheID `json:"mb_domains,omitempty"`
 }
 
@@ -52,19 +54,19 @@ type CacheWays struct {
 	Domains []CacheID `json:"domains,omitempty"`
 	// Mask has one bit for each way (cbm_mask).
 	Mask uint64 `json:"mask,omitempty"`
-	// Least is the minimum number of ways of a group (min_cbm_bits).
+	// Least is the minimum number of ways that a group must have (min_cbm_bits).
 	Least int `json:"least,omitempty"`
-	// Sparse: the ways of a group need not be contiguous.
+	// Sparse says that the ways of a group need not be contiguous.
 	Sparse bool `json:"sparse,omitempty"`
-	// Apart: code and data have separate masks (mount option cdp).
+	// Apart says that code and data have separate masks (mount option cdp).
 	Apart bool `json:"apart,omitempty"`
 }
 
 // Bandwidth describes how the kernel rounds a value of FileMB. The zero
-// Bandwidth rounds nothing, because the node has no such knob.
+// Bandwidth rounds nothing; a node without the knob has it.
 type Bandwidth struct {
 	Unit BandwidthUnit `json:"unit,omitempty"`
-	// Values are Least to Most in multiples of Step. Most means no limit.
+	// Values are multiples of Step from Least to Most. Most means no limit.
 	Least uint64 `json:"least,omitempty"`
 	Step  uint64 `json:"step,omitempty"`
 	Most  uint64 `json:"most,omitempty"`
@@ -73,10 +75,10 @@ type Bandwidth struct {
 // BandwidthUnit is the unit of the number in an MB line.
 type BandwidthUnit string
 
-// The units of memory bandwidth.
+// The values of BandwidthUnit.
 const (
-	// BandwidthPercent is a percentage of the bandwidth, as coarse as the
-	// delays that the hardware inserts (Intel).
+	// BandwidthPercent is a percentage of the bandwidth. It is imprecise,
+	// because the hardware only delays memory accesses (Intel).
 	BandwidthPercent BandwidthUnit = "percent"
 	// BandwidthEighths is a number of eighths of a GB/s (AMD).
 	BandwidthEighths BandwidthUnit = "GB/s/8"
@@ -86,18 +88,18 @@ const (
 
 // CacheUse is the cache occupancy and memory traffic of the tasks of a class.
 type CacheUse struct {
-	// Occupancy is the amount of their data in the L3 caches.
+	// Occupancy is how much of their data is in the L3 caches.
 	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
-	// Traffic counts the data that they read from and wrote to memory.
+	// Traffic is how much data they have read from and written to memory.
 	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
 }
 
-// L3 is the set of ways of each L3 cache that a control group may fill, by
-// cache number: "0=7;1=7". If code and data have separate masks (mount option
-// cdp), it has both: "code 0=7;1=7 data 0=3;1=3".
+// L3 says which ways of each L3 cache a control group may fill, by cache
+// number: "0=7;1=7". If code and data have separate masks (mount option cdp),
+// it has both: "code 0=7;1=7 data 0=3;1=3".
 type L3 struct{ Schema string }
 
-// Ways is a mask of ways for each cache.
+// Ways is the mask of ways of each cache.
 type Ways map[CacheID]uint64
 
 // L3Of returns the value in which code and data have the same ways.
@@ -131,7 +133,6 @@ func (v L3) Parts() (code, data Ways, err error) {
 // Apart reports whether code and data have separate masks.
 func (v L3) Apart() bool { return strings.HasPrefix(v.Schema, "code ") }
 
-// String prints the schema.
 func (v L3) String() string { return v.Schema }
 
 // Rounded returns v, because the kernel stores a mask unchanged or refuses it.
@@ -171,7 +172,6 @@ func (v MB) By() (map[CacheID]uint64, error) {
 	return by, nil
 }
 
-// String prints the schema.
 func (v MB) String() string { return v.Schema }
 
 // Rounded limits each number to the range and rounds it up to the next step, as
@@ -209,9 +209,8 @@ func (v MB) sum() (sum uint64) {
 	return sum
 }
 
-// ControlGroup lists the control groups that contain the tasks of a cgroup,
-// sorted and separated by commas: "BE", "/", or "/,BE" if the tasks are in
-// both.
+// ControlGroup lists the control groups that contain the tasks of a cgroup, sorted
+// and separated by commas: "BE", "/", or "/,BE" if the tasks are in both.
 type ControlGroup struct{ Groups string }
 
 // ControlGroupsOf returns the value for tasks that are in the given groups.
@@ -223,10 +222,8 @@ func ControlGroupsOf(groups ...string) ControlGroup {
 // In lists the groups.
 func (v ControlGroup) In() []string { return strings.Split(v.Groups, ",") }
 
-// String prints the groups.
 func (v ControlGroup) String() string { return v.Groups }
 
-// Rounded returns v.
 func (v ControlGroup) Rounded(Kernel) Value { return v }
 
 // Narrower returns 0, because the names do not say which group allows more.
@@ -261,8 +258,8 @@ func parseMB(text string) (Value, error) {
 	return MBOf(by), err
 }
 
-// Control returns the name of the control group for class c, which is the name
-// that Koordinator uses. It is empty for SYSTEM, which has none.
+// Control returns the name of the control group for class c: the same name as
+// in Koordinator. It is empty for SYSTEM, which has no control group.
 func (c Class) Control() string {
 	switch c {
 	case LSE, LSR:
@@ -276,10 +273,11 @@ func (c Class) Control() string {
 // ControlGroups lists the control groups of all classes.
 var ControlGroups = []string{string(LSR), string(LS), string(BE)}
 
-// ControlGroupPrefix begins the name of a control group of one workload.
+// ControlGroupPrefix is the prefix of the name of a control group that belongs
+// to one workload.
 const ControlGroupPrefix = "tenon-"
 
-// IsControlGroup reports whether Tenon gives control groups this name.
+// IsControlGroup reports whether a control group of Tenon can have this name.
 func IsControlGroup(name string) bool {
 	return slices.Contains(ControlGroups, name) || strings.HasPrefix(name, ControlGroupPrefix)
 }

@@ -1,6 +1,6 @@
-// Package node is the vocabulary of Tenon: the topology of a machine, its
-// workloads and their use, and the present value of every kernel knob that
-// Tenon may own. A Snapshot holds all that a decision may depend on.
+// Package node defines the data that all of Tenon speaks about: the topology of
+// a machine, its workloads and their use, and the present value of every kernel
+// knob that Tenon may own. A Snapshot holds all that a decision may depend on.
 package node
 
 import (
@@ -12,33 +12,35 @@ import (
 // A Snapshot is the state of the node at one instant. A policy gets no other
 // input, so only data in a Snapshot can influence a decision.
 type Snapshot struct {
-	// At is the time of the snapshot. Differences between two snapshots of one
-	// host are exact, even if the wall clock is set.
+	// At is the time of the snapshot. The difference between the times of two
+	// snapshots of one host is exact, even if the wall clock was set in between.
 	At           time.Time    `json:"at"`
 	Topology     Topology     `json:"topology"`
 	Capabilities Capabilities `json:"can,omitempty"`
 	Usage        Usage        `json:"usage"`
 	// MemoryTotal is the memory of the node (MemTotal of /proc/meminfo).
 	MemoryTotal Maybe[unit.Bytes] `json:"memory_total,omitzero"`
-	// Busy is the time since boot for which each online CPU was not idle.
+	// Busy is how long each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
-	// Arriving are the workloads that are bound to the node without a cgroup yet.
+	// Arriving are the workloads that the node will run but that have no cgroup yet.
 	Arriving []Workload `json:"arriving,omitempty"`
-	// SLOViolated: this snapshot was taken early because an LS workload waited.
-	// The time since the previous snapshot is then too short for useful rates.
+	// SLOViolated says that this snapshot was taken early because an LS
+	// workload waited. The time since the previous snapshot is then too short
+	// to compute useful rates.
 	SLOViolated bool `json:"hurt,omitempty"`
 	// Devices are the block devices; nil: the snapshot has no I/O knobs.
 	Devices []BlockDevice `json:"devices,omitempty"`
-	// Waits holds the waits of LS workloads by runner; nil: not counted.
+	// Waits says how long LS workloads waited for each runner; nil: this is not
+	// counted.
 	Waits []Wait `json:"waits,omitempty"`
 	// Resctrl says how L3 caches and memory bandwidth can be divided. Cache is
-	// the use of each class that has a control group.
+	// what each class that has a control group uses of them.
 	Resctrl Resctrl            `json:"resctrl,omitzero"`
 	Cache   map[Class]CacheUse `json:"cache,omitempty"`
 	// Isolation is the state of the isolation mechanisms.
 	Isolation Isolation `json:"isolation,omitzero"`
-	// Conflicts are the knobs that another component also wrote lately.
+	// Conflicts are the knobs that another component also wrote in the last minutes.
 	Conflicts []WriteConflict `json:"conflicts,omitempty"`
 	Knobs     Knobs           `json:"knobs"`
 }
@@ -46,9 +48,8 @@ type Snapshot struct {
 // Class is a QoS class, with Koordinator's names and meaning.
 type Class string
 
-// The QoS classes. LS is latency-sensitive, LSR is LS with bound CPUs, LSE is
-// LS with exclusive CPUs, BE is best-effort, and SYSTEM is the node's own
-// daemons.
+// The QoS classes. LS is latency-sensitive, LSR is LS with bound CPUs, and LSE is LS
+// with exclusive CPUs. BE is best-effort, and SYSTEM holds the node's own daemons.
 const (
 	LSE    Class = "LSE"
 	LSR    Class = "LSR"
@@ -77,61 +78,64 @@ type Workload struct {
 	Container string     `json:"container,omitempty"`
 	Cgroup    CgroupPath `json:"cgroup"`
 	// ContentionRoot is the highest cgroup that holds only workloads of this
-	// class. Its siblings hold other classes: there a CPU weight decides
-	// between LS and BE, because weights apply between siblings only.
+	// class. Its siblings hold other classes. A weight there decides between LS
+	// and BE, because weights apply only between siblings.
 	ContentionRoot CgroupPath `json:"meet,omitempty"`
-	// IdleCgroup is the cgroup below ContentionRoot whose weight Tenon sets if
-	// another program owns that of ContentionRoot: the kubelet rewrites the
-	// weights of its QoS cgroups every minute, and needs them to start.
+	// IdleCgroup is a cgroup below ContentionRoot. Tenon sets its weight if another
+	// program owns the weight of ContentionRoot. The kubelet, for example, rewrites
+	// the weights of its QoS cgroups every minute, and does not start without them.
 	IdleCgroup CgroupPath `json:"yields,omitempty"`
 	Usage      Usage      `json:"usage"`
 	// CPULimit and MemoryLimit are the workload's limits; absent: no limit.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
-	// CPUManagedExternally and MemoryManagedExternally: another component
-	// enforces these limits, as the kubelet does for pods. Tenon does not
-	// set them; it adds only CPU burst and memory protection.
+	// CPUManagedExternally and MemoryManagedExternally say that another
+	// component enforces the limit, as the kubelet does for pods. Tenon does
+	// not set such a limit; it adds only CPU burst and memory protection.
 	CPUManagedExternally    bool `json:"cpu_kept,omitempty"`
 	MemoryManagedExternally bool `json:"memory_kept,omitempty"`
 	// CPURequest and MemoryRequest are the workload's requests; absent: none.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
 	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
-	// Weight is its share of CPU against its siblings of the same class;
-	// absent: Tenon does not set it.
+	// Weight is the workload's share of CPU against its siblings of the same
+	// class; absent: Tenon does not set it.
 	Weight Maybe[unit.Weight] `json:"weight,omitzero"`
-	// EvictionPriority, Priority and SubPriority, in this order, decide which
-	// workload of a class gives way first: the one with the lower value.
+	// EvictionPriority, Priority and SubPriority decide which workload of a class gives
+	// way first: the one with the lower value. They are compared in this order.
 	Priority         int `json:"priority,omitempty"`
 	EvictionPriority int `json:"eviction_priority,omitempty"`
 	SubPriority      int `json:"sub_priority,omitempty"`
-	// DefaultPriority stands in for a Priority of 0 under a bound; 0: none does.
+	// DefaultPriority takes the place of a Priority of 0 when Tenon compares
+	// priorities with a bound; 0: there is no default.
 	DefaultPriority int `json:"default_priority,omitempty"`
-	// Unlabelled: BE only because it requests nothing. Daemon: a DaemonSet runs
-	// it, and starts it again at once. Mid: BE work of the priority class
-	// koord-mid, which reduces the batch resources. Starting: its use will grow
-	// to its request.
+	// Unlabelled says that the workload is BE only because it requests nothing.
+	// Daemon says that a DaemonSet runs it and starts it again at once. Mid says
+	// that it is BE work of the priority class koord-mid, which reduces the batch
+	// resources. Starting says that its use will still grow to its request.
 	Unlabelled bool `json:"unlabelled,omitempty"`
 	Daemon     bool `json:"daemon,omitempty"`
 	Mid        bool `json:"mid,omitempty"`
 	Starting   bool `json:"starting,omitempty"`
 	// Objective is the latency objective of an LS workload.
 	Objective Objective `json:"objective,omitzero"`
-	// Grace is its time to end after SIGTERM; absent: as configured.
+	// Grace is how long the workload may take to end after SIGTERM; absent: the
+	// configured time.
 	Grace Maybe[time.Duration] `json:"grace,omitzero"`
-	// Ending is AskedToEnd or Ended while its processes were asked to end or
-	// killed but may still run, because they need the CPU to end. Empty: no end
-	// is in progress, or it took so long that Tenon treats it as cancelled.
+	// Ending is AskedToEnd or Ended after Tenon asked the processes to end or killed
+	// them. They may still run, because they need the CPU to end. Empty: the workload
+	// is not ending, or it took so long that Tenon treats the request as cancelled.
 	Ending Run `json:"ending,omitempty"`
-	// EvictionExempt is the reason against its eviction now; empty: none.
+	// EvictionExempt is the reason why Tenon must not evict the workload now;
+	// empty: it may.
 	EvictionExempt string `json:"spared,omitempty"`
-	// Containers are the cgroups inside Cgroup that have limits of their own.
+	// Containers are the containers of the workload that have limits of their own.
 	Containers []Container `json:"parts,omitempty"`
-	// Overrides are the values that replace the strategy of its class.
+	// Overrides are the values that replace the strategy of the workload's class.
 	Overrides Overrides `json:"asks,omitzero"`
 }
 
 // An Objective is the latency objective of an LS workload. The zero Objective
-// has none.
+// sets none.
 type Objective struct {
 	// RunQueueDelay is the time within which 99 of 100 waits of its threads for
 	// a CPU should end.
@@ -161,5 +165,5 @@ func (m Maybe[T]) Or(fallback T) T {
 // Known reports whether the value is present.
 func (m Maybe[T]) Known() bool { return m.known }
 
-// IsZero reports whether the value is absent, for the JSON option omitzero.
+// IsZero reports whether the value is absent. The JSON option omitzero calls it.
 func (m Maybe[T]) IsZero() bool { return !m.known }

@@ -7,8 +7,8 @@ import (
 )
 
 // CoreID, CacheID, NUMANode, SocketID and CoreKind number the parts of a
-// machine. A CoreID is unique on the node, while the kernel's core_id is unique
-// only in its socket.
+// machine. A CoreID is unique on the node. The kernel's core_id, in contrast,
+// is unique only in its socket.
 type (
 	CoreID   int
 	CacheID  int
@@ -17,15 +17,15 @@ type (
 	CoreKind int
 )
 
-// A LogicalCPU is one logical CPU with the core, cache, NUMA node and socket
-// that it shares with others.
+// A LogicalCPU is one logical CPU, with the core, cache, NUMA node and socket
+// to which it belongs.
 type LogicalCPU struct {
 	ID     unit.CPU `json:"id"`
 	Core   CoreID   `json:"core"`
 	L3     CacheID  `json:"l3"`
 	NUMA   NUMANode `json:"numa"`
 	Socket SocketID `json:"socket"`
-	// Kind is 0 for the fastest kind of core; slower kinds have higher numbers.
+	// Kind is 0 for the fastest kind of core. Slower kinds have higher numbers.
 	Kind CoreKind `json:"kind,omitempty"`
 }
 
@@ -39,9 +39,10 @@ type NUMAMemory struct {
 type Topology struct {
 	CPUs []LogicalCPU `json:"cpus"`
 	// Memory lists the NUMA nodes with memory, in ascending order. It is empty
-	// if the kernel shows no NUMA nodes: then the node has one memory.
+	// if the kernel shows no NUMA nodes. The node then has one memory.
 	Memory []NUMAMemory `json:"memory,omitempty"`
-	// Isolated are the CPUs of isolcpus= and nohz_full= on the kernel's command line.
+	// Isolated are the CPUs that isolcpus= and nohz_full= on the kernel's
+	// command line name.
 	Isolated unit.CPUSet `json:"isolated,omitzero"`
 }
 

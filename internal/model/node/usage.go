@@ -6,9 +6,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Usage holds the counters of the node or of one workload. Counters grow while
-// the node is up or the cgroup exists; package trend computes rates from two
-// snapshots. A counter that could not be read is absent.
+// Usage holds the counters of the node or of one workload. A counter grows
+// while the node is up or the cgroup exists. Package trend computes rates from
+// two snapshots. A counter that could not be read is absent.
 type Usage struct {
 	// CPU is the CPU time used since boot, or since the cgroup was created.
 	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
@@ -16,12 +16,13 @@ type Usage struct {
 	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	// Throttled is the time for which a CPU quota throttled it.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
-	// Periods is the number of quota periods in which it ran, and
-	// ThrottledPeriods the number of these in which it was throttled.
+	// Periods is the number of quota periods in which the workload ran.
+	// ThrottledPeriods is the number of those in which its quota throttled it.
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
-	// Threads is the number of its threads, and Runnable of those that run or wait
-	// for a CPU or a quota. Absent unless its quota throttles most periods.
+	// Threads is the number of the workload's threads. Runnable is how many of
+	// them run, or wait for a CPU or for quota. Both are absent unless the
+	// quota throttles the workload in most periods.
 	Threads  Maybe[int] `json:"threads,omitzero"`
 	Runnable Maybe[int] `json:"runnable,omitzero"`
 	// Steal is the time for which a hypervisor did not run the node's CPUs.
@@ -51,7 +52,7 @@ type Pressure struct {
 	IO     Stall `json:"io,omitzero"`
 }
 
-// A Stall is the time for which some, and for which all, of the tasks waited.
+// A Stall says how long some of the tasks waited, and how long all of them did.
 type Stall struct {
 	Some Maybe[time.Duration] `json:"some,omitzero"`
 	Full Maybe[time.Duration] `json:"full,omitzero"`
@@ -61,22 +62,21 @@ type Stall struct {
 type RunQueueDelay struct {
 	// Sum is the total of all waits.
 	Sum Maybe[time.Duration] `json:"sum,omitzero"`
-	// Counts are the numbers of waits by length. Bucket n counts waits below
-	// 256 ns << n that no earlier bucket counts; the last bucket counts all
-	// longer waits. Nil: the source has only the sum.
+	// Counts are the numbers of waits by length. Bucket n counts the waits
+	// below 256 ns << n that are too long for the buckets before it. The last
+	// bucket counts all longer waits. Nil: the source has only the sum.
 	Counts []uint64 `json:"counts,omitempty"`
-	// Timeslices is the number of times that a thread got a CPU, with or
-	// without a wait. Without Counts, Sum divided by Timeslices is the mean
-	// wait.
+	// Timeslices is the number of times that a thread got a CPU, with or without a
+	// wait. Without Counts, Sum divided by Timeslices is the mean wait.
 	Timeslices Maybe[int64] `json:"turns,omitzero"`
 }
 
-// A Wait is the time for which one workload waited while one runner had the CPU
-// that it waited for. It counts from the time at which Tenon began to watch the
-// workload.
+// A Wait is the time for which one workload waited for a CPU while one runner
+// had that CPU. It counts from when Tenon began to watch the workload.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
-	// Runner is another workload, the waiter itself, or one of the names below.
+	// Runner is another workload, the waiting workload itself, or one of the
+	// names below.
 	Runner WorkloadID    `json:"runner"`
 	Time   time.Duration `json:"time"`
 }
@@ -89,7 +89,7 @@ const (
 	RunnerElsewhere WorkloadID = "(elsewhere)" // unknown: the waiter moved to another CPU meanwhile
 )
 
-// RestOf is the common name, as runner or waiter, of the workloads of a class
-// that have no entry of their own, because there are too many, they ran least,
-// or they have ended.
+// RestOf returns the common name of the workloads of a class that have no entry
+// of their own as runner or waiter. A workload has no entry if there are too
+// many, if it ran least, or if it has ended.
 func RestOf(c Class) WorkloadID { return "(other " + WorkloadID(c) + ")" }

@@ -11,12 +11,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Value is the composite value of a knob, in cgroup v2 terms, comparable by
-// ==.
+// A Value is the composite value of a knob, in the terms of cgroup v2. Values
+// can be compared by ==.
 type Value interface {
 	// String prints the value in the notation that ParseValue reads.
 	fmt.Stringer
-	// Rounded returns the value that the kernel will show after the write.
+	// Rounded returns the value that the kernel will show after the receiver
+	// was written.
 	Rounded(Kernel) Value
 	// Narrower orders values of one type by how much they allow. It is negative
 	// if the receiver allows less than the other, positive if it allows more,
@@ -24,8 +25,8 @@ type Value interface {
 	Narrower(Value) int
 }
 
-// against compares the receiver with o if o has the type V. Any other o is not
-// comparable.
+// against compares the receiver with o if o has the type V. It returns 0 for
+// any other o, because the two are not comparable.
 func against[V Value](o Value, compare func(V) int) int {
 	if w, same := o.(V); same {
 		return compare(w)
@@ -60,7 +61,7 @@ func (v CPUWeight) Rounded(k Kernel) Value {
 	}
 }
 
-// Narrower compares weights; idle is below every weight.
+// Narrower compares weights. An idle cgroup is narrower than one with any weight.
 func (v CPUWeight) Narrower(o Value) int {
 	return against(o, func(w CPUWeight) int { return cmp.Compare(v.Weight, w.Weight) })
 }
@@ -155,8 +156,8 @@ func parseCPUMax(text string) (Value, error) {
 	return v, nil
 }
 
-// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). The empty
-// set means "as the parent" on v2; on v1 no task may enter the cgroup.
+// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). On v2 the empty set
+// means the same set as the parent. On v1 it means that no task may enter the cgroup.
 type CPUs struct{ Set unit.CPUSet }
 
 // String prints the kernel's list format.
@@ -165,8 +166,8 @@ func (v CPUs) String() string { return v.Set.String() }
 // Rounded returns v: the kernel stores sets unchanged.
 func (v CPUs) Rounded(Kernel) Value { return v }
 
-// Narrower is negative if v is a proper subset of the other set. The empty set
-// is the widest, because on v2 it means all CPUs of the parent.
+// Narrower returns a negative number if v is a proper subset of the other set.
+// The empty set is the widest, because on v2 it means all CPUs of the parent.
 func (v CPUs) Narrower(o Value) int {
 	w, ok := o.(CPUs)
 	switch {
@@ -192,7 +193,7 @@ type Memory struct {
 	High, Max unit.Bytes // limits: throttled above High, killed above Max
 }
 
-// NoMemoryLimit is the value of a new cgroup.
+// NoMemoryLimit is the value that a new cgroup has.
 var NoMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
 
 // String prints "min 0 low 0 high max max 1073741824".
@@ -247,10 +248,8 @@ func (v PIDs) String() string {
 	return strconv.FormatInt(v.Max, 10)
 }
 
-// Rounded returns v.
 func (v PIDs) Rounded(Kernel) Value { return v }
 
-// Narrower compares the limits.
 func (v PIDs) Narrower(o Value) int {
 	return against(o, func(w PIDs) int { return cmp.Compare(v.Max, w.Max) })
 }

@@ -1,5 +1,5 @@
-// Package trial holds the results of trials on the services of a node: which
-// isolation mechanism made them wait less than the one in use.
+// Package trial holds the results of trials on the services of a node: whether
+// an isolation mechanism makes the services wait less than the one in use.
 package trial
 
 import (
@@ -10,20 +10,22 @@ import (
 
 // A Status is what the agent knows from trials on the services of this node:
 // which isolation mechanism made them wait less than the floor, and what it
-// tries now. The policy that selects the mechanism fills it in.
+// tries now. The policy that selects the mechanism makes the Status.
 type Status struct {
-	// Kept is the mechanism that a trial kept; empty: the floor, which is the
-	// least weight and, where the kernel has them, long slices.
+	// Kept is the mechanism that a trial kept; empty: the floor is in use,
+	// which is the least weight and, where the kernel has them, long slices.
 	Kept node.Mechanism `json:"kept,omitempty"`
-	// Since is the time since which Kept, or the floor, is in use.
+	// Since is when Kept, or the floor, came into use.
 	Since time.Time `json:"since,omitzero"`
-	// Trying is the candidate of the trial in progress, and Pairs the number of
-	// pairs of epochs that it has so far. Empty: no trial is in progress.
+	// Trying is the candidate of the trial in progress; empty: no trial is in
+	// progress. Pairs is the number of pairs of epochs that the trial has so
+	// far.
 	Trying node.Mechanism `json:"trying,omitempty"`
 	Pairs  int            `json:"pairs,omitempty"`
-	// Why says what the agent does, or what it waits for, in one phrase.
+	// Why says in one phrase what the trials do now, or what they wait for.
 	Why string `json:"why,omitempty"`
-	// Next is the earliest time of the next round of trials; zero: not planned.
+	// Next is the earliest time of the next round of trials; zero: none is
+	// planned.
 	Next time.Time `json:"next,omitzero"`
 	// Results are the trials of the last round, in their order.
 	Results []Result `json:"results,omitempty"`
@@ -32,7 +34,8 @@ type Status struct {
 // A Finding is the result of a trial.
 type Finding string
 
-// The findings. Every one but Kept leaves the node at what it had.
+// The values of Finding. After every finding except Kept, the node keeps the
+// mechanism that it had.
 const (
 	Kept    Finding = "kept"      // the services wait less with the candidate
 	NoGain  Finding = "no gain"   // they do not wait less, or too little to tell
@@ -45,11 +48,11 @@ const (
 // Findings lists the findings, for metrics.
 var Findings = []Finding{Kept, NoGain, Worse, Harmed, Stopped, Failed}
 
-// A Result is the result of one trial: pairs of short epochs, one with the
-// candidate and one without it, in random order.
+// A Result is the result of one trial. A trial consists of pairs of short
+// epochs, one with the candidate and one without it, in random order.
 type Result struct {
 	Candidate node.Mechanism `json:"candidate"`
-	// Against is the mechanism of the other epochs; empty: the floor.
+	// Against is the mechanism that the other epochs used; empty: the floor.
 	Against node.Mechanism `json:"against,omitempty"`
 	Finding Finding        `json:"finding"`
 	Why     string         `json:"why,omitempty"`
@@ -57,18 +60,20 @@ type Result struct {
 	Ended   time.Time      `json:"ended"`
 	// Pairs is the number of pairs that count.
 	Pairs int `json:"pairs"`
-	// Ratio is the waiting of all services for each wait with the candidate, as
-	// a multiple of that without it: the geometric mean over the pairs. Low and
-	// High bound it with an error of 1.25 % on each side, by Student's t and by
-	// the exact interval of the median, whichever is further. 0: too few pairs.
+	// Ratio is the mean wait of all services with the candidate, divided by the
+	// mean wait without it: the geometric mean over the pairs. Low and High
+	// bound it with an error of 1.25 % on each side. Each is the wider one of
+	// two bounds: that of Student's t, and the exact bound of the median. 0:
+	// there were too few pairs.
 	Ratio float64 `json:"ratio,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`
-	// Without and With are the mean time of a wait of all services.
+	// Without and With are the mean lengths of a wait, over all services.
 	Without time.Duration `json:"without_ns,omitempty"`
 	With    time.Duration `json:"with_ns,omitempty"`
-	// Services are the services of the trial, those that waited longest first;
-	// at most MostServices of them. More is the number of the others.
+	// Services are the services of the trial. Those that waited longest come
+	// first; there are at most MostServices of them. More is the number of
+	// services that are not listed.
 	Services []Service `json:"services,omitempty"`
 	More     int       `json:"more,omitempty"`
 }
@@ -82,11 +87,12 @@ type Service struct {
 	Name string `json:"name"`
 	// Pairs is the number of pairs in which it waited often enough to be judged.
 	Pairs int `json:"pairs"`
-	// Without and With are the mean time of a wait.
+	// Without and With are the mean lengths of a wait of the service.
 	Without time.Duration `json:"without_ns"`
 	With    time.Duration `json:"with_ns"`
-	// HourWithout is its waiting in an hour without the candidate, and HourWith
-	// that of as many waits with the candidate.
+	// HourWithout is how long the service waits in an hour without the
+	// candidate. HourWith is how long the same number of waits takes with the
+	// candidate.
 	HourWithout time.Duration `json:"hour_without_ns"`
 	HourWith    time.Duration `json:"hour_with_ns"`
 }
@@ -101,11 +107,12 @@ func (v Status) InForce() (Result, bool) {
 	return Result{}, false
 }
 
-// An Effect is what a mechanism does to one service, as its trial found: the time
-// for which the service waits for a CPU in an hour.
+// An Effect is what a mechanism does to one service, as its trial found: how
+// long the service waits for a CPU in an hour.
 type Effect struct {
 	Mechanism node.Mechanism `json:"candidate"`
-	// Kept: it is in use. If it is false, it was tried and is not used.
+	// Kept says that the mechanism is in use. If it is false, a trial tried the
+	// mechanism and did not keep it.
 	Kept    bool          `json:"kept"`
 	Found   Finding       `json:"found"`
 	Ended   time.Time     `json:"ended"`
@@ -114,7 +121,8 @@ type Effect struct {
 	With    time.Duration `json:"hour_with_ns"`
 }
 
-// On returns the effects on a service, in the order of the trials.
+// On returns the effects of the tried mechanisms on a service, in the order of
+// the trials.
 func (v Status) On(service string) []Effect {
 	var all []Effect
 	for _, r := range v.Results {

@@ -14,8 +14,8 @@ type CPU int
 // MaxCPUs is the number of CPUs that a CPUSet can hold.
 const MaxCPUs = 2048
 
-// CPUSet is a set of CPUs. It is a value: comparable with ==, copied by
-// assignment. The zero CPUSet is empty. It also serves for NUMA nodes
+// CPUSet is a set of CPUs. It is a value: == compares it, and an assignment
+// copies it. The zero CPUSet is empty. It also serves for NUMA nodes
 // (cpuset.mems), which the kernel writes in the same list format.
 type CPUSet struct{ words [MaxCPUs / 64]uint64 }
 

@@ -1,7 +1,7 @@
 // Package unit holds the typed quantities of Tenon: CPU in thousandths of a
 // CPU, memory in bytes, weights that are exact on both cgroup versions, and
-// sets of CPUs. Input becomes one of these types when it is parsed, and output
-// is printed from them, so that no code in between handles bare numbers.
+// sets of CPUs. Parsing turns each input into one of these types, and printing
+// turns it back, so that no code between the two handles bare numbers.
 package unit
 
 import (

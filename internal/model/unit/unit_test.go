@@ -31,8 +31,8 @@ func TestBadAmountsNameTheValueAndTheForm(t *testing.T) {
 	}
 }
 
-// Shares of a v1 node must come back unchanged, and so must weights of a v2
-// node.
+// Shares of a v1 node must stay the same when they are read and written again,
+// and so must weights of a v2 node.
 func TestWeightIsExactInBothNotations(t *testing.T) {
 	for s := int64(MinShares); s <= MaxShares; s++ {
 		if got := WeightOfShares(s).Shares(); got != s {
@@ -117,7 +117,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // TestPercentOfBytesNeverOverflows checks that percentages are rounded down,
-// and that a result too large for the type is "no limit".
+// and that a result too large for the type becomes "no limit".
 func TestPercentOfBytesNeverOverflows(t *testing.T) {
 	for _, c := range []struct {
 		of   Bytes

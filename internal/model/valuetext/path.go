@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// The name of a cgroup consists of any bytes except "/", newline and NUL, but
-// JSON has only UTF-8. A path with other bytes is written as a Go string literal
-// behind a NUL, which no path contains.
+// The name of a cgroup may contain any bytes except "/", newline and NUL, but
+// JSON can hold only UTF-8. A path that is not UTF-8 is therefore written as a
+// NUL, which no path contains, and a Go string literal.
 const literalPath = "\x00"
 
-// QuotePath returns the path of a cgroup in a form that survives JSON. It is the
-// path itself if that is UTF-8.
+// QuotePath returns the path of a cgroup in a form that JSON can hold. It is
+// the path itself if that is UTF-8.
 func QuotePath[P ~string](path P) P {
 	if strings.ToValidUTF8(string(path), "") == string(path) {
 		return path
@@ -19,8 +19,8 @@ func QuotePath[P ~string](path P) P {
 	return P(literalPath + strconv.Quote(string(path)))
 }
 
-// UnquotePath is the inverse of QuotePath. A literal with a fault stays as it
-// is: it is no path of a cgroup.
+// UnquotePath is the inverse of QuotePath. It returns a text with an invalid
+// literal unchanged, because no path of a cgroup looks like that.
 func UnquotePath[P ~string](text P) P {
 	literal, is := strings.CutPrefix(string(text), literalPath)
 	if !is {

@@ -1,6 +1,6 @@
-// Package valuetext prints and reads what a knob's value or place needs beyond
+// Package valuetext prints and parses the parts of a knob that are more than
 // one number or word: the part of a value that has one entry for each block
-// device or each cache, and paths that are not UTF-8 (pure).
+// device or each cache, and paths that are not UTF-8.
 package valuetext
 
 import (
