@@ -1,6 +1,6 @@
-// Package configfile follows the configuration file of an agent. All that
-// touches the file system happens in a goroutine of its own: a path may lead to
-// a network file system that hangs, and then stat(2) does not return.
+// Package configfile follows the configuration file of an agent. A goroutine of
+// its own does all that touches the file system: the path may lead to a network
+// file system that hangs, and then stat(2) does not return.
 package configfile
 
 import (
@@ -15,14 +15,15 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// patience is the time after which a read counts as hanging.
+// patience is the time after which a read of the file counts as hanging.
 const patience = 5 * time.Second
 
 // bare is the configuration of a cluster node without a file: the cluster
 // provides all settings.
 const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 
-// A File is a followed configuration file. It is safe for concurrent use.
+// A File is a configuration file that the agent follows. It is safe for
+// concurrent use.
 type File struct {
 	path string
 	load func(string) (config.Config, error)
@@ -36,21 +37,21 @@ type File struct {
 	seen  stamp     // of the file at the last read, valid or not
 }
 
-// A Read is the result of a read.
+// A Read is the result of one read of the file.
 type Read struct {
 	Config config.Config
 	Err    error
 }
 
-// A stamp shows whether a file has changed.
+// A stamp holds what shows whether a file has changed.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// Open reads the file for the first time, and fails if it has faults. An optional
-// file may be absent. Open also fails if the read takes more than 5 s, or if ctx
-// ends. The file is followed until ctx ends.
+// Open reads the file for the first time. It fails if the file has faults, if
+// the read takes more than 5 s, or if ctx ends. An optional file may be absent.
+// Later changes of the file are followed until ctx ends.
 func Open(ctx context.Context, path string, optional bool) (*File, config.Config, error) {
 	f := &File{path: path, load: config.LoadRegular, stat: os.Stat}
 	first, err := f.open(ctx, patience)
@@ -79,8 +80,9 @@ func (f *File) open(ctx context.Context, patience time.Duration) (config.Config,
 	}
 }
 
-// run looks at the file once, closes read, and then looks each time it is asked
-// to. It may hang in a system call; ctx does not end that.
+// run reads the file once, closes read, and then checks the file each time Look
+// or Reload asks for it. It may hang in a system call; the end of ctx does not
+// interrupt that.
 func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	f.look(true)
 	close(read)
@@ -94,7 +96,7 @@ func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	}
 }
 
-// look reads the file if it has changed.
+// look reads the file if it has changed, or if again is set.
 func (f *File) look(again bool) {
 	f.mu.Lock()
 	f.since = time.Now()
@@ -122,11 +124,12 @@ func (f *File) look(again bool) {
 	}
 }
 
-// Look makes the file be read soon if it has changed. It does not wait.
+// Look asks for a check of the file: it will soon be read if it has changed.
+// Look does not wait.
 func (f *File) Look() { f.ask(false) }
 
-// Reload makes the file be read soon, even if it looks the same. It does not
-// wait.
+// Reload asks for a read of the file even if it looks unchanged. Reload does
+// not wait.
 func (f *File) Reload() { f.ask(true) }
 
 func (f *File) ask(again bool) {
@@ -144,11 +147,11 @@ func (f *File) ask(again bool) {
 	}
 }
 
-// News gets a value when there is a result to take.
+// News gets a value when Take has a new result.
 func (f *File) News() <-chan struct{} { return f.news }
 
-// Take returns the result of the last read, if it was not taken before; nil: it
-// was.
+// Take returns the result of the last read; nil: an earlier call has already
+// taken it.
 func (f *File) Take() *Read {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +160,8 @@ func (f *File) Take() *Read {
 	return r
 }
 
-// Hangs says that a look at the file has not ended for some time; empty: none.
+// Hangs describes a check of the file that has not ended for some time; empty:
+// none hangs.
 func (f *File) Hangs() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// TestConfigurationThatIsNoFileIsRefused gives a pipe, a device and a directory
+// TestConfigurationThatIsNoFileIsRefused uses a pipe, a device and a directory
 // as the configuration file.
 func TestConfigurationThatIsNoFileIsRefused(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "tenon.yaml")
@@ -30,7 +30,8 @@ func TestConfigurationThatIsNoFileIsRefused(t *testing.T) {
 	}
 }
 
-// TestConfigurationWithoutEndIsRefused gives a file of 1 TiB without any content.
+// TestConfigurationWithoutEndIsRefused uses a file of 1 TiB that consists of a
+// hole.
 func TestConfigurationWithoutEndIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tenon.yaml")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)); err != nil {
@@ -70,8 +71,9 @@ func (i info) ModTime() time.Time { return i.modified }
 func (info) IsDir() bool          { return false }
 func (info) Sys() any             { return nil }
 
-// TestAFileSystemThatHangsHangsNobody: the last configuration holds, the trouble
-// is said, and the file is read when its file system answers again.
+// TestAFileSystemThatHangsHangsNobody makes the file system hang. The last
+// configuration must stay valid, the trouble must be reported, and the file
+// must be read when its file system answers again.
 func TestAFileSystemThatHangsHangsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

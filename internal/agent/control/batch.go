@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// batchNames are the names under which tenon explain finds the batch resources.
-// A workload or cgroup of the same name has precedence.
+// batchNames are the names by which tenon explain shows the batch resources. A
+// workload or cgroup of the same name takes precedence.
 var batchNames = []string{"batch", "batch-cpu", "batch-memory"}
 
 func isBatch(name string) bool { return slices.Contains(batchNames, name) }

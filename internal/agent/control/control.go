@@ -1,7 +1,7 @@
-// Package control implements the local socket between tenon and tenond: the
-// inputs, wants and writes of the agent, with reasons and times. The agent
-// records them in a Ledger and serves them; tenon status, explain and top are
-// the clients.
+// Package control implements the local socket between tenon and tenond, which
+// shows the inputs, wants and writes of the agent, with reasons and times. The
+// agent records them in a Ledger and serves them; tenon status, explain and top
+// are the clients.
 package control
 
 import (
@@ -23,15 +23,15 @@ import (
 func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
 
 // A Status describes the agent and its node at one moment. Its JSON keys are
-// stable. Use is a mean over about a second; unknown values are absent.
+// stable. Use is a mean over about a second. Unknown values are absent.
 type Status struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	// At is the time of the last snapshot; absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Ticks uint64    `json:"turns"`
-	// Blind is the reason why the last tick could not read the node; empty if
-	// it could.
+	// Blind is the reason why the last tick could not read the node; empty: it
+	// could.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
@@ -46,9 +46,9 @@ type Status struct {
 	// Watermark is what the threshold of CPU suppress has cost best-effort work;
 	// absent without a threshold.
 	Watermark *price.Watermark `json:"watermark,omitempty"`
-	// Held is the number of knobs that Tenon has changed.
+	// Held is the number of knobs that Tenon has changed and not released.
 	Held int `json:"held"`
-	// Failing are the last failed writes.
+	// Failing are the writes of the last tick that failed.
 	Failing []record.Write `json:"failing,omitempty"`
 	// Recent are the last writes, newest first.
 	Recent []record.Write `json:"recent,omitempty"`
@@ -73,8 +73,9 @@ type Node struct {
 	Busy        []CPU                     `json:"busy,omitempty"`
 }
 
-// CPU is the use of one CPU. It has the use by class if the kernel counts that
-// per CPU (on cgroup v1, for latency-sensitive work).
+// CPU is the use of one CPU. If the kernel counts the use of each CPU by
+// workload, it also has the use by class (on cgroup v1, for latency-sensitive
+// work).
 type CPU struct {
 	ID    unit.CPU                     `json:"id"`
 	Busy  unit.MilliCPU                `json:"busy_mcpu"`
@@ -109,50 +110,51 @@ type Workload struct {
 	// it.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
-	// Waits lists the workloads for which it waited, the longest wait first.
+	// Waits lists the workloads that had the CPU while this one waited. The
+	// longest wait comes first.
 	Waits []Wait `json:"waits,omitempty"`
-	// Run is Frozen or Ended; otherwise it is absent. It is known only while
-	// eviction is enabled.
+	// Run is Frozen or Ended; absent: the workload runs, or its state is not
+	// known. It is known only while eviction is enabled.
 	Run node.Run `json:"run,omitempty"`
-	// Misfit says why its CPU limit does not fit it; absent: it fits.
+	// Misfit says why the CPU limit does not fit the workload; absent: it fits.
 	Misfit *misfit.Misfit `json:"misfit,omitempty"`
 }
 
-// A Wait is the time, per second, for which a workload waited while a runner
-// had the CPU. Runners have the names of node.Wait.
+// A Wait says how long, in each second, a workload waited while a runner had
+// the CPU. Runners have the names of node.Wait.
 type Wait struct {
 	Runner node.WorkloadID `json:"runner"`
 	Time   time.Duration   `json:"wait_ns_per_s"`
 }
 
 // Knob is one knob: its present value, its value from before Tenon, the wanted
-// value and the reason.
+// value, and the reason for that.
 type Knob struct {
 	node.Knob
 	Now    *string `json:"now"`    // null: the value could not be read
 	Before *string `json:"before"` // null: Tenon has not changed it
-	// Intent is the intent of the policy; empty: no policy wants the knob.
+	// Intent is the intent of the policy; empty: no policy has a want for the
+	// knob.
 	Intent plan.Intent `json:"intent,omitempty"`
 	Want   string      `json:"want,omitempty"` // the wanted value, for the intent to set
 	Policy string      `json:"policy,omitempty"`
 	Reason string      `json:"reason,omitempty"`
-	// Since is the time since which the want is the same, as far as the agent
-	// knows.
+	// Since is when the want last changed, as far as the agent knows.
 	Since time.Time `json:"since,omitzero"`
-	// Wrote is the last write.
+	// Wrote is the last write of the knob; nil: there was none.
 	Wrote *record.Write `json:"wrote,omitempty"`
 }
 
-// An Explanation lists all decisions about a workload or a knob.
+// An Explanation lists all decisions about one workload or one knob.
 type Explanation struct {
 	At time.Time `json:"at"`
 	// Workload is the explained workload; nil for a cgroup or a knob.
 	Workload *Workload       `json:"workload,omitempty"`
 	Cgroup   node.CgroupPath `json:"cgroup"`
-	// Inputs are the workloads in the explained cgroup, the largest use of CPU
-	// first.
+	// Inputs are the workloads in the explained cgroup. The one with the
+	// largest use of CPU comes first.
 	Inputs []Workload `json:"inputs,omitempty"`
-	// More is the number of omitted inputs.
+	// More is the number of workloads that Inputs omits.
 	More int `json:"more_inputs,omitempty"`
 	// Batch holds the batch resources, if the explanation is about them.
 	Batch *node.Batch `json:"batch,omitempty"`
@@ -161,7 +163,7 @@ type Explanation struct {
 	Selection *node.Selection `json:"ladder,omitempty"`
 	// Trials are the trials of mechanisms, if the explanation is about them.
 	Trials *trial.Status `json:"trials,omitempty"`
-	// Effects are what the trials found for the explained service.
+	// Effects are what the trials found about the explained service.
 	Effects []trial.Effect `json:"effects,omitempty"`
 	// Watermark is what the threshold of CPU suppress has cost best-effort work,
 	// if the explanation is about isolation, best-effort work or its bound.

@@ -11,25 +11,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// trialsName is the name under which tenon explain finds the isolation with its
-// trials. A workload or cgroup of the same name has precedence.
+// trialsName is the name by which tenon explain shows the isolation with its
+// trials. A workload or cgroup of the same name takes precedence.
 const trialsName = "isolation"
 
 // mostInputs is the maximum number of workloads in the explanation of a knob.
 const mostInputs = 20
 
-// An Unknown is the error for a name without workload or cgroup.
+// An Unknown is the error for a name that belongs to no workload and no cgroup.
 type Unknown struct {
 	Name string
-	// Known are the known names: workloads, and cgroups with knobs.
+	// Known are the names that can be explained: workloads, and cgroups with
+	// knobs.
 	Known []string
 }
 
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
-// ExplainWorkload explains a workload, named by its ID or a unique suffix of
-// it; or a cgroup that contains workloads; or the isolation, named trialsName; or
-// the batch resources, named by one of batchNames.
+// ExplainWorkload explains what the name stands for: a workload (its ID or a
+// unique suffix of it), a cgroup that contains workloads, the isolation
+// (trialsName), or the batch resources (one of batchNames).
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +133,8 @@ func find(all []Workload, name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// inputs lists the workloads in a cgroup and below it.
+// inputs lists the workloads in and below a cgroup, up to mostInputs. more is
+// the number of the others.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
 		if p.Contains(w.Cgroup) {

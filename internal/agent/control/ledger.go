@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// window is the minimum time over which use is measured. Ticks caused by
-	// events may be too close together for a rate.
+	// window is the minimum time over which the use is measured. Ticks that
+	// events cause can be too close together to compute a rate.
 	window = 900 * time.Millisecond
 	// recent is the number of writes that the Ledger keeps.
 	recent = 20
@@ -32,10 +32,11 @@ type Ledger struct {
 	ticks uint64
 	last  tick.Tick // the last tick that could read the node
 	blind string
-	// older and newer are two snapshots for rates, without their knobs.
+	// older and newer are the two snapshots from which rates are computed. They
+	// have no knobs, to save memory.
 	older, newer node.Snapshot
-	// olderScheduler and newerScheduler belong to these snapshots; nil: no
-	// scheduler.
+	// olderScheduler and newerScheduler are the status of the BE scheduler at
+	// the time of these snapshots; nil: no scheduler was loaded.
 	olderScheduler, newerScheduler *node.SchedulerStatus
 
 	knobs  map[node.Knob]*account
@@ -57,8 +58,8 @@ func NewLedger(version string) *Ledger {
 	return &Ledger{version: version, started: time.Now(), knobs: map[node.Knob]*account{}, next: make(chan struct{})}
 }
 
-// Show makes the status show the trouble of an agent. It is called before the
-// first tick.
+// Show makes the status contain the trouble of the agent. It must be called
+// before the first tick.
 func (l *Ledger) Show(h *health.Health) { l.health = h }
 
 // Observe records a tick, or the error of a tick that could not read the node.
@@ -120,7 +121,8 @@ func (l *Ledger) done(w record.Write) {
 		a.wrote, a.did = w, l.ticks
 	}
 	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
-		// A write that fails in every tick must not displace the other writes.
+		// A write that fails in every tick must not displace the other writes
+		// from the list.
 		i := slices.IndexFunc(l.recent, func(r record.Write) bool { return r.Knob == w.Knob && r.Error == w.Error })
 		if i >= 0 {
 			l.recent = slices.Delete(l.recent, i, i+1)
@@ -133,7 +135,7 @@ func (l *Ledger) done(w record.Write) {
 }
 
 // knob returns the state of one knob. The snapshot of a tick is older than its
-// writes. The caller holds l.mu.
+// writes, so a later write counts. The caller holds l.mu.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
 	all := Knob{Knob: k, Now: text(now), Before: text(before)}
@@ -162,7 +164,7 @@ func (l *Ledger) knob(k node.Knob) Knob {
 	return all
 }
 
-// text prints a value; it returns nil for a missing value.
+// text prints a value. It returns nil if there is no value.
 func text(v node.Value) *string {
 	if v == nil {
 		return nil

@@ -29,10 +29,10 @@ type Isolation struct {
 	Failures int `json:"falls"`
 	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
-	// Trials says what the trials of mechanisms do or wait for.
+	// Trials says what the trials of mechanisms do now, or what they wait for.
 	Trials string `json:"trials,omitempty"`
 	// Expelled is the CPU that stays idle because latency-sensitive work runs
-	// on the sibling while best-effort work waits. Held is the CPU that stays
+	// on the sibling, while best-effort work waits. Held is the CPU that stays
 	// idle for the hold time afterwards.
 	Expelled node.Maybe[unit.MilliCPU] `json:"expelled_mcpu,omitzero"`
 	Held     node.Maybe[unit.MilliCPU] `json:"held_mcpu,omitzero"`
@@ -47,12 +47,12 @@ type QOS struct {
 	Means     node.IsolationStatus `json:"means"`
 	// Knobs are the knobs of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
-	// Failing are the last failed writes of these knobs.
+	// Failing are the writes of these knobs that failed in the last tick.
 	Failing []record.Write `json:"failing,omitempty"`
 }
 
-// isolating are the knobs of the isolation mechanisms, including the slice.
-// They exclude the weight, because other policies use it, too.
+// isolating are the knobs of the isolation mechanisms, including the slice. The
+// weight is not among them, because other policies use it, too.
 var isolating = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
 
 // QOS returns the status of the isolation of best-effort work on the CPU.
@@ -99,8 +99,8 @@ func (l *Ledger) isolation() Isolation {
 	return i
 }
 
-// Best returns the strongest isolation mechanism that the node supports,
-// whether it failed before or not. If there is none above the base, the error
+// Best returns the strongest isolation mechanism that the node supports, even
+// if it failed before. If the node supports none above the base, the error
 // lists what the node lacks.
 func (q QOS) Best() (node.Mechanism, error) {
 	base, err := q.Base()
@@ -120,8 +120,8 @@ func (q QOS) Best() (node.Mechanism, error) {
 	return base, nil
 }
 
-// Base returns the isolation mechanism that remains when all stronger ones are
-// unloaded.
+// Base returns the isolation mechanism that remains when Tenon unloads all
+// stronger ones.
 func (q QOS) Base() (node.Mechanism, error) {
 	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
 		if q.can(base) == nil {
@@ -156,16 +156,16 @@ func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().can(m
 
 // An Operator performs requests to a running agent.
 type Operator interface {
-	// Pin pins an isolation mechanism until the next call; an empty mechanism
-	// returns the choice to the configuration. Pin returns after a tick that
-	// applied it, or when ctx ends.
+	// Pin pins an isolation mechanism until the next call. An empty mechanism
+	// returns the choice to the configuration. Pin returns after the tick that
+	// applied the request, or when ctx ends.
 	Pin(ctx context.Context, mechanism node.Mechanism) error
 }
 
-// mostWait is the maximum time to wait until a request takes effect.
+// mostWait is how long a client waits at most until a request takes effect.
 const mostWait = 5 * time.Second
 
-// handleQOS registers the handlers of the requests about QOS.
+// handleQOS registers the handlers of requests about the isolation.
 func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	mux.HandleFunc("GET /v1/qos", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.QOS()) })
 	mux.HandleFunc("POST /v1/pin", func(w http.ResponseWriter, r *http.Request) {
@@ -218,8 +218,9 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// settled reports whether the outcome of a pin is known, and why the pin is not
-// in effect. before is the number of failures of the mechanism before the pin.
+// settled reports whether the result of a pin is known and, if the pin is not
+// in effect, the reason. before is the number of failures that the mechanism
+// had before the pin.
 func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil

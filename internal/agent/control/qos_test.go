@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A fakeOperator applies a pin at once, by a tick that it adds to the ledger.
+// A fakeOperator applies a pin at once: it adds a tick with the pin to the
+// ledger.
 type fakeOperator struct {
 	asked  []node.Mechanism
 	follow func(node.Mechanism)
@@ -29,7 +30,7 @@ func (o *fakeOperator) Pin(_ context.Context, mechanism node.Mechanism) error {
 
 var scheduler = node.Knob{File: node.FileScheduler}
 
-// selection is the selection on a node that supports only sched_ext and
+// selection returns the selection on a node that supports only sched_ext and
 // cpu.idle.
 func selection(inUse node.Mechanism) node.Selection {
 	l := node.Selection{Mechanism: inUse, Since: noon, Why: "the strongest that this node supports"}
@@ -43,8 +44,8 @@ func selection(inUse node.Mechanism) node.Selection {
 	return l
 }
 
-// isolated is a tick at noon plus after with that mechanism in use. If the
-// mechanism is sched_ext, the scheduler was loaded at noon.
+// isolated returns a tick at noon plus after with the mechanism inUse. If that
+// is sched_ext, the scheduler was loaded at noon.
 func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
 	t := seen(after, 800)
 	t.Selection = selection(inUse)
@@ -186,7 +187,7 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	if got := l.QOS().String(); !strings.Contains(got, "batch.slice policy: mixed, wanted best-effort") {
 		t.Error(got)
 	}
-	// A mechanism that is not in use has a status but no knob.
+	// A mechanism that is not in use still has a status, but no knob.
 	l.Observe(isolated(2*time.Second, node.MechanismIdle), nil)
 	for _, knob := range []node.Knob{scheduler, {Cgroup: "batch.slice", File: node.FileCookie}} {
 		e, err := l.ExplainKnob(knob)

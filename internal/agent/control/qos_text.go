@@ -42,7 +42,7 @@ func (i Isolation) describe(at time.Time) string {
 	return s
 }
 
-// Outcome states in one line the mechanism in use and the reason.
+// Outcome says in one line which mechanism is in use, and why.
 func (q QOS) Outcome() string {
 	by := "the configuration leaves the choice to tenond"
 	switch {
@@ -126,7 +126,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	_ = table.Flush()
 }
 
-// stands prints the state of a mechanism.
+// stands prints the state of one mechanism.
 func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	var s []string
 	if r.Mechanism == l.Mechanism {
@@ -180,7 +180,7 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
 	}
 }
 
-// exited prints the end of the scheduler.
+// exited prints how the scheduler ended.
 func exited(e node.SchedulerExit) string {
 	s := string(e.Kind)
 	for _, text := range []string{e.Reason, e.Message} {

@@ -20,25 +20,26 @@ import (
 )
 
 const (
-	// patience is the maximum time for a client to send a request, or to read a
-	// line of the answer.
+	// patience is the maximum time that a client may take to send a request, or
+	// to read a line of the answer.
 	patience = 5 * time.Second
 	// streams is the maximum number of clients that follow the ticks at the
 	// same time.
 	streams = 8
 )
 
-// Serve answers requests on the socket in stateDir until ctx ends: queries from
-// the ledger, changes by o. It replaces an existing socket, because only the
-// holder of the node's lease may call Serve and so the other agent must be
-// dead.
+// Serve answers requests on the socket in stateDir until ctx ends. It takes the
+// answers from the ledger, and passes changes to o. An existing socket is
+// replaced: only the holder of the node's lease may call Serve, so the agent
+// that made that socket must be dead.
 //
 // If another program removes the socket, Serve makes it again within 2 s.
 func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	return serveAgain(ctx, present, stateDir, l, o, log)
 }
 
-// serveAgain is Serve with the time between two checks for the socket.
+// serveAgain is Serve with a parameter: every is the time between two checks
+// that the socket exists.
 func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	for again := false; ; again = true {
 		err := serve(ctx, every, stateDir, l, o, log)
@@ -58,13 +59,13 @@ func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Le
 	}
 }
 
-// present is the time between two checks whether the socket is still there.
+// present is the time between two checks that the socket still exists.
 const present = 2 * time.Second
 
 // errRemoved means that another program has removed the socket.
 var errRemoved = errors.New("the socket was removed")
 
-// serve is Serve for one socket.
+// serve serves one socket until ctx ends or the socket is removed.
 func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	path := SocketPath(stateDir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +98,7 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	return context.Cause(ctx)
 }
 
-// watch calls removed when the socket is not at path any more.
+// watch calls removed as soon as path is not the socket any more.
 func watch(ctx context.Context, every time.Duration, path string, removed context.CancelCauseFunc) {
 	made, err := os.Lstat(path)
 	if err != nil {
@@ -166,7 +167,7 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }
 
-// A refusal is the body of an answer with a status other than 200.
+// A refusal is the body of an answer whose status is not 200.
 type refusal struct {
 	Error string   `json:"error"`
 	Name  string   `json:"name,omitempty"`
@@ -184,8 +185,8 @@ func refuse(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// stream sends the status after each tick, one per line. A slow client misses
-// some ticks.
+// stream sends the status after each tick, one in each line. A client that
+// reads slowly misses some ticks.
 func stream(w http.ResponseWriter, r *http.Request, l *Ledger) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	c := http.NewResponseController(w)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// served starts a server. It returns a client and a function that stops the
-// server.
+// served starts a server. It returns a client of it, and a function that stops
+// it.
 func served(t *testing.T, l *Ledger) (*Client, func()) {
 	t.Helper()
 	return servedBy(t, l, &fakeOperator{})
@@ -120,7 +120,8 @@ func TestNoAgentIsSaidWithWhatToDo(t *testing.T) {
 	}
 }
 
-// TestARemovedSocketIsMadeAgain also when its directory was missing for a while.
+// TestARemovedSocketIsMadeAgain removes the socket. The server must make it
+// again, even if its directory was missing for a while.
 func TestARemovedSocketIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	do := func(err error) {
@@ -137,7 +138,8 @@ func TestARemovedSocketIsMadeAgain(t *testing.T) {
 	}()
 	answers := func() {
 		t.Helper()
-		// The file exists a moment before the socket accepts connections.
+		// The socket file exists a moment before the socket accepts
+		// connections.
 		for {
 			if conn, err := net.Dial("unix", SocketPath(dir)); err == nil {
 				do(conn.Close())

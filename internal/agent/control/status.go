@@ -91,7 +91,7 @@ func (l *Ledger) bounds() []node.Knob {
 	return all
 }
 
-// elapsed is the time between the two snapshots; 0 if there is only one.
+// elapsed returns the time between the two snapshots; 0 if there is only one.
 func (l *Ledger) elapsed() time.Duration {
 	if l.older.At.IsZero() {
 		return 0
@@ -121,7 +121,8 @@ func (l *Ledger) workloads() []Workload {
 			CPULimit: w.CPULimit, MemoryLimit: w.MemoryLimit, MemoryRequest: w.MemoryRequest,
 		}
 		if held, known := l.rate(then.Throttled, now.Throttled).Value(); known {
-			// The kernel adds the throttled time of all CPUs.
+			// The kernel sums the throttled time of all CPUs, so the share can
+			// exceed 100 %.
 			c.Throttled = node.Some(min(unit.Percent(held/10), 100))
 		}
 		c.Objective = w.Objective.RunQueueDelay
@@ -161,8 +162,8 @@ func (l *Ledger) node() Node {
 	return n
 }
 
-// classesByCPU returns the use of each CPU by class. The map has only workloads
-// whose use the kernel counts per CPU.
+// classesByCPU returns the use of each CPU by class. It contains only workloads
+// whose use the kernel counts for each CPU.
 func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	all := map[unit.CPU]map[node.Class]unit.MilliCPU{}
 	older := byID(l.older)

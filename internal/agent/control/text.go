@@ -30,7 +30,7 @@ func Size(b unit.Bytes) string {
 	return fmt.Sprintf("%.1f%s", f, suffixes[i])
 }
 
-// Shown prints a value, or a placeholder for a missing value.
+// Shown prints a value. If the value is missing, it prints a placeholder.
 func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	if v, known := m.Value(); known {
 		return text(v)
@@ -51,8 +51,8 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Printable replaces control characters. A cgroup name may contain them,
-// because any user with permission to make cgroups chooses it.
+// Printable replaces control characters. The name of a cgroup may contain them,
+// because any user who may create cgroups chooses their names.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
@@ -130,7 +130,8 @@ func (s Status) describe(b *strings.Builder) {
 // mostMisfits is the maximum number of misfits in the text of a status.
 const mostMisfits = 5
 
-// misfits lists the first workloads that their CPU limit does not fit.
+// misfits lists the first mostMisfits workloads whose CPU limit does not fit
+// them.
 func (s Status) misfits() []Workload {
 	var all []Workload
 	for _, w := range s.Workloads {

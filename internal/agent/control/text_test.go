@@ -97,9 +97,8 @@ func TestSizesAndTimesAreShort(t *testing.T) {
 	}
 }
 
-// TestNamesDoNotReachTheTerminal checks that control characters in a cgroup
-// name are replaced, because any user with permission to make cgroups chooses
-// the name.
+// TestNamesDoNotReachTheTerminal checks that control characters in the name of
+// a cgroup are replaced. Any user who may create cgroups chooses such names.
 func TestNamesDoNotReachTheTerminal(t *testing.T) {
 	l := NewLedger("v1")
 	turn := seen(time.Second, 800)

@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// TestExplainSaysWhatATrialFound checks the pages of the node and of a service.
+// TestExplainSaysWhatATrialFound checks the explanations of the isolation and
+// of a service.
 func TestExplainSaysWhatATrialFound(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	l := &Ledger{}
@@ -49,8 +50,8 @@ func TestExplainSaysWhatATrialFound(t *testing.T) {
 	}
 }
 
-// TestTheThresholdSaysItsPrice checks the pages on which an owner looks for the
-// reason why batch work is slow.
+// TestTheThresholdSaysItsPrice checks that the cost of the threshold appears
+// wherever an owner looks for the reason why batch work is slow.
 func TestTheThresholdSaysItsPrice(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	bound := node.Knob{Cgroup: "be", File: node.FileCPUMax}

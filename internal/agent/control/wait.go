@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mostWaits is the maximum number of runners that are listed for a workload.
+// mostWaits is the maximum number of runners that the status lists for a
+// workload.
 const mostWaits = 5
 
 // waitsOf returns the waits of a workload between the two snapshots, by runner.

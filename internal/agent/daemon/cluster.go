@@ -25,8 +25,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// Kubernetes are the settings for a node of a cluster: how tenond finds the
-// pods and the configuration.
+// Kubernetes are the settings of a node in a cluster: how tenond finds the pods
+// and the configuration.
 type Kubernetes struct {
 	// Node is the name of the node.
 	Node string
@@ -41,30 +41,30 @@ type Kubernetes struct {
 	// NRI is the NRI socket of the container runtime; empty: the agent does not
 	// use NRI.
 	NRI string
-	// Leaves is called when the daemon has to stop. It reports whether the node
-	// leaves Tenon for good; then containers get the kubelet's values back.
-	// Nil: the node stays. If the daemon itself runs in a container, the
-	// runtime accepts no new connection at that time. The daemon calls
-	// Released, unless nil, when the containers have their values back.
+	// Leaves is called when the daemon must stop. It reports whether the node
+	// leaves Tenon for good; the daemon then gives containers the kubelet's
+	// values back. Nil: the node stays. If the daemon itself runs in a
+	// container, the runtime accepts no new connection at that time. The daemon
+	// calls Released, unless it is nil, when the containers have these values.
 	Leaves   func() bool
 	Released func()
 }
 
 const (
-	// The first tick waits for pods and configuration: for firstWait if they are
-	// unknown, for againWait if an earlier daemon saved them. After a longer wait
-	// the watchdog would narrow best-effort work.
+	// The first tick waits until the pods and the configuration are known: at
+	// most firstWait, or againWait if an earlier daemon saved them. After a
+	// longer wait the watchdog would narrow best-effort work.
 	firstWait = 3 * time.Second
 	againWait = 500 * time.Millisecond
 )
 
-// errUnknown keeps the loop from deciding before it knows the pods and the
-// configuration, from the cluster or from an earlier daemon. A decision without
-// them would release every knob that the earlier daemon set.
+// errUnknown prevents a decision before the pods and the configuration are
+// known, from the cluster or from an earlier daemon. A decision without them
+// would release every knob that the earlier daemon set.
 var errUnknown = errors.New("the pods or the configuration of this node are not known yet")
 
-// A cluster is the daemon's knowledge of its cluster. It survives an outage of
-// the API server or the kubelet, and a restart of the daemon.
+// A cluster is what the daemon knows of its cluster. This knowledge survives an
+// outage of the API server or the kubelet, and a restart of the daemon.
 type cluster struct {
 	Kubernetes
 	log     *slog.Logger
@@ -145,7 +145,8 @@ func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// first waits, with a limit, until the pods and the configuration are known.
+// first waits until the pods and the configuration are known, but not longer
+// than the limit.
 func (c *cluster) first(ctx context.Context) {
 	wait := firstWait
 	if !c.unknown() {
@@ -168,7 +169,7 @@ func (c *cluster) first(ctx context.Context) {
 	}
 }
 
-// look lets the kubelet client query again if a cgroup of a pod appeared or
+// look makes the kubelet client query again if a cgroup of a pod appeared or
 // disappeared.
 func (c *cluster) look(paths []string) {
 	before := c.paths
@@ -182,8 +183,8 @@ func (c *cluster) look(paths []string) {
 	}
 }
 
-// layout returns the layout of pods' cgroups: from the kubelet, or from the
-// state of an earlier daemon, or from the existing cgroups.
+// layout returns the layout of pods' cgroups. It comes from the kubelet, or
+// else from the state of an earlier daemon, or else from the existing cgroups.
 func (c *cluster) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
 	if c.last.Facts.CgroupDriver == "" {
@@ -196,9 +197,9 @@ func (c *cluster) layout() kube.Layout {
 func (c *cluster) unknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
 // take stores the list of pods from the kubelet or the API server. The list may
-// lack running pods: a kubelet that has just started lists no pods, or only
-// static ones, until it has reached the API server, and it omits a pod that was
-// deleted by force. Therefore a pod stays known until its cgroup has no
+// lack running pods. A kubelet that has just started lists no pods, or only
+// static ones, until it has reached the API server. It also omits a pod that
+// was deleted by force. Therefore a pod stays known until its cgroup has no
 // process.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {

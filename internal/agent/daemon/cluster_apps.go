@@ -12,8 +12,8 @@ import (
 )
 
 // rulesOf returns rules for the programs of host-application-config, which run
-// outside Kubernetes. It skips a program without a class or without its own
-// cgroup; a notice of the configuration names it.
+// outside Kubernetes. It skips a program without a class or without a cgroup of
+// its own; a notice about the configuration names such a program.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {

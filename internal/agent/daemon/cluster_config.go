@@ -21,15 +21,15 @@ type clusterConfig struct {
 	node   config.NodeConfig
 	spaces kube.Namespaces // the overrides that namespaces set for their pods
 	facts  kubelet.Facts   // the kubelet's facts that this configuration used
-	// missing records how long the ConfigMap has been absent, and
-	// missingByspace the same for kube.PodConfigMap. The last content stays in
-	// force for a while after the deletion.
+	// missing measures how long the ConfigMap has been absent, and
+	// missingByspace how long kube.PodConfigMap has been. The last content
+	// stays in force for a while after a ConfigMap was deleted.
 	missing, missingByspace absence.Missing
 	status                  nodereport.Config
 }
 
-// followConfig reads the ConfigMap and the node's labels and annotations if one
-// of them changed. It reports whether the configuration may have changed.
+// followConfig reads the ConfigMap and the node's labels and annotations, if
+// one of them changed. It reports whether the configuration may have changed.
 func (c *cluster) followConfig() bool { return c.followConfigAt(time.Now()) }
 
 func (c *cluster) followConfigAt(now time.Time) bool {
@@ -95,7 +95,8 @@ func waits(m *absence.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
-// tellConfig computes the status of the configuration and logs its changes.
+// tellConfig computes the status of the configuration, and logs each change of
+// it.
 func (c *cluster) tellConfig(faults []config.Fault) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.last.HasConfig {
@@ -163,9 +164,9 @@ func (c *cluster) over(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs leaves cpusets to a kubelet or driver that writes them, and removes
-// the kubelet's reserved CPUs from the shared pool. The notices name the
-// reserved CPUs that best-effort work can still use.
+// shareCPUs leaves cpusets to the kubelet or driver if that writes them, and
+// removes the kubelet's reserved CPUs from the shared pool. The notices name
+// the reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	_, why := binder(f)
 	if why == "" {

@@ -22,10 +22,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAPodDeletedByForceGivesItsCPUsUp deletes a pod whose processes still end.
-// The next pod has a contract for the same CPUs, and gets them in the tick that
-// sees it. A list of a kubelet that has just started deletes no pod, and no list
-// deletes a static pod.
+// TestAPodDeletedByForceGivesItsCPUsUp deletes a pod by force while its
+// processes still run. The next pod has a contract for the same CPUs, and must
+// get them in the first tick that sees it. A list from a kubelet that has just
+// started must not count as the deletion of a pod, and no list as the deletion
+// of a static pod.
 func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	born := time.Unix(1_700_000_000, 0)
 	pod := func(name string, age time.Duration, source string) corev1.Pod {
@@ -102,9 +103,10 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	}
 }
 
-// TestWhoBindsCPUsHasThemToItself has a pod of each kind that demands CPUs, on a
-// node whose kubelet or driver binds them. Tenon binds none of them, and the
-// report names the other manager, so that no scheduler chooses CPUs there.
+// TestWhoBindsCPUsHasThemToItself runs a pod of each kind that demands CPUs, on
+// a node whose kubelet or driver binds CPUs. Tenon must bind none of the pods.
+// The report must name the other manager, so that no scheduler chooses CPUs
+// there.
 func TestWhoBindsCPUsHasThemToItself(t *testing.T) {
 	own := node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 2}}
 	for _, c := range []struct {

@@ -20,33 +20,32 @@ import (
 )
 
 const (
-	// refusedFor is the time for which a pod stays exempt after the API server
-	// refused its eviction; busyFor is that time after a temporary error, such
-	// as 429.
+	// refusedFor is how long a pod stays exempt after the API server refused
+	// its eviction. busyFor is that time after a temporary error, such as 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
-	// attempts is the number of times that Tenon sends an eviction,
-	// attemptEvery apart, before it treats the API server as away. Both are
-	// small, because a shortage of memory is urgent.
+	// Tenon sends an eviction up to attempts times, attemptEvery apart, before
+	// it treats the API server as away. Both are small, because a shortage of
+	// memory is urgent.
 	attempts     = 2
 	attemptEvery = 500 * time.Millisecond
-	// awayAfter is how long the API server must have been silent before Tenon
-	// counts it as away. To a server that is away Tenon sends no eviction.
+	// awayAfter is the silence of the API server after which Tenon counts it as
+	// away. Tenon sends no eviction to a server that is away.
 	awayAfter = 30 * time.Second
-	// mostEnds is the maximum number of queued evictions.
+	// mostEnds is the maximum number of evictions in the queue.
 	mostEnds = 64
 )
 
-// An evictor evicts pods through the API server: apiserver.Client.
+// An evictor can evict pods through the API server. apiserver.Client is one.
 type evictor interface {
 	Evict(context.Context, apiserver.PodName) error
 	Tell(context.Context, apiserver.Occurrence) error
 }
 
-// evictionQueue is the eviction queue. It uses the Eviction API, which respects
-// disruption budgets and grace periods. While the API server is away, it uses
-// signals, as on a node without a cluster. It has its own goroutine, so the
-// loop never waits for an answer.
+// evictionQueue sends evictions to the API server. It uses the Eviction API,
+// which respects disruption budgets and grace periods. While the API server is
+// away, the node uses signals, as it does without a cluster. The queue has its
+// own goroutine, so the loop never waits for an answer.
 type evictionQueue struct {
 	api     evictor
 	node    string
@@ -104,7 +103,7 @@ func newEnds(api evictor, name string, log *slog.Logger, changed func()) *evicti
 	}
 }
 
-// follow updates the queue to the pods that exist now.
+// follow updates the queue when the pods of the node have changed.
 func (e *evictionQueue) follow(pods map[node.CgroupPath]endable) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,8 +120,7 @@ func (e *evictionQueue) follow(pods map[node.CgroupPath]endable) {
 	maps.DeleteFunc(e.told, func(r refusal, _ bool) bool { return !there[r.uid] })
 }
 
-// exempt returns the reason why a pod is exempt from eviction now; empty: it is
-// not exempt.
+// exempt returns the reason why a pod must not be evicted now; empty: it may.
 func (e *evictionQueue) exempt(uid types.UID) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,8 +135,8 @@ func (e *evictionQueue) exempt(uid types.UID) string {
 	return o.why
 }
 
-// take handles a step that evicts or freezes a pod. If taken is false, the
-// caller performs the step itself.
+// take queues a step that evicts or freezes a pod. If taken is false, the
+// caller must perform the step itself.
 func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	v, runs := s.To.(node.Run)
 	if !runs || !v.EndsProcesses() && v != node.Frozen {
@@ -173,7 +171,8 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	case o.state == endAccepted && time.Now().Before(o.until):
 		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace period ends at %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
 	}
-	// The grace period is over, and the kubelet has not ended all processes.
+	// The grace period is over, but the kubelet has not ended all processes.
+	// The caller kills them.
 	return false, nil
 }
 
@@ -217,7 +216,7 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	case err == nil:
 		e.set(x.pod.UID, end{state: endAccepted, until: time.Now().Add(x.pod.grace)})
 		e.log.Warn("pod evicted", "pod", name, "reason", x.step.Reason)
-		// A pod that grew is still frozen, and a frozen pod cannot handle
+		// A pod that grew may be frozen, and a frozen process does not handle
 		// SIGTERM.
 		if err := e.prepare(x.step.Knob); err != nil && !errors.Is(err, cgroup.ErrGone) {
 			e.log.Error("an evicted pod may not end by itself, because it cannot be thawed", "pod", name, "error", err)
@@ -235,7 +234,7 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 			e.tell(ctx, x.pod.PodName, "EvictionRefused", why+"; reason of the eviction: "+x.step.Reason)
 		}
 		e.changed()
-		// Tenon may try the pod again after the exemption.
+		// After the exemption, Tenon may try to evict the pod again.
 		time.AfterFunc(spared+time.Second, e.changed)
 	default:
 		e.set(x.pod.UID, end{state: endAway})
@@ -250,21 +249,21 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 // away.
 var errAway = fmt.Errorf("the API server has been silent for %v", awayAfter)
 
-// awayBy reports whether the last answer of the API server to a watch is older
-// than awayAfter. Errors of the server are answers, too.
+// awayBy reports whether the API server has been silent for longer than
+// awayAfter. An error that the server sends counts as an answer, too.
 func awayBy(heard time.Time, trouble error, now time.Time) bool {
 	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
 }
 
-// answered reports whether err is an answer of the API server. After any answer
-// the server is up, and the pod's disruption budget is in force: it returns 500
-// for a pod with two budgets, and 429, 503 or 504 when it is busy.
+// answered reports whether err is an answer of the API server. If it is, the
+// server is up and the disruption budget of the pod holds. The server answers
+// 500 for a pod with two budgets, and 429, 503 or 504 when it is busy.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
 }
 
-// exemptFor returns the time for which a pod stays exempt after such an answer.
+// exemptFor returns how long a pod stays exempt after the answer err.
 func exemptFor(err error) time.Duration {
 	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
@@ -277,8 +276,9 @@ func exemptFor(err error) time.Duration {
 	return busyFor
 }
 
-// first reports whether a refusal is the first for its pod and reason. A budget
-// may refuse for days, and each event is an object in the API server.
+// first reports whether this is the first refusal for this pod with this
+// reason. A budget may refuse for days, and each event that Tenon writes is an
+// object in the API server.
 func (e *evictionQueue) first(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

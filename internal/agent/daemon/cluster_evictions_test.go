@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A judge is an evictor with prepared answers.
+// A judge is an evictor whose answers a test prepares.
 type judge struct {
 	mu     sync.Mutex
 	err    error
@@ -52,8 +52,8 @@ func endStep(v node.Run) plan.Step {
 	return plan.Step{Knob: node.Knob{Cgroup: jobGroup, File: node.FileRun}, From: node.Running, To: v, Owner: plan.OwnerEvict, Reason: "memory: 7000 MiB of 8000 MiB are in use", BE: true}
 }
 
-// court makes an evictionQueue with one pod of the given grace period.
-// signalled returns the number of steps that are left to the node.
+// court makes an evictionQueue with one pod that has the given grace period.
+// signalled returns how many steps the queue has left to the node.
 func court(t *testing.T, j *judge, grace time.Duration) (e *evictionQueue, signalled func() int) {
 	t.Helper()
 	e = newEnds(j, "node-1", slog.New(slog.DiscardHandler), func() {})
@@ -139,7 +139,7 @@ func TestWithoutAPIServerPodsEndBySignals(t *testing.T) {
 }
 
 // TestAnAPIServerThatNobodyHearsIsNotWaitedFor evicts a pod while the API
-// server is away. The eviction must use signals at once, because a shortage of
+// server is away. The node must use signals at once, because a shortage of
 // memory is urgent.
 func TestAnAPIServerThatNobodyHearsIsNotWaitedFor(t *testing.T) {
 	j := &judge{}
@@ -197,7 +197,8 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 
 // TestNoAnswerOfTheAPIServerLeadsToSignals checks every kind of error that the
 // server returns while it is up: 500 for a pod with two budgets, and 429, 503
-// or 504 when it is busy. A signal would end a pod that its budget protects.
+// or 504 when it is busy. None of them may lead to a signal, because a signal
+// would end a pod that its budget protects.
 func TestNoAnswerOfTheAPIServerLeadsToSignals(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, c := range map[string]struct {
@@ -253,8 +254,8 @@ func TestARefusalIsToldOnceForEachReason(t *testing.T) {
 	}
 }
 
-// TestAnEvictedPodRunsSoThatItCanEnd evicts a frozen pod, because memory
-// eviction freezes a pod before it ends it.
+// TestAnEvictedPodRunsSoThatItCanEnd evicts a frozen pod. Memory eviction
+// freezes a growing pod before it ends it, and a frozen pod cannot end.
 func TestAnEvictedPodRunsSoThatItCanEnd(t *testing.T) {
 	e, _ := court(t, &judge{}, time.Hour)
 	prepared := make(chan node.Knob, 1)

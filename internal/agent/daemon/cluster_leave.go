@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// ReleaseContainers gives containers the kubelet's values back. It is for
-// values that a daemon with state in stateDir set through the container
-// runtime, because the journal does not hold those. Without NRI there are none.
+// ReleaseContainers gives containers the kubelet's values back. A daemon with
+// its state in stateDir set other values through the container runtime. The
+// journal does not contain these values. Without NRI there are none.
 func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log *slog.Logger) error {
 	if k.NRI == "" {
 		return nil
@@ -36,10 +36,10 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	return err
 }
 
-// recalled are the pods that an earlier daemon saved.
+// recalled is a list of pods that an earlier daemon saved.
 type recalled savedCluster
 
-// Look and Hurry do nothing: the list is complete.
+// Look and Hurry do nothing, because the list is complete.
 func (recalled) Look()  {}
 func (recalled) Hurry() {}
 

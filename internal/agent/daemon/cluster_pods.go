@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A podView is the loop's view of the node's pods.
+// A podView is what the loop knows of the node's pods.
 type podView struct {
 	workloads []node.Workload
 	arriving  []node.Workload // pods without a cgroup
@@ -25,12 +25,12 @@ type podView struct {
 	running []*corev1.Pod
 	// pods are the pods that the API server can evict, by cgroup.
 	pods map[node.CgroupPath]endable
-	// native are the limits that the kubelet enforces for each pod and
+	// native are the limits that the kubelet enforces, for each pod and
 	// container.
 	native map[node.CgroupPath]kube.Amounts
-	// before is native at the last time when the journal was correct.
+	// before is the value of native when the journal was last correct.
 	before map[node.CgroupPath]kube.Amounts
-	// change corrects a journaled value for resizes since then.
+	// change corrects a journaled value if its pod has been resized since.
 	change func(node.Knob, node.Value) node.Value
 }
 
@@ -46,8 +46,9 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// rebased takes the result of a rebase by view.change. After an error the saved
-// and the current pods stay different, so that the next rebase corrects the journal.
+// rebased takes over the result of a rebase by view.change. After an error the
+// saved pods and the current ones still differ, so the next rebase corrects the
+// journal.
 func (c *cluster) rebased(err error) {
 	if err == nil {
 		c.keep()
@@ -97,8 +98,8 @@ func (c *cluster) workloads() []node.Workload {
 	return v.workloads
 }
 
-// binder returns what assigns CPUs to containers on a node beside Tenon, by its
-// name in the report and as a reason; empty: nothing does.
+// binder returns which other component assigns CPUs to containers on this node:
+// its name for the report, and a reason; empty: none does.
 func binder(f kubelet.Facts) (name, reason string) {
 	switch {
 	case f.CPUManagerPolicy == "static":
@@ -109,8 +110,8 @@ func binder(f kubelet.Facts) (name, reason string) {
 	return "", ""
 }
 
-// unbind leaves the CPUs of pods to a kubelet or driver that assigns them
-// itself, because two owners would overwrite each other.
+// unbind makes pods demand no CPUs if a kubelet or driver assigns CPUs itself.
+// Otherwise both would overwrite each other's cpusets.
 func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	_, why := binder(f)
 	if why == "" {
@@ -129,12 +130,12 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	return remarks
 }
 
-// isDeleted reports whether a pod that a list lacks was deleted. The list of the
-// API server has all others. A kubelet that has just started lists few or none
-// of its pods. It takes them from the API server in the order of their creation
-// (pkg/kubelet: HandlePodAdditions), so that it knows all older pods when it
-// lists one. A static pod has another source and no time of creation, and the
-// deletion of its mirror pod does not end it.
+// isDeleted reports whether a pod that a list lacks was deleted. The list of
+// the API server has all pods except static ones. A kubelet that has just
+// started lists few or none of its pods. It takes them from the API server in
+// the order of their creation (pkg/kubelet: HandlePodAdditions). Therefore, if
+// it lists one pod, it knows all older ones. A static pod has another source
+// and no time of creation, and the deletion of its mirror pod does not end it.
 func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 	if !ofAPI(p) {
 		return false
@@ -155,8 +156,8 @@ func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 	return of
 }
 
-// giveUp takes the CPUs from pods that were deleted by force and whose processes
-// still end. A scheduler may have given them to other pods already.
+// giveUp takes the CPUs from pods that were deleted by force and still have
+// processes. A scheduler may have given these CPUs to other pods already.
 func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*corev1.Pod) (remarks []string) {
 	for i := range workloads {
 		w := &workloads[i]
@@ -170,7 +171,7 @@ func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*core
 	return remarks
 }
 
-// withoutCPUs makes a workload one that demands no CPUs.
+// withoutCPUs makes a workload demand no CPUs.
 func withoutCPUs(w *node.Workload) {
 	w.Overrides.CPUs = node.CPUOverride{}
 	if w.Class == node.LSE || w.Class == node.LSR {
@@ -178,8 +179,9 @@ func withoutCPUs(w *node.Workload) {
 	}
 }
 
-// graceMargin is the time after a pod's grace period until Tenon ends its
-// remaining processes. The kubelet also ends them, but needs a moment for that.
+// graceMargin is how long after a pod's grace period Tenon ends its remaining
+// processes. The kubelet ends them at the end of the grace period, but needs a
+// moment for that.
 const graceMargin = 5 * time.Second
 
 func graceOf(p *corev1.Pod) time.Duration {
@@ -194,15 +196,15 @@ func graceOf(p *corev1.Pod) time.Duration {
 // static pod.
 func evictable(p *corev1.Pod) bool { return p.UID != "" && ofAPI(p) }
 
-// ofAPI reports whether the kubelet has a pod from the API server: it is neither
-// a static pod nor the mirror of one.
+// ofAPI reports whether the kubelet got a pod from the API server. Static pods
+// and their mirror pods do not come from there.
 func ofAPI(p *corev1.Pod) bool {
 	source := p.Annotations["kubernetes.io/config.source"]
 	return p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
-// beside drops workloads of rules whose cgroup contains, or lies in, the cgroup
-// of a pod, because the pod determines the class there.
+// beside drops the workloads of rules whose cgroup contains the cgroup of a pod
+// or lies in it. In such a cgroup the pod determines the class.
 func beside(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
 	for _, w := range rules {
 		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })

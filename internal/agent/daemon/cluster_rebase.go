@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resizing is the time after a resize for which a cgroup may still have its old
-// value, because the kubelet writes the new one with a delay.
+// resizing is how long after a resize a cgroup may still have its old value.
+// The kubelet writes the new value with a delay.
 const resizing = 2 * time.Minute
 
 // A resize holds the amounts of a pod before a resize, and the time at which
@@ -38,12 +38,14 @@ func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]
 }
 
 // rebase corrects the journal after pods were resized. A release then restores
-// the value that the kubelet would have written meanwhile, not the one from
-// before Tenon. It does not change a value that the kubelet did not enforce at
-// first, or a quota if the kubelet's quotas are off. before holds the pods'
-// amounts when the journal was last correct. Tenon may also have journaled a
-// knob between a resize and the kubelet's write. Then the journaled value
-// equals the amounts before the resize, which recent holds.
+// the value that the kubelet would have written meanwhile, and not the one from
+// before the resize. rebase does not change a value that the kubelet did not
+// enforce at first, nor a quota if the kubelet's quotas are off.
+//
+// before holds the amounts of the pods when the journal was last correct. Tenon
+// may also have journaled a knob between a resize and the kubelet's write. In
+// that case the journaled value equals the amounts before the resize, which
+// recent holds.
 func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.CgroupPath]resize, noQuotas bool) func(node.Knob, node.Value) node.Value {
 	difference := differs(before, now, noQuotas)
 	return func(k node.Knob, v node.Value) node.Value {
@@ -58,7 +60,7 @@ func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.Cgroup
 	}
 }
 
-// stands reports whether a limit is exactly the one that the kubelet writes for
+// stands reports whether v is exactly the limit that the kubelet writes for
 // these amounts.
 func stands(v node.Value, of kube.Amounts) bool {
 	switch v := v.(type) {

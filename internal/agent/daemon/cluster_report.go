@@ -23,7 +23,7 @@ type clusterReporter struct {
 	version  string
 	run      string // identifies this run
 	sequence int64
-	// requested are the batch resources that running pods request.
+	// requested are the batch resources that the running pods request.
 	requested requested
 }
 
@@ -43,7 +43,8 @@ func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup)
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// tick takes a tick and the policy configuration that decided it.
+// tick takes over a tick, and the configuration of the policies that decided
+// it.
 func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
@@ -75,8 +76,8 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r.sender.Offer(next)
 }
 
-// nriState returns the runtime that applies limits before a container starts,
-// or the reason why there is none.
+// nriState returns the runtime through which limits apply before a container
+// starts, or the reason why there is none.
 func (c *cluster) nriState() nodereport.Means {
 	l := c.link.Load()
 	switch {

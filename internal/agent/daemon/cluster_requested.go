@@ -10,29 +10,29 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// onItsWay is the time after a reduction of an amount for which pods may still
-// arrive that were scheduled against the old amount. Agent, manager and
+// onItsWay is how long after a reduction of an amount pods may still arrive
+// that the scheduler placed by the old amount. The agent, the manager and the
 // scheduler each add a delay.
 const onItsWay = 30 * time.Second
 
-// mostRequested is the maximum of the sum of requests. It exceeds every real
-// machine and fits the number types of all readers.
+// mostRequested is the largest sum of requests that is reported. It exceeds
+// every real machine, and fits the number types of all readers.
 const mostRequested = 1 << 54
 
-// requested are the batch resources of the running pods that count. The manager
-// publishes at least this amount (manager.Decide).
+// requested are the batch resources that those running pods request that count.
+// The manager publishes at least this amount (manager.Decide).
 //
-// If the other pods already request the whole amount, a new pod counts only
-// when there is room. Otherwise, with a queue of work, the scheduler would fill
-// each gap within milliseconds, and the sum of requests would never fall to the
-// amount of the formula.
+// A new pod counts only if the other pods leave room for it in the amount. If
+// every pod counted, a queue of work would let the scheduler fill each gap
+// within milliseconds, and the sum of requests would never fall to the amount
+// of the formula.
 type requested struct {
 	cpu    pledge[unit.MilliCPU]
 	memory pledge[unit.Bytes]
 }
 
-// take takes the amounts of a tick and the running pods. It returns the
-// requests of the pods that count.
+// take takes over the amounts of a tick and the running pods. It returns what
+// the pods that count request.
 func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := make([]unit.MilliCPU, len(running)), make([]unit.Bytes, len(running))
 	for i, p := range running {
@@ -41,10 +41,10 @@ func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (uni
 	return r.cpu.take(at, b.CPU, running, cpu), r.memory.take(at, b.Memory, running, memory)
 }
 
-// A pledge is the set of pods that count for one resource.
+// A pledge holds, for one resource, which pods count.
 type pledge[T unit.MilliCPU | unit.Bytes] struct {
-	// most is the largest amount in the current interval of length onItsWay,
-	// and before that of the interval before.
+	// most is the largest amount in the current interval of length onItsWay.
+	// before is the largest one in the interval before that.
 	most, before T
 	since        time.Time
 	count        map[string]bool // by kube.UID; nil: no tick yet
@@ -56,9 +56,9 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []*corev1.Pod, 
 	}
 	g.most = max(g.most, a.Value, a.Formula)
 	all := total(each, func(int) bool { return true })
-	// All pods count if the amount is not computed yet, if the agent has just
-	// started (its pods are older), or if the node has not measured its
-	// services (its amount admits no new pod).
+	// All pods count in three cases: there is no amount yet; the agent has just
+	// started, so that the pods are older; or the node has not measured its
+	// services, so that its amount admits no new pod.
 	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.most)
 	count := make(map[string]bool, len(running))
 	for _, p := range running {

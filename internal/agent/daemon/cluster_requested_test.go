@@ -14,7 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// jobOf returns a pod that requests the given batch-cpu, and as many MiB.
+// jobOf returns a pod that requests milli of batch-cpu, and as many MiB of
+// batch-memory.
 func jobOf(name string, milli int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID(name)}}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
@@ -23,9 +24,9 @@ func jobOf(name string, milli int64) *corev1.Pod {
 	return p
 }
 
-// TestAPodThatComesWhenNothingIsLeftDoesNotCount checks that a pod without room
-// does not count. Otherwise a queue of work would keep the published amount
-// above the formula forever.
+// TestAPodThatComesWhenNothingIsLeftDoesNotCount checks that a pod for which no
+// room is left does not count. Otherwise a queue of work would keep the
+// published amount above the formula forever.
 func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 	a, b, c, d := jobOf("a", 1000), jobOf("b", 1000), jobOf("c", 1000), jobOf("d", 500)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

@@ -17,16 +17,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// clusterFile is the saved state of the cluster. The next daemon may start
-// while both API server and kubelet are away.
+// clusterFile is the file with the saved state of the cluster. The next daemon
+// needs it if it starts while both API server and kubelet are away.
 const clusterFile = "kubernetes.json"
 
 // savedCluster is the saved state of the cluster.
 type savedCluster struct {
 	Boot string `json:"boot_id"`
-	// ConfigKnown: Config is the last content of the ConfigMap without its
-	// faulty keys. HasConfig: the ConfigMap exists. Labels and Annotations are
-	// those of the node, and UID is its uid.
+	// ConfigKnown says that Config has the last content of the ConfigMap,
+	// without keys that have faults. HasConfig says that the ConfigMap exists.
+	// Labels and Annotations are those of the node. UID is the uid of the node.
 	ConfigKnown    bool              `json:"config_known,omitempty"`
 	HasConfig      bool              `json:"has_config,omitempty"`
 	Config         map[string]string `json:"config,omitempty"`
@@ -37,7 +37,7 @@ type savedCluster struct {
 	KubeletReserve unit.MilliCPU     `json:"kubelet_reserve_mcpu,omitempty"` // which no pod may request
 	// Facts come from the kubelet.
 	Facts kubelet.Facts `json:"facts,omitzero"`
-	// PodsKnown: Pods is the last list of the node's pods.
+	// PodsKnown says that Pods has the last list of the node's pods.
 	PodsKnown bool         `json:"pods_known,omitempty"`
 	Pods      []corev1.Pod `json:"pods,omitempty"`
 }

@@ -150,9 +150,9 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	threshold(t, c, 60)
 }
 
-// TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks that each key of
-// ack-slo-pod-config counts from the namespace of the other ConfigMap, and else
-// from the two namespaces of ACK's manuals.
+// TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks where each key
+// of ack-slo-pod-config counts: in the namespace of the other ConfigMap, or
+// else in the two namespaces of ACK's manuals.
 func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
@@ -298,8 +298,9 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 	}
 }
 
-// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized changes a knob during a
-// resize: the kubelet lists the resize before it writes the cgroup.
+// TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized writes a knob during a
+// resize: the kubelet lists the new size before it writes the cgroup. A release
+// must restore the new size.
 func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	const group = node.CgroupPath("kubepods/burstable/podx")
 	knob := node.Knob{Cgroup: group}
@@ -349,8 +350,8 @@ func TestProgramsOutsideOfKubernetesHaveTheClassOfTheConfigMap(t *testing.T) {
 }
 
 // TestProgramsWithoutACgroupPathAreWhereKoordinatorPutsThem checks the default
-// cgroup of a program by its class, and the notices for programs that Tenon
-// leaves alone.
+// cgroup of a program, which depends on its class, and the notices about
+// programs that Tenon does not manage.
 func TestProgramsWithoutACgroupPathAreWhereKoordinatorPutsThem(t *testing.T) {
 	c, faults := config.ParseConfigMap(map[string]string{"host-application-config": `{"applications":[
 {"name":"ls-app","qos":"LS"},{"name":"lse-app","qos":"LSE"},{"name":"be-app","qos":"BE"},
@@ -389,8 +390,9 @@ func TestCPUsAreBoundByOneOnly(t *testing.T) {
 	}
 }
 
-// TestAKubeletThatBindsCPUsHasThemToItself checks that Tenon leaves cpusets to
-// a kubelet with the static CPU manager. A quota then limits best-effort work.
+// TestAKubeletThatBindsCPUsHasThemToItself checks that Tenon does not write
+// cpusets if the kubelet has the static CPU manager policy. A quota must then
+// limit best-effort work.
 func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	c := &cluster{}
 	c.last.HasConfig = true
@@ -422,7 +424,8 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 			t.Errorf("%q on %+v: notices %q; want %q", x.reserved, x.facts, text, x.notice)
 		}
 	}
-	// Without a ConfigMap the file's strategies leave cpusets alone, too.
+	// Without a ConfigMap, the strategies of the file must not write cpusets
+	// either.
 	c.last.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
 	if s := c.over(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
@@ -430,8 +433,9 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 }
 
 // TestTheKubeletsReserveCountsInCPUSuppress checks that CPU suppress leaves the
-// system at least what the kubelet keeps from all pods, by the status of the
-// node, also after a restart while the API server is away.
+// system at least what the kubelet keeps from all pods. This amount comes from
+// the status of the node, and must survive a restart while the API server is
+// away.
 func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	s := apitest.New(t)
 	self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}}
@@ -465,8 +469,9 @@ func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	reserves(openTestCluster(t, s, dir), 1500)
 }
 
-// TestTheAnnotationAndTheKubeletTogetherReserveCPUs checks that CPUs which the
-// kubelet reports later are reserved from then on.
+// TestTheAnnotationAndTheKubeletTogetherReserveCPUs checks that CPUs are
+// reserved as soon as the kubelet reports them, in addition to those of the
+// annotation.
 func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Annotations: map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs":"0"}`}}})
@@ -494,8 +499,8 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 }
 
 // TestAPodThatNobodyTellsIsLookedAfterWhileItLives restarts the kubelet while
-// the API server is away. The kubelet then lists no pods, and Tenon must
-// continue to manage the known ones.
+// the API server is away. The kubelet then lists no pods. Tenon must still
+// manage the pods that it knows.
 func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
 	c := &cluster{starting: starting.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}

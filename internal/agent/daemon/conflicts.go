@@ -10,8 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// writeConflicts records Tenon's last write to each knob and the values found
-// there later, as input for decide/contest. All times are those of snapshots.
+// writeConflicts records Tenon's last write to each knob, and the values that
+// later snapshots show. It is the input for decide/contest. All times are those
+// of snapshots.
 type writeConflicts struct {
 	knobs map[node.Knob]*written
 	at    time.Time // the time of the last snapshot
@@ -25,8 +26,9 @@ type written struct {
 	found []time.Time // the times at which a snapshot had another value, oldest first
 }
 
-// rewritten reports whether a knob of this type changes only by a write. The
-// others also change when processes start and end.
+// rewritten reports whether a value of this type changes only when a program
+// writes the knob. Values of other types also change when processes start and
+// end.
 func rewritten(v node.Value) bool {
 	switch v.(type) {
 	case node.Run, node.Scheduler, node.Threads:
@@ -35,7 +37,7 @@ func rewritten(v node.Value) bool {
 	return true
 }
 
-// see compares the knobs of a snapshot with Tenon's writes, and adds the
+// see compares the knobs of a snapshot with Tenon's last writes, and adds the
 // conflicts of the last minutes to the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
 	c.at = s.At
@@ -87,8 +89,8 @@ func (c *writeConflicts) sweep() {
 	}
 }
 
-// trouble names up to five knobs of the snapshot that another component keeps
-// writing; empty: there are none.
+// trouble names up to five knobs of the snapshot that another component writes
+// again and again; empty: there are none.
 func (c *writeConflicts) trouble(s node.Snapshot) string {
 	var names []string
 	for _, w := range s.Conflicts {
@@ -102,8 +104,8 @@ func (c *writeConflicts) trouble(s node.Snapshot) string {
 	return "another program keeps writing what Tenon writes, so best-effort work may be without a limit: " + strings.Join(names, ", ")
 }
 
-// contested logs, once, each knob that Tenon leaves to another component
-// because of a write conflict.
+// contested logs each knob that Tenon leaves to another component because of a
+// write conflict. It logs each knob once.
 func (r *changeLogger) contested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {

@@ -17,8 +17,9 @@ var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.File
 
 func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// play runs a tick per second that wants a weight of 100, while another
-// component writes 200 at the given interval. It counts Tenon's writes.
+// play runs one tick per second for the time in. Tenon wants a weight of 100,
+// and another component writes 200 at the interval every. play counts Tenon's
+// writes.
 func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 	var c writeConflicts
 	value := weightOf(51200)
@@ -76,8 +77,9 @@ func TestAValueOfOursThatChangesIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestAWriteOfSeveralKnobsIsNoConflict writes knobs one at a time and together:
-// what the next snapshot finds is Tenon's own.
+// TestAWriteOfSeveralKnobsIsNoConflict writes knobs one at a time and together.
+// The values that the next snapshot shows are Tenon's own, so no conflict may
+// be found.
 func TestAWriteOfSeveralKnobsIsNoConflict(t *testing.T) {
 	d := &daemon{host: hostOn(t, host.Options{}), guard: &guard{}}
 	defer func() {
@@ -118,8 +120,8 @@ func TestAReleaseEndsAConflict(t *testing.T) {
 }
 
 // TestWhatTheKernelMakesOfAWriteIsNoConflict checks changes that the kernel
-// makes itself: it removes offline CPUs from a cpuset, and threads start and
-// end.
+// itself makes: it removes offline CPUs from a cpuset, and the threads of a
+// cgroup start and end.
 func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	k := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUs}
 	run := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileRun}
@@ -135,9 +137,10 @@ func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestAFightIsSaidAndStaysSaidAfterARelease: another component writes a knob again
-// and again. The policy then gives that knob back and limits best-effort work by a
-// second knob. The conflict must stay reported, because the component still writes.
+// TestAFightIsSaidAndStaysSaidAfterARelease has another component write a knob
+// again and again. The policy then gives that knob back and limits best-effort
+// work by a second knob. The conflict must stay reported, because the component
+// still writes.
 func TestAFightIsSaidAndStaysSaidAfterARelease(t *testing.T) {
 	var c writeConflicts
 	now := time.Unix(1e9, 0)

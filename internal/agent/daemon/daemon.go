@@ -1,7 +1,7 @@
 // Package daemon implements tenond: it manages a node by the configuration
-// file, follows changes of that file and of the cgroups, renews the lease that
-// keeps the watchdog passive, and changes nothing when it stops, so that the
-// next daemon can take over.
+// file, follows changes of that file and of the cgroups, and renews the lease
+// that keeps the watchdog passive. When it stops it changes nothing, so that
+// the next daemon can take over.
 package daemon
 
 import (
@@ -28,7 +28,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// maxSteps is the maximum number of writes per tick, which keeps a tick short.
+// maxSteps is the maximum number of writes per tick. It keeps a tick short.
 // Steps that narrow best-effort work are not limited.
 const maxSteps = 200
 
@@ -40,19 +40,21 @@ type Options struct {
 	// must be on tmpfs: every tick writes to it.
 	StateDir string
 	// MachineLock is a lock file that prevents a second daemon on this machine,
-	// whatever its StateDir; empty: no lock.
+	// even one with another StateDir; empty: no lock.
 	MachineLock string
-	// Watchdog is the command that starts the watchdog; nil starts none.
+	// Watchdog is the command that starts the watchdog; nil: no watchdog is
+	// started.
 	Watchdog []string
-	// A value from Reload makes the daemon read its configuration again; nil:
-	// the daemon only follows changes of the file.
+	// Reload makes the daemon read its configuration again when it delivers a
+	// value; nil: the daemon only follows changes of the file.
 	Reload <-chan struct{}
 	// Ready is called after the first tick.
 	Ready func()
 	// Version appears in tenon status and in the metrics.
 	Version string
-	// Kubernetes, unless nil, makes the node part of a cluster. The ConfigMap
-	// of the cluster has precedence over the file, which is then optional.
+	// Kubernetes makes the node part of a cluster; nil: it is not. The
+	// ConfigMap of the cluster takes precedence over the file, which is then
+	// optional.
 	Kubernetes *Kubernetes
 	// Metrics is the address that serves the metrics; empty: none.
 	Metrics string
@@ -86,7 +88,7 @@ type daemon struct {
 	ready      bool
 }
 
-// Run manages the node until ctx ends, and changes nothing when it returns: the
+// Run manages the node until ctx ends. It changes nothing when it returns: the
 // kernel keeps all settings, and the next daemon takes over. Run fails at once
 // if the configuration has faults, if there are no cgroups to manage, or if
 // another daemon holds the lease.
@@ -172,12 +174,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		lost = nil
 		if d.cluster != nil {
 			// The next tenond may start late, for example if its image cannot
-			// be pulled. Work that was frozen for lack of memory must not stay
+			// be pulled. Work that Tenon froze for lack of memory must not stay
 			// frozen until then.
 			err = d.host.Thaw()
 		}
-		// The lease comes first, because the rest may take longer than the
-		// lease lasts.
+		// Announce the end in the lease first, because the rest may take longer
+		// than the lease lasts.
 		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 			"seconds", announced.Seconds())
@@ -197,12 +199,12 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is the time for which the loop waits for more changes of cgroups: on a
-// busy node many change at once.
+// settling is how long the loop waits for more changes of cgroups. On a busy
+// node many cgroups change at once.
 const settling = 100 * time.Millisecond
 
 // Snapshot applies all changes since the last snapshot, then reads the node. It
-// implements the agent's host.
+// implements loop.Host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.repairJournal()
@@ -234,7 +236,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 }
 
 // repairJournal writes the journal again if another program has removed or
-// damaged it. Without the journal a restore cannot put every knob back.
+// damaged it. Without the journal, a restore could not put every knob back.
 func (d *daemon) repairJournal() {
 	damage, lost, err := d.host.RepairJournal()
 	text := ""
@@ -250,7 +252,7 @@ func (d *daemon) repairJournal() {
 	d.health.Set(health.Lost, "journal", text)
 }
 
-// observe reports a tick, and notifies the guard that the loop is alive.
+// observe reports a tick, and tells the guard that the loop is alive.
 func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation = d.host.Isolation().Status()
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism == node.MechanismSiblings)

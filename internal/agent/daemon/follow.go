@@ -14,7 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// followConfig takes a changed configuration. A file with faults has no effect.
+// followConfig takes over a changed configuration. A file with faults has no
+// effect.
 func (d *daemon) followConfig() {
 	if d.cluster != nil && d.cluster.followConfig() {
 		d.takeConfig()
@@ -53,8 +54,8 @@ func (d *daemon) takeConfig() {
 	}
 }
 
-// rules returns the cluster's rules for programs outside Kubernetes, then those
-// of the file.
+// rules returns the rules for programs outside Kubernetes that the cluster
+// configures, and after them those of the file.
 func (d *daemon) rules() []match.Rule {
 	own := d.config.Rules
 	if d.cluster == nil {
@@ -63,7 +64,8 @@ func (d *daemon) rules() []match.Rule {
 	return append(rulesOf(d.cluster.cfg.node.Applications, d.cluster.layout()), own...)
 }
 
-// followGroups matches the rules with the existing cgroups, if either changed.
+// followGroups applies the rules to the existing cgroups, if the rules or the
+// cgroups have changed.
 func (d *daemon) followGroups() {
 	if changed := d.changed.Swap(false); !changed && !d.rematch {
 		return
@@ -117,10 +119,11 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// ApplyAll performs the first steps on the node: as many as host.Together lets it
-// perform as one batch. The caller calls it again for the rest. Thousands of
-// cgroups that appear at once take longer than a tick. After each batch it
-// prolongs the lease, so that the watchdog does not take the loop for dead.
+// ApplyAll performs the first steps on the node: as many as host.Together
+// allows in one batch. The caller calls it again for the rest. Thousands of
+// cgroups that appear at once take longer than a tick. Therefore ApplyAll
+// prolongs the lease after each batch, so that the watchdog does not take the
+// loop for dead.
 func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	n := host.Together(steps)
 	if n == 1 {
@@ -136,7 +139,7 @@ func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	return errs
 }
 
-// Guard does the host's work between two snapshots, apart from steps.
+// Guard does the work of the host between two snapshots that is not a step.
 func (d *daemon) Guard() error { return d.host.Guard() }
 
 // pods adds the node's pods to the workloads of rules.

@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// announced is the time for which best-effort work keeps its values after a
-	// request to stop tenond. It is long enough for an upgrade.
+	// announced is how long best-effort work keeps its values after a request
+	// to stop tenond. It is long enough for an upgrade.
 	announced = time.Minute
-	// hung is the maximum delay, and the maximum duration, of a tick before the
-	// loop counts as hung. The sum of hung and lease.TTL, the time from the
-	// last renewal to the end of the lease, stays below the 2 s within which
-	// best-effort work must be narrowed.
+	// hung is how late a tick may be, and how long it may take, before the loop
+	// counts as hung. Best-effort work must be narrowed within 2 s. Therefore
+	// hung + lease.TTL, the time from the last renewal to the end of the lease,
+	// must be less than that.
 	hung = 400 * time.Millisecond
 	// converting is the maximum time to move thousands of threads to or from
-	// the best-effort scheduler, including its unloading.
+	// the best-effort scheduler. It includes the time to unload that scheduler.
 	converting = 5 * time.Second
 )
 
-// A guard renews the lease while the loop is alive. The watchdog reads the
+// A guard renews the lease while the loop is alive. The watchdog reads that
 // lease.
 type guard struct {
 	dir   string
 	host  *host.Host
 	log   *slog.Logger
 	lease *lease.Lease
-	// machine is the lock of the machine; keep makes it again if another
-	// program removed its file.
+	// machine is the lock of the machine. If another program removed its file,
+	// keep makes it again.
 	machine *lease.Machine
 	health  *health.Health
 
@@ -49,24 +49,26 @@ type guard struct {
 	bounds []lease.Bound
 
 	watchdog attempt // used only by keep
-	// ticks sends the times at which keep renews the lease. Other periodic work
-	// uses ticks instead of its own timer, so that the process wakes up less
-	// often.
+	// ticks delivers the times at which keep renews the lease. Other periodic
+	// work uses ticks instead of a timer of its own, so that the process wakes
+	// up less often.
 	ticks chan time.Time
 }
 
-// An attempt is the last start of a watchdog, and the time of the next.
+// An attempt describes the last start of a watchdog, and when the next one is
+// due.
 type attempt struct {
 	failed string        // the last logged error
 	waited time.Duration // the wait before this attempt; 0: a watchdog was running
 	next   time.Time
 }
 
-// guardedFor is the time for which a check that found a watchdog stays valid.
+// guardedFor is how long the result of a check that found a watchdog stays
+// valid.
 const guardedFor = 2 * time.Second
 
-// restartAtLatest is the maximum wait before a watchdog that exits at once is
-// started again.
+// restartAtLatest is the longest wait before a watchdog is started again if it
+// always exits at once.
 const restartAtLatest = time.Minute
 
 // openGuard acquires the lease. It fails if another daemon holds it.
@@ -87,8 +89,8 @@ func openGuard(dir string, fs proc.FS, h *host.Host, machine *lease.Machine, tro
 }
 
 // begin records the start of a tick. If the lease had expired, for example
-// because this process was stopped, the watchdog may have written knobs. Then
-// begin drops the knob cache of the host.
+// because this process was stopped, the watchdog may have written knobs. In
+// that case begin drops the knob cache of the host.
 func (g *guard) begin() {
 	if g.lease.Expired() {
 		g.host.Reread()
@@ -106,9 +108,9 @@ func (g *guard) allow(d time.Duration) {
 	g.by = time.Now().Add(d)
 }
 
-// bind puts the safe bounds into the lease before the tick writes anything.
-// After lease.ErrLost the tick must not write, because another process took the
-// lease to restore all knobs.
+// bind puts the safe bounds into the lease before the tick writes anything. If
+// it returns lease.ErrLost, the tick must not write: another process took the
+// lease in order to restore all knobs.
 func (g *guard) bind(wants []plan.Want) error {
 	bounds := make([]lease.Bound, 0, len(wants))
 	for _, w := range wants {
@@ -127,15 +129,15 @@ func (g *guard) bind(wants []plan.Want) error {
 	return nil // renew has reported any other error
 }
 
-// end records the end of a tick and the time at which the next one is due.
+// end records the end of a tick, and when the next tick is due.
 func (g *guard) end(good bool, period time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy, g.good, g.by = false, good, time.Now().Add(period+hung)
 }
 
-// keep renews the lease while ticks are on time, and keeps a watchdog running,
-// until ctx ends. It returns an error if another process took the lease.
+// keep renews the lease while ticks are on time, and makes sure that a watchdog
+// runs, until ctx ends. It returns an error if another process took the lease.
 func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	ticker := time.NewTicker(lease.Renewal)
 	defer ticker.Stop()
@@ -184,7 +186,7 @@ func (g *guard) renew() error {
 	return err
 }
 
-// report reports trouble with a part of the state, or its end.
+// report reports trouble with a part of the state, or the end of that trouble.
 func (g *guard) report(part, what string, err error) {
 	text := ""
 	if err != nil {
@@ -193,8 +195,8 @@ func (g *guard) report(part, what string, err error) {
 	g.health.Set(health.State, part, text)
 }
 
-// start starts a watchdog if none runs. The wait grows with each attempt whose
-// watchdog exits.
+// start starts a watchdog if none runs. If watchdogs exit at once, the wait
+// grows with each attempt.
 func (g *guard) start(watchdog []string) {
 	if len(watchdog) == 0 || time.Now().Before(g.watchdog.next) {
 		return
@@ -218,7 +220,7 @@ func (g *guard) start(watchdog []string) {
 	}
 }
 
-// announce records in the lease that another daemon will follow.
+// announce records in the lease that another daemon will take over.
 func (g *guard) announce() error { return g.lease.Announce(announced) }
 
 func (g *guard) close() error { return g.lease.Close() }

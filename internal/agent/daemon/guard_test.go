@@ -33,7 +33,7 @@ func startOften(t *testing.T, long time.Duration, watchdog string) string {
 
 func TestAWatchdogThatDiesAtOnceIsStartedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// The starts are after 0, 1, 3, 7, 15, 31, 63 and 123 s.
+		// The watchdog is started after 0, 1, 3, 7, 15, 31, 63 and 123 s.
 		if said := startOften(t, 150*time.Second, "true"); strings.Count(said, "watchdog started") != 8 {
 			t.Errorf("the log is\n%s", said)
 		}
@@ -68,8 +68,8 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 	}
 }
 
-// TestTheGuardTicksForOthers checks that ticks gets a value at each renewal,
-// also after its receiver was busy for a while.
+// TestTheGuardTicksForOthers checks that ticks delivers a value at each
+// renewal, even after its receiver was busy for a while.
 func TestTheGuardTicksForOthers(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})

@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 )
 
-// undivided logs, once per change, the configured divisions of cache and memory
-// bandwidth that this node does not support.
+// undivided logs which configured divisions of cache and memory bandwidth this
+// node does not support. It logs them once, and again when they change.
 func (r *changeLogger) undivided(wants []plan.Want) {
 	var why []string
 	for _, w := range wants {

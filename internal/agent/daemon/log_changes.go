@@ -12,8 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A changeLogger logs changes: one line when a fault appears, one when its
-// cause changes, and one when it ends, over any number of ticks.
+// A changeLogger logs changes. It writes one line when a fault appears, one
+// when its cause changes, and one when it ends, however many ticks the fault
+// lasts.
 type changeLogger struct {
 	log       *slog.Logger
 	failing   map[node.Knob]string // the cause of each knob whose last step failed
@@ -101,8 +102,8 @@ func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 	r.remarks = remarks
 }
 
-// causeOf returns the part of an error that does not depend on the value: the
-// kernel's errno, or otherwise the innermost error.
+// causeOf returns the part of an error that stays the same for different
+// values: the kernel's errno, or else the innermost error.
 func causeOf(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

@@ -35,8 +35,8 @@ func tickOnce(err error) tick.Tick {
 	return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1, 0)}, Done: []tick.Outcome{{Step: step, Err: err}}}
 }
 
-// TestALoadThatGoesOnIsNoFailure checks that a load in progress is logged once,
-// and that its end is not logged as the end of a failure.
+// TestALoadThatGoesOnIsNoFailure checks that a load that takes several ticks is
+// logged once, and that its end is not logged as the end of a failure.
 func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
 	r, take := logged()
 	err := fmt.Errorf("apply: %w", bescheduler.ErrLoading)

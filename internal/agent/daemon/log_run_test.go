@@ -22,8 +22,8 @@ func ending(v node.Run, err error) tick.Tick {
 	return t
 }
 
-// TestTheEndOfWorkIsLogged checks the line at the default log level, with its
-// reason.
+// TestTheEndOfWorkIsLogged checks that the default log level has a line about
+// the end of a workload, with the reason.
 func TestTheEndOfWorkIsLogged(t *testing.T) {
 	for v, want := range map[node.Run]string{
 		node.Frozen: "level=INFO msg=\"best-effort work is frozen\"", node.Running: "let go on",

@@ -19,18 +19,18 @@ import (
 )
 
 // mechanismsFile is the file with an operator's choice and the mechanism
-// failures. It serves the next daemon, also after a crash.
+// failures. The next daemon reads it, even if this one crashed.
 const mechanismsFile = "ladder.json"
 
-// A savedMechanisms holds an operator's choice since boot, and the mechanism
-// failures.
+// A savedMechanisms holds what an operator has chosen since boot, and the
+// mechanism failures.
 type savedMechanisms struct {
 	Boot     string         `json:"boot_id"`
 	Asked    node.Request   `json:"asked,omitzero"`
 	Failures []node.Failure `json:"falls,omitempty"`
 }
 
-// mechanisms holds the isolation mechanism that an operator chose on the
+// mechanisms holds the isolation mechanism that an operator chose through the
 // socket, and the failures of all mechanisms.
 type mechanisms struct {
 	dir  string
@@ -42,12 +42,13 @@ type mechanisms struct {
 	untimed  bool           // no tick has set the time of now yet
 	earlier  []node.Failure // failures under earlier daemons; nil after the first tick
 	failures []node.Failure // failures in the file
-	// waiting holds the callers of Pin whose choice waits for a tick; ticking
-	// holds those whose choice the present tick applies.
+	// waiting holds the callers of Pin whose choice no tick has applied yet.
+	// ticking holds those whose choice the present tick applies.
 	waiting, ticking []chan struct{}
 }
 
-// openMechanisms loads the choice made under an earlier daemon since boot.
+// openMechanisms loads the choice that an operator made since boot under an
+// earlier daemon.
 func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanisms, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -119,13 +120,13 @@ func (r *mechanisms) save(asked node.Request) error {
 	return os.Rename(r.path()+".next", r.path())
 }
 
-// begin returns the operator's choice, and the failures under earlier daemons
-// that still count. Each tick calls it at its start; at is the time of the
+// begin returns the operator's choice, and those failures under earlier daemons
+// that still count. Each tick calls it at its start. at is the time of the
 // snapshot, or zero if the node could not be read.
 //
-// Failures are stamped with the tick's time, not the wall clock. A new choice
-// gets the time of the first tick that applies it, because a later stamp would
-// hide all failures before it.
+// Failures have the time of a tick, and not of the wall clock. A new choice
+// gets the time of the first tick that applies it. With a later time, the
+// choice would also hide failures that happened after it.
 func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +148,7 @@ func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Fai
 }
 
 // end wakes the callers whose choice the tick applied. If the tick could not
-// read the node, they keep waiting.
+// read the node, they wait for the next one.
 func (r *mechanisms) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +173,7 @@ func (r *mechanisms) keep(failures []node.Failure) error {
 	return r.save(r.now)
 }
 
-// handsOver reports whether a tick has selected an isolation mechanism that can
+// handsOver reports whether a tick selected an isolation mechanism that can
 // start only after another one has ended.
 func handsOver(t tick.Tick) bool {
 	waits := func(w plan.Want) bool { return w.Owner == plan.OwnerMechanism && w.Intent == plan.Abstain }

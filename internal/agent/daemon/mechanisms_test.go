@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// reopened returns the mechanisms that a new daemon in dir loads.
+// reopened returns the mechanisms that a new daemon loads from dir.
 func reopened(t *testing.T, dir string, send func(tick.Event)) *mechanisms {
 	t.Helper()
 	r, err := openMechanisms(dir, proc.Default(), send)
@@ -70,7 +70,7 @@ func TestAPinThatNoTickFollowsIsSaidToBeOne(t *testing.T) {
 	}
 }
 
-// follows begins a tick now.
+// follows begins a tick now, and returns the operator's request.
 func follows(r *mechanisms) node.Request {
 	asked, _ := r.begin(time.Now().Round(0))
 	return asked
@@ -113,8 +113,8 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackStaysForgiven checks that failures which a pin forgave do
-// not count again when the pin is removed.
+// TestWhatIsTakenBackStaysForgiven checks the failures that a pin made void.
+// They must not count again when the pin is removed.
 func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -146,8 +146,9 @@ func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
 	}
 }
 
-// TestFailuresOutliveTheDaemon checks that failures under earlier daemons
-// count, because three failures in an hour are too many.
+// TestFailuresOutliveTheDaemon checks that failures under earlier daemons still
+// count, so that three failures in an hour disable a mechanism even after
+// restarts.
 func TestFailuresOutliveTheDaemon(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -188,8 +189,8 @@ func TestAMechanismThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
 }
 
 // TestAChoiceHasTheTimeOfTheTicks sets the wall clock an hour ahead of the
-// clock that stamps failures, or an hour behind it, and loads a choice that is
-// stamped later than now. In no case may a choice forgive later failures.
+// clock of the failures, and then an hour behind it. It also loads a choice
+// with a time in the future. In no case may a choice make later failures void.
 func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": -time.Hour, "behind": time.Hour} {
 		dir := t.TempDir()
@@ -236,8 +237,8 @@ func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// TestATickThatFailedFollowsNoChoice checks that a tick which could not read
-// the node does not apply a choice, because it decided nothing.
+// TestATickThatFailedFollowsNoChoice checks that a tick that could not read the
+// node does not count as applying a choice, because it decided nothing.
 func TestATickThatFailedFollowsNoChoice(t *testing.T) {
 	r := reopened(t, t.TempDir(), nil)
 	first, second := make(chan struct{}), make(chan struct{})

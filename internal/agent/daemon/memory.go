@@ -16,17 +16,18 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// memoryFile is the saved State of the policies, with the containers, for the
-// next daemon.
+// memoryFile is the file with the State of the policies and the known
+// containers, for the next daemon.
 const memoryFile = "memory.json"
 
-// remembered is a State with the time at which it was saved. The clock of that
-// time cannot be set, and all processes of a boot share it.
+// remembered is a State with the time at which it was saved. That time comes
+// from a clock that cannot be set and that all processes of a boot share.
 type remembered struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
 	State  policy.State  `json:"state"`
-	// Containers holds the known containers by the address of their runtime.
+	// Containers holds the known containers. The key is the address of their
+	// runtime.
 	Containers map[string][]container.Container `json:"containers,omitempty"`
 }
 
@@ -52,7 +53,7 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 }
 
 // loadState loads the state that an earlier daemon saved, and deletes the file.
-// It ignores a state older than announced.
+// It ignores a state that is older than announced.
 func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)
@@ -72,7 +73,8 @@ func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bo
 	if err != nil || age < 0 || age > announced {
 		return remembered{}, 0, false
 	}
-	// Rates depend on elapsed time, and the wall clock may have been set.
+	// Rates depend on elapsed time, so use the age of the state: the wall clock
+	// may have been set since.
 	r.State.Use.At = time.Now().Add(-age)
 	return r, age, true
 }

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// seen is a State after one snapshot.
+// seen returns the State after one snapshot.
 func seen(at time.Time) policy.State {
 	st, _ := policy.Decide(policy.Config{}, policy.State{}, node.Snapshot{
 		At:        at,

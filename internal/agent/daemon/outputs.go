@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// An outputs publishes the work of the daemon: recorder, audit, metrics and
-// socket. Its failures never stop the loop, and it logs each failure once.
+// An outputs publishes what the daemon does: by recorder, audit log, metrics
+// and socket. Its failures never stop the loop, and it logs each failure once.
 type outputs struct {
 	ledger   *control.Ledger
 	metrics  *telemetry.Metrics
@@ -39,7 +39,7 @@ func openShow(o Options, h *health.Health) *outputs {
 }
 
 // tick publishes a tick, with the configuration that decided it and the state
-// of the policies before it.
+// that the policies had before it.
 func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
 	s.ledger.Observe(t, err)
 	s.metrics.Observe(t, err, period)
@@ -56,8 +56,8 @@ func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.S
 	s.failed = text
 }
 
-// serve serves the metrics and the socket of tenon until ctx ends; operator
-// performs the requests on the socket.
+// serve serves the metrics and the socket for tenon until ctx ends. operator
+// performs the requests that come through the socket.
 func (s *outputs) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
 	background.Go(func() {
 		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {

@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	// pressureWindow is the shortest window that all kernels accept.
-	// unprivilegedWindow is the shortest window without CAP_SYS_RESOURCE
+	// pressureWindow is the shortest window of a trigger that all kernels
+	// accept. unprivilegedWindow is the shortest one without CAP_SYS_RESOURCE
 	// (Documentation/accounting/psi.rst).
 	pressureWindow     = 500 * time.Millisecond
 	unprivilegedWindow = 2 * time.Second
-	// A trigger fires when some thread waited for 1/stalled of the window
+	// A trigger fires when a thread waited for 1/stalled of the window
 	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// mostTriggered is the maximum number of workloads with triggers, because
-	// the kernel runs a real-time thread for each cgroup with a trigger.
+	// mostTriggered is the maximum number of workloads with triggers. It is
+	// bounded because the kernel runs a real-time thread for each cgroup with a
+	// trigger.
 	mostTriggered = 32
-	// retryPause is the time before lost triggers are set again.
+	// retryPause is the time before Tenon sets lost triggers again.
 	retryPause = 10 * time.Second
 )
 
@@ -39,8 +40,8 @@ type watched struct {
 
 // pressure keeps PSI triggers for CPU and memory on the latency-sensitive
 // workloads. On cgroup v1 only the node has pressure files, and only memory
-// gets a trigger: if best-effort work fills the node, some thread always waits
-// for CPU.
+// gets a trigger there: if best-effort work fills the node, some thread always
+// waits for CPU.
 type pressure struct {
 	tree *cgroup.Tree
 	proc string // a mount of procfs
@@ -55,7 +56,7 @@ type pressure struct {
 	passing  sync.WaitGroup
 }
 
-// A remark is a logged fault of a trigger.
+// A remark is a fault of a trigger that was logged.
 type remark struct {
 	what        string
 	errno       syscall.Errno
@@ -69,8 +70,8 @@ func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tic
 	}
 }
 
-// follow sets triggers on exactly the given workloads: for memory, and, if cpu
-// is true, for the CPU.
+// follow sets triggers on exactly the given workloads: for memory and, if cpu
+// is set, for the CPU.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	p.lost.Store(false)
 	want := map[watched]bool{}
@@ -112,8 +113,8 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool 
 	return want
 }
 
-// retry reports whether follow is due because a trigger ended without Close.
-// Its cgroup may be gone, or may exist without the trigger.
+// retry reports whether follow should be called because a trigger ended without
+// Close. Its cgroup may be gone, or may still exist without the trigger.
 func (p *pressure) retry(now time.Time) bool {
 	if !p.lost.Load() || now.Sub(p.retried) < retryPause {
 		return false
@@ -122,7 +123,7 @@ func (p *pressure) retry(now time.Time) bool {
 	return true
 }
 
-// watch sets one trigger. It logs a failure once per resource and cause.
+// watch sets one trigger. It logs a failure once for each resource and cause.
 func (p *pressure) watch(w watched) {
 	tr, err := p.trigger(w)
 	if errors.Is(err, cgroup.ErrGone) {

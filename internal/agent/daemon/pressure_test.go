@@ -18,7 +18,7 @@ import (
 )
 
 // v2 is a tree of cgroup v2 in a folder. Its pressure files are FIFOs, so that
-// a test can read the writes.
+// a test can read what is written to them.
 type v2 struct {
 	*testing.T
 	mount string
@@ -50,8 +50,8 @@ func newV2(t *testing.T) *v2 {
 	return x
 }
 
-// group makes a cgroup. It returns a function that reads the writes to one of
-// the cgroup's pressure files since the last call.
+// group makes a cgroup. It returns a function that reads what was written to
+// one of the cgroup's pressure files since the last call.
 func (x *v2) group(path string) (asked func(resource string) string) {
 	x.Helper()
 	files := map[string]*os.File{}

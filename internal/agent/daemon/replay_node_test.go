@@ -22,11 +22,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A busyNode is the simulated node on which an hour is recorded: services start
-// and stop, pods of batch work start, end and are renamed, and other programs
-// interfere. It replaces the host, and does before and after each tick the same
-// as the daemon. All its events follow from the number of the second and from a
-// seed.
+// A busyNode is a simulated node on which an hour is recorded. Services start
+// and stop, pods of batch work start, end and get new names, and other programs
+// interfere. It takes the place of the host, and does before and after each
+// tick what the daemon does. All its events follow from the number of the
+// second and a seed.
 type busyNode struct {
 	*sim.Node
 	t      *testing.T
@@ -49,7 +49,7 @@ type busyNode struct {
 	waited []node.Wait
 }
 
-// A pod is a workload of the hour, and its processes.
+// A pod is a workload of that hour, with its processes.
 type pod struct {
 	node.Workload
 	pids     []int
@@ -89,7 +89,7 @@ func newBusyNode(t *testing.T) *busyNode {
 	return n
 }
 
-// must fails the test for an error of the test's own script.
+// must fails the test if the script of the test itself has an error.
 func (n *busyNode) must(err error) {
 	n.t.Helper()
 	if err != nil {
@@ -183,7 +183,8 @@ func (n *busyNode) send(e tick.Event) {
 }
 
 // Snapshot advances the simulator to the present time and returns the node. It
-// adds values that the simulator lacks: waits and the memory of the machine.
+// adds values that the simulator does not have: waits, and the memory of the
+// machine.
 func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	n.before = n.agent.State()
 	for int(time.Since(n.begun)/time.Second) > n.second {
@@ -225,8 +226,8 @@ func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// Apply performs a step. From time to time a pod of batch work ends just before
-// its step.
+// Apply performs a step. From time to time it ends a pod of batch work just
+// before the step.
 func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 	if s.Knob.File == node.FileSchedulerGroup && s.To != node.Value(node.SchedulerGroup{}) && n.random.IntN(40) == 0 {
 		for _, p := range n.of(node.BE) {
@@ -253,7 +254,7 @@ func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// happen performs the events of one second.
+// happen makes the events of one second happen.
 func (n *busyNode) happen() {
 	n.load()
 	n.come()
@@ -277,7 +278,7 @@ func (n *busyNode) load() {
 	}
 }
 
-// come starts and ends pods. It removes pods whose processes have ended.
+// come starts and ends pods, and removes pods whose processes have ended.
 func (n *busyNode) come() {
 	for _, p := range n.of(node.BE) {
 		dead := !slices.ContainsFunc(p.pids, n.Alive)
@@ -323,8 +324,8 @@ func (n *busyNode) come() {
 	}
 }
 
-// wait adds the waits of one second. From second 600 to 840, services miss
-// their objective because of batch work.
+// wait adds the waits of one second. From second 600 to 840, batch work makes
+// services miss their objective.
 func (n *busyNode) wait() {
 	bad := n.second >= 600 && n.second < 840
 	n.waited = nil
@@ -346,7 +347,7 @@ func (n *busyNode) wait() {
 	}
 }
 
-// interfere lets another program write Tenon's knobs: those of a service for
+// interfere writes Tenon's knobs as another program: those of a service for
 // some minutes, and those of batch work from time to time.
 func (n *busyNode) interfere() {
 	if n.second >= 2000 && n.second < 2400 && n.second%2 == 0 {
@@ -357,8 +358,8 @@ func (n *busyNode) interfere() {
 	}
 }
 
-// isolate changes the isolation mechanisms that the node supports, so that
-// Tenon changes to another mechanism and back.
+// isolate changes which isolation mechanisms the node supports, so that Tenon
+// changes to another mechanism and back.
 func (n *busyNode) isolate() {
 	switch n.second {
 	case 300, 2500:

@@ -27,12 +27,12 @@ import (
 type asking struct {
 	at    time.Time
 	wants string
-	// first: this is the first tick of an agent.
+	// first says that this is the first tick of an agent.
 	first bool
 }
 
-// A tally counts the contents of an hour, so that a test fails on an empty
-// hour.
+// A tally counts what happened in an hour, so that the test fails if an event
+// that it needs did not happen.
 type tally struct {
 	ticks, woken, failed  int
 	withOrders            int             // ticks that wrote an order to the BE scheduler
@@ -104,8 +104,8 @@ func (c *tally) String() string {
 		c.asked, c.killed, c.frozen, c.held, c.configs, c.failed, c.failures)
 }
 
-// wantsText prints wants in full, ordered by knob, because the order of wants
-// for different knobs has no meaning.
+// wantsText prints wants in full, ordered by knob. The order of wants for
+// different knobs has no meaning.
 func wantsText(wants []plan.Want) string {
 	wants = slices.Clone(wants)
 	slices.SortStableFunc(wants, func(a, b plan.Want) int { return a.Knob.Compare(b.Knob) })
@@ -128,7 +128,7 @@ func wantsText(wants []plan.Want) string {
 }
 
 // live runs the loop of tenond on the node for an hour and records it in dir.
-// The agent restarts after half of the time. live returns the wants of each
+// The agent restarts after half of that time. live returns the wants of each
 // tick and the final state of the policies.
 func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 	t.Helper()
@@ -172,9 +172,9 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 }
 
 // TestAnHourWithTheBESchedulerReplays records an hour of a busy node with the
-// loop and the flight recorder of tenond, and decides it again from the capture
-// alone. Every want of every tick must be identical, including the orders to
-// the BE scheduler.
+// loop and the flight recorder of tenond. It then decides the hour again from
+// the capture alone. Every want of every tick must be identical, including the
+// orders to the BE scheduler.
 func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	dir := t.TempDir()
 	all, remembered, count := live(t, dir)
@@ -196,9 +196,9 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	foundIfChanged(t, capture.Bytes())
 }
 
-// replayedApart decides the ticks of a capture again and compares the wants
-// with those of the loop. It uses neither the comparison of the product nor the
-// wants in the capture.
+// replayedApart decides the ticks of a capture again, and compares the wants
+// with those of the loop. It does not use the comparison of the product, nor
+// the wants in the capture.
 func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy.State) {
 	t.Helper()
 	var state policy.State
@@ -229,7 +229,7 @@ func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy
 }
 
 // foundIfChanged changes two orders in the second half of a capture. The replay
-// must report the difference and name the knobs.
+// must report the differences and name the knobs.
 func foundIfChanged(t *testing.T, capture []byte) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(capture))
@@ -285,7 +285,7 @@ func lineDiff(a, b string) string {
 	return out.String()
 }
 
-// checkBusy fails if the hour lacks any of the expected events.
+// checkBusy fails if an expected event did not happen in the hour.
 func checkBusy(t *testing.T, c *tally) {
 	t.Helper()
 	for what, enough := range map[string]bool{

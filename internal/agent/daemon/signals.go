@@ -14,12 +14,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// wakes is the number of events that may wait for the loop. Then a sender
-// blocks, for at most one tick.
+// wakes is the number of events that may wait for the loop. If there are more,
+// a sender blocks, for at most one tick.
 const wakes = 16
 
-// signals turns the kernel's notifications into events. If the kernel cannot
-// give one, signals logs that once, and the loop runs at its period.
+// signals turns notifications of the kernel into events. If the kernel does not
+// support one, signals logs that once, and the loop runs at its period.
 type signals struct {
 	host *host.Host
 	log  *slog.Logger
@@ -47,8 +47,8 @@ func (s *signals) send(e tick.Event) {
 	}
 }
 
-// nudge wakes the loop unless an event already waits. It never blocks, so the
-// loop itself may call it.
+// nudge wakes the loop unless an event is waiting already. It never blocks, so
+// the loop itself may call it.
 func (s *signals) nudge(e tick.Event) {
 	select {
 	case s.wake <- e:
@@ -56,8 +56,8 @@ func (s *signals) nudge(e tick.Event) {
 	}
 }
 
-// use switches the signals on and off. Each new configuration calls it, which
-// also retries after a failure.
+// use switches the signals on and off. Each new configuration leads to a call,
+// which also retries what failed before.
 func (s *signals) use(on config.Signals) {
 	s.on = on
 	clear(s.pressure.said)
@@ -85,13 +85,14 @@ func (s *signals) use(on config.Signals) {
 
 // follow sets triggers on the workloads that exist now.
 func (s *signals) follow(workloads []node.Workload) {
-	// If BPF measures each wait, a trigger on their sum adds no information.
+	// If BPF measures each wait, a trigger on the sum of the waits adds no
+	// information.
 	s.pressure.follow(workloads, s.on.Pressure, !s.delays)
 }
 
-// check runs after each snapshot. It checks that delays are still counted. It
-// reports whether follow is due because the counting ended or a trigger was
-// lost.
+// check runs after each snapshot. It checks that waits are still counted. It
+// reports whether follow should be called because the counting ended or a
+// trigger was lost.
 func (s *signals) check(now time.Time) (again bool) {
 	again = s.pressure.retry(now)
 	if !s.delays {
@@ -102,7 +103,7 @@ func (s *signals) check(now time.Time) (again bool) {
 	return again || !s.delays
 }
 
-// say logs a fault of the delays when it changes.
+// say logs a fault of the counting of waits when the fault changes.
 func (s *signals) say(trouble string) {
 	switch {
 	case trouble == s.trouble:
@@ -115,7 +116,8 @@ func (s *signals) say(trouble string) {
 	s.trouble = trouble
 }
 
-// close ends the signals. The loop must have stopped receiving events.
+// close ends the signals. Before the call, the loop must have stopped receiving
+// events.
 func (s *signals) close() error {
 	s.pressure.close()
 	err := s.host.Delays().Stop()
@@ -123,7 +125,7 @@ func (s *signals) close() error {
 	return err
 }
 
-// listen sends events for the changes that signals does not cover, until ctx
+// listen sends events for the changes that signals does not report, until ctx
 // ends.
 func (d *daemon) listen(ctx context.Context) {
 	for {

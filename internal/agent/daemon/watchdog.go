@@ -19,7 +19,7 @@ import (
 // Watch is the watchdog: it narrows best-effort work when the daemon whose
 // lease is in stateDir stops renewing the lease. It returns when the lease
 // ends; with stay it waits for the next lease instead. For last see
-// lease.Options. Watch returns ctx's error.
+// lease.Options. Watch returns ctx's error if ctx ends.
 func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)
@@ -63,9 +63,9 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// A watchdog reads through its own host. It writes through a host that journals
-// in the name of the stopped daemon. Thus the knobs stay with that daemon, and
-// the next daemon takes them over.
+// A watchdog reads through a host of its own. It writes through a host that
+// journals in the name of the stopped daemon. The knobs then still belong to
+// that daemon, and the next daemon takes them over.
 type watchdog struct {
 	stateDir string
 	host     *host.Host
@@ -116,10 +116,10 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 	return err
 }
 
-// bind makes the quota of a cgroup effective by moving its threads from
-// sched_ext to the fair class. The kernel applies no quota to threads of
-// sched_ext, and their scheduler still uses the last quota from tenond. After a
-// failure the next read of the knob tries again.
+// bind makes the quota of a cgroup effective: it moves the threads of the
+// cgroup from sched_ext to the fair class. The kernel applies no quota to
+// threads of sched_ext, and their scheduler still uses the last quota that
+// tenond set. If bind fails, the next read of the knob tries again.
 func (w *watchdog) bind(p node.CgroupPath) error {
 	n, err := w.release(p)
 	if n > 0 {

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// hostOn is a host on a tree of plain files with the groups be and two.
+// hostOn returns a host on a tree of plain files with the groups be and two.
 func hostOn(t *testing.T, o host.Options) *host.Host {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,8 +49,8 @@ func hostOn(t *testing.T, o host.Options) *host.Host {
 }
 
 // TestTheWatchdogsQuotaHoldsOnSchedExt checks that the watchdog moves threads
-// out of sched_ext, because the kernel applies no quota to them there, and that
-// it tries again after a failure.
+// out of sched_ext, where the kernel applies no quota to them. It also checks
+// that the watchdog tries again after a failure.
 func TestTheWatchdogsQuotaHoldsOnSchedExt(t *testing.T) {
 	var released []node.CgroupPath
 	var refuses error

@@ -1,6 +1,6 @@
-// Package health says what is wrong with the agent itself, and not with the work
-// on the node. Each part of the agent reports its own trouble; status, metrics
-// and health probes show all of it.
+// Package health says what is wrong with the agent itself, and not with the
+// work on the node. Each part of the agent reports its own trouble. Status,
+// metrics and health probes show all of it.
 package health
 
 import (
@@ -11,20 +11,21 @@ import (
 	"sync"
 )
 
-// A Kind names the part that has trouble.
+// A Kind names the part of the agent that has trouble.
 type Kind string
 
-// The kinds of trouble.
+// The values of Kind.
 const (
-	// Config: the configuration cannot be read, or is refused. The last valid
-	// one holds.
+	// Config: the configuration cannot be read or has faults. The last valid
+	// one stays in use.
 	Config Kind = "config"
 	// State: the journal, the lease or a lock is damaged and cannot be written.
 	State Kind = "state"
-	// Lost: the journal has lost entries, also for good. A restore says so and
-	// ends this trouble.
+	// Lost: the journal has lost entries, perhaps for good. A restore reports
+	// this and ends the trouble.
 	Lost Kind = "lost"
-	// Contested: another program keeps writing knobs that Tenon writes.
+	// Contested: another program writes knobs that Tenon writes, again and
+	// again.
 	Contested Kind = "contested"
 )
 
@@ -45,7 +46,8 @@ type Health struct {
 	log *slog.Logger
 }
 
-// A source is a part of the agent; several may have trouble of one kind.
+// A source is a part of the agent that can have trouble. Several parts may have
+// trouble of the same kind.
 type source struct {
 	kind Kind
 	part string
@@ -55,8 +57,8 @@ type source struct {
 // trouble begins, changes or ends.
 func New(log *slog.Logger) *Health { return &Health{log: log} }
 
-// Set sets the trouble of a part; empty: it has none. It reports whether that is
-// a change.
+// Set sets the trouble of a part; an empty text means that the part has none.
+// It reports whether that is a change.
 func (h *Health) Set(kind Kind, part, text string) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

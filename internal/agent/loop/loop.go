@@ -1,5 +1,6 @@
-// Package loop is the loop: sense, decide, plan, act. It owns time and
-// nothing else; what it decides is in policy, what it writes is in plan.
+// Package loop runs the loop of an agent: sense, decide, plan, act. It decides
+// only when a tick starts. Package policy decides the values, and package plan
+// the order of the writes.
 package loop
 
 import (
@@ -19,44 +20,45 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Host is a node that can be read and changed: the real one, a simulated
-// one, or a recording.
+// A Host is a node whose knobs can be read and changed. It may be the real
+// node, a simulated one, or a recording.
 type Host interface {
-	// Snapshot reads the node once. What could not be read is absent from
-	// the snapshot; the error is for what makes the whole snapshot useless.
+	// Snapshot reads the node once. A value that could not be read is absent
+	// from the snapshot. It returns an error only if the whole snapshot is
+	// useless.
 	Snapshot(context.Context) (node.Snapshot, error)
-	// Apply performs one step.
+	// Apply performs one step: it writes one knob.
 	Apply(context.Context, plan.Step) error
 }
 
-// A Batcher is a Host that performs several steps for less than it performs them
-// one after another.
+// A Batcher is a Host that can perform several steps together at less cost than
+// one by one.
 type Batcher interface {
-	// ApplyAll performs the first of some steps, and as many more as go
-	// together, and returns an error, or nil, for each that it performed.
+	// ApplyAll performs the first steps: as many as go together, and at least
+	// one. For each step that it performed, it returns an error, or nil.
 	ApplyAll(context.Context, []plan.Step) []error
 }
 
-// A Guard is a Host that has more to do between two snapshots, which write
-// nothing, than single steps: what must be faster than a tick, by rules that do
-// not change, and signs that the agent lives.
+// A Guard is a Host that also acts between two ticks. It does what must be
+// faster than a tick, by fixed rules, and shows that the agent is alive.
 type Guard interface {
 	Guard() error
 }
 
-// An Agent keeps one node as the configuration wants it.
+// An Agent keeps the knobs of one node at the values that the configuration
+// wants.
 type Agent struct {
 	Host   Host
 	Config policy.Config
-	// MaxSteps bounds the writes of one tick; 0 means no bound.
+	// MaxSteps is the maximum number of writes in one tick; 0: no maximum.
 	MaxSteps int
-	// Period is how often Run turns the loop when nothing happens.
+	// Period is the time between two ticks if no event starts one earlier.
 	Period time.Duration
-	// DryRun plans and writes nothing.
+	// DryRun makes the agent plan but write nothing.
 	DryRun bool
-	// Spent returns the CPU time that this process has used up to now, so that
-	// the ticks of a node with thousands of cgroups can be further apart than
-	// Period; nil: they never are.
+	// Spent returns the CPU time that this process has used up to now. With it,
+	// the agent can make the ticks of a node with thousands of cgroups rarer
+	// than Period says; nil: it never does.
 	Spent func() time.Duration
 
 	state     policy.State
@@ -64,16 +66,16 @@ type Agent struct {
 	pause     time.Duration
 }
 
-// Pause returns the time from the begin of a tick to that of the next, if no
-// event comes: Period, or more on a node whose ticks cost much.
+// Pause returns the time from the start of a tick to the start of the next, if
+// no event comes. That is Period, or more on a node whose ticks are expensive.
 func (a *Agent) Pause() time.Duration { return max(a.pause, a.Period) }
 
-// Step turns the loop once. A failed step does not stop the others: it is
-// reported, and the next snapshot tells the truth.
+// Step makes one tick. A failed step does not stop the others. The tick reports
+// the failure, and the next snapshot shows the true value.
 func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.tickOnce(ctx, nil) }
 
-// tickOnce makes a tick. events are the reasons why it comes before its period is
-// over; empty: the period is over.
+// tickOnce makes one tick. events are the reasons why the tick starts before
+// its period is over; empty: the period is over.
 func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, error) {
 	start := time.Now()
 	t := tick.Tick{Begun: start, Events: events}
@@ -109,8 +111,8 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	return t, errors.Join(errs...)
 }
 
-// charge adds up what the owner's threshold of CPU suppress costs. No decision
-// depends on it, so it is no part of the state of the policies.
+// charge adds up what the owner's threshold of CPU suppress costs BE. No
+// decision depends on it, so it is not part of the state of the policies.
 func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	c := a.Config.Suppress
 	if !c.Enable {
@@ -122,8 +124,9 @@ func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	}, s)
 }
 
-// lendable returns the CPUs of the capacity that BE may use: those that no
-// service keeps for itself, and that isolation does not leave empty beside one.
+// lendable returns the CPUs of the capacity that BE may use. It omits the CPUs
+// that a service owns, and those that the isolation keeps idle beside a
+// service.
 func (a *Agent) lendable(s node.Snapshot) unit.CPUSet {
 	pool := a.Config.Pool.On(s)
 	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.Pins).Free
@@ -133,7 +136,7 @@ func (a *Agent) lendable(s node.Snapshot) unit.CPUSet {
 	return free
 }
 
-// perform performs steps, and returns an error, or nil, for each.
+// perform performs the steps. For each step it returns an error, or nil.
 func (a *Agent) perform(ctx context.Context, steps []plan.Step) []error {
 	if b, batches := a.Host.(Batcher); batches && !a.DryRun {
 		errs := make([]error, 0, len(steps))
@@ -158,12 +161,17 @@ func (a *Agent) spent() time.Duration {
 	return a.Spent()
 }
 
-// Run turns the loop every Pause, and at once when wake says that something
-// happened, until ctx ends. Events that come during a tick or in the gap after
-// it are those of the next one, but an operator's word ends the gap; and one
-// that comes alone and says that work waits is looked at again soon. It hands
-// each tick to observe and returns ctx's error. A nil wake never fires; who
-// sends must stop with ctx.
+// Run makes ticks until ctx ends, and returns ctx's error. A tick starts every
+// Pause, and at once when wake delivers an event. It hands each tick to
+// observe.
+//
+// Events that come during a tick, or in the gap after it, wait for the next
+// tick. The request of an operator ends the gap. If a single event says that
+// work waits, a second tick follows soon, because the rates of the first are
+// too old.
+//
+// A nil wake never delivers an event. The goroutine that sends to wake must
+// stop when ctx ends.
 func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
 	due := time.NewTimer(0)
 	defer due.Stop()
@@ -212,9 +220,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// again returns the events of a tick that the next should look at too: the use
-// since the tick before was that of the time before the event, and the use
-// since this tick will be that of the moment.
+// again returns the events of a tick that the next tick should handle again.
+// The rates of this tick are mostly from the time before the event. Those of
+// the next tick will show the time after it.
 func again(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
@@ -226,20 +234,20 @@ func again(events []tick.Event) []tick.Event {
 	return same
 }
 
-// atOnce reports whether an event has its tick in a storm, too: an operator
-// waits for the answer, or best-effort work has less isolation until then.
-// Neither can be a storm by itself.
+// atOnce reports whether an event starts a tick at once even during a storm of
+// events: an operator waits for the answer, or best-effort work has less
+// isolation until then. Such events are too rare to be a storm.
 func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
 
-// woke reports whether an event, or one that is counted in it, had no tick yet.
+// woke reports whether an event is new, or counts other events that are new.
 func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
 
-// waits reports whether an event says that work waits, and hurts whether that
-// is work of its own, and not the node as a whole.
+// waits reports whether an event says that work waits. hurts reports whether
+// that is the work of one service, and not of the node as a whole.
 func waits(e tick.Event) bool       { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
 func sloViolated(e tick.Event) bool { return waits(e) && e.Workload != "" }
 
-// drain takes what is there to be taken.
+// drain takes all events that wake holds now, and adds them to those that wait.
 func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	for range cap(wake) {
 		select {
@@ -252,8 +260,8 @@ func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	return waiting
 }
 
-// State is what the policies remember, and Resume hands it to the agent that
-// goes on: a restart then decides as if there had been none.
+// State returns what the policies remember. An agent that continues with it by
+// Resume decides as if there had been no restart.
 func (a *Agent) State() policy.State { return a.state }
 
 // Resume continues from the State of an earlier agent.

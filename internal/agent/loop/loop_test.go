@@ -15,7 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// memory is a host that keeps knobs in a map and refuses what it is told to.
+// memory is a host that keeps its knobs in a map. It refuses the writes that a
+// test selects.
 type memory struct {
 	snap   node.Snapshot
 	refuse map[node.Knob]error
@@ -112,8 +113,8 @@ func TestRunTicksUntilItIsStopped(t *testing.T) {
 	})
 }
 
-// beat turns the loop of an agent with a long period until the given time, and
-// returns its ticks. send is told when the loop has begun.
+// beat runs the loop of an agent with a long period until the given time, and
+// returns its ticks. It calls send when the loop has begun.
 func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), until)
@@ -165,12 +166,13 @@ func TestAnEventStartsATickAtOnceAndAStormSharesATick(t *testing.T) {
 		if told != sent {
 			t.Errorf("%d of %d events were told", told, sent)
 		}
-		// A storm in which nothing is to be done is looked at ever more seldom.
+		// In a storm in which no tick has anything to write, the gaps between
+		// the ticks must grow.
 		if most := int(storm/idleGap) + idleTicks + 3; len(turns) > most {
 			t.Errorf("%d turns, want at most %d", len(turns), most)
 		}
-		// One that comes alone is answered at once, and once more with rates of
-		// the moment.
+		// A single event must start a tick at once, and soon a second tick with
+		// fresh rates.
 		last := turns[len(turns)-2:]
 		if at := last[0].Events[0].At; last[0].Begun != at || !last[1].Events[0].Again || last[1].Begun != at.Add(minGap) {
 			t.Errorf("after the storm an event of %v has turns at %v and %v", at, last[0].Begun, last[1].Begun)
@@ -178,8 +180,9 @@ func TestAnEventStartsATickAtOnceAndAStormSharesATick(t *testing.T) {
 	})
 }
 
-// TestAnEventSoonAfterATickIsLookedAtAgainToo: what was used since that tick is
-// still mostly from before the event.
+// TestAnEventSoonAfterATickIsLookedAtAgainToo sends an event soon after a tick.
+// Most of the use since that tick is from before the event, so a second tick
+// must follow.
 func TestAnEventSoonAfterATickIsLookedAtAgainToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, begun := beat(t, colocated(), time.Second, func(wake chan<- tick.Event) {
@@ -254,8 +257,8 @@ func TestTheTicksOfAStormRestForLongerThanTheyTake(t *testing.T) {
 	}
 }
 
-// TestAlarmsThatComeAfterEachGapAreAStorm, too: the kernel tells of a service
-// that waits for good once in 50 ms.
+// TestAlarmsThatComeAfterEachGapAreAStorm sends an alarm once in 50 ms, as the
+// kernel does for a service that waits without end. That must count as a storm.
 func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const long = 10 * time.Second
@@ -277,8 +280,9 @@ func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 	})
 }
 
-// TestATickKnowsWhetherAServiceWaits: policies see it in the snapshot. What is
-// nobody's event, and other events, hurt no service.
+// TestATickKnowsWhetherAServiceWaits checks that the snapshot tells the
+// policies that a service waits. Events that are about no workload, and events
+// of other kinds, must not set that flag.
 func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	for _, c := range []struct {
 		events []tick.Event
@@ -296,9 +300,9 @@ func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	}
 }
 
-// TestSomeEventsEndTheGap: in a storm of long turns the loop rests for seconds.
-// Who has pinned a mechanism waits for the tick that follows it, and batch work
-// waits for the mechanism that takes over.
+// TestSomeEventsEndTheGap checks the gap after long ticks in a storm, which can
+// last seconds. The request of an operator, and an event that another mechanism
+// takes over, must start a tick at once.
 func TestSomeEventsEndTheGap(t *testing.T) {
 	for kind, ends := range map[tick.EventKind]bool{tick.EventPin: true, tick.EventHandover: true, tick.EventMechanism: false} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -324,9 +328,10 @@ func TestSomeEventsEndTheGap(t *testing.T) {
 	}
 }
 
-// TestTheTicksOfALargeNodeAreFurtherApart: whatever a tick costs, the ticks that
-// find nothing to write use a twentieth of a CPU, an event has its tick at once,
-// and a tick after one that wrote comes by the period.
+// TestTheTicksOfALargeNodeAreFurtherApart checks that ticks with nothing to
+// write use at most a twentieth of a CPU, whatever a tick costs. An event must
+// still start a tick at once, and the tick after one that wrote must come after
+// the period.
 func TestTheTicksOfALargeNodeAreFurtherApart(t *testing.T) {
 	for cost, want := range map[time.Duration]time.Duration{
 		time.Millisecond:       time.Second,
@@ -372,8 +377,8 @@ func TestTheTicksOfALargeNodeAreFurtherApart(t *testing.T) {
 	}
 }
 
-// TestATickKnowsWhatTheThresholdCosts checks that the count goes on from tick to
-// tick, and ends with the threshold.
+// TestATickKnowsWhatTheThresholdCosts checks that the cost adds up from tick to
+// tick, and that it ends when the threshold is removed.
 func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 	host := colocated()
 	host.snap.Topology.CPUs = []node.LogicalCPU{{ID: 0}, {ID: 1}}
@@ -403,8 +408,9 @@ func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 	}
 }
 
-// TestTheThresholdIsNotChargedWithCPUsOfOwners has two services with CPUs of
-// their own: BE may use those of LSR only if they are lent.
+// TestTheThresholdIsNotChargedWithCPUsOfOwners uses two services with exclusive
+// CPUs. BE may use those of LSR only if they are lent, so their idle time is
+// not a cost of the threshold.
 func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
 	s := node.Snapshot{Workloads: []node.Workload{{ID: "rt", Class: node.LSE, Cgroup: "rt"}, {ID: "db", Class: node.LSR, Cgroup: "db"}, {ID: "job", Class: node.BE, Cgroup: "be"}}}
 	for i := range 4 {

@@ -3,28 +3,29 @@ package loop
 import "time"
 
 const (
-	// minGap is the least time from the begin of a tick to that of the next.
+	// minGap is the least time from the start of a tick to the start of the
+	// next.
 	minGap = 20 * time.Millisecond
-	// maxGap is what a storm of events makes of it, in steps: what happens in
-	// a storm is still answered within 100 ms.
+	// During a storm of events the gap grows in steps up to maxGap. A storm is
+	// then still answered within 100 ms.
 	maxGap = 80 * time.Millisecond
-	// idleGap is what becomes of it in a storm in which turn after turn finds
-	// nothing to write, and idleTurns is how many of them it takes: what
-	// raises such events is not for the loop to end.
+	// If idleTurns ticks of a storm in a row have nothing to write, the gap
+	// grows up to idleGap. The loop cannot end the cause of such events.
 	idleGap   = 320 * time.Millisecond
 	idleTicks = 8
-	// restShare bounds what the ticks of a storm cost on a node of any size:
-	// after each the loop rests for so many times its length.
+	// restShare bounds what the ticks of a storm cost on a node of any size.
+	// After each tick, the loop rests for restShare times the length of that
+	// tick.
 	restShare = 20
-	// longestPause bounds how far apart the ticks of a large node are. Without
-	// an event, the node is looked at as often as this.
+	// longestPause is the longest time between two ticks on a large node
+	// without events.
 	longestPause = 10 * time.Second
 )
 
-// pauseAfter returns how far apart two ticks have to be at least, so that they
-// use no more of a CPU than a storm may. cost is the CPU time of a tick. While
-// there is something to write, the ticks come by their period: what has just
-// come is not yet bound.
+// pauseAfter returns the least time between two ticks at which ticks use no
+// more of a CPU than in a storm. cost is the CPU time of a tick. After a tick
+// that wrote, it returns 0: new work may not have its limits yet, so the next
+// tick must come after the period.
 func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	if wrote {
 		return 0
@@ -32,9 +33,9 @@ func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	return min(restShare*cost, longestPause)
 }
 
-// A pace keeps a storm of events from eating the CPU. An event that comes
-// alone is answered at once. A storm is turns that events woke and that follow
-// each other closely, whether the events came in the gap between them or after.
+// A pace limits the CPU that a storm of events can cost. A single event starts
+// a tick at once. A storm is a sequence of ticks that events start and that
+// follow each other closely.
 type pace struct {
 	storm int           // turns of the storm before the last one; 0: there is none
 	idle  int           // the last of them that wrote nothing
@@ -42,8 +43,8 @@ type pace struct {
 	gap   time.Duration // after the last tick
 }
 
-// ticked takes note of a tick, and returns the least time from its begin to
-// that of the next, which is never later than the period asks for.
+// ticked records a tick, and returns the least time from its start to the start
+// of the next. That time never exceeds the period.
 func (p *pace) ticked(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
 	if woken && begun.Sub(p.last) < max(2*idleGap, 2*p.gap) {
 		p.storm++
@@ -57,7 +58,7 @@ func (p *pace) ticked(begun time.Time, took, period time.Duration, wrote, woken 
 	return p.gap
 }
 
-// rest is the gap after a tick.
+// rest returns the gap after a tick.
 func (p *pace) rest(took, period time.Duration, wrote bool) time.Duration {
 	if p.storm == 0 {
 		return minGap

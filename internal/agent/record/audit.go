@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// DefaultAuditSize is how long the audit log grows, in bytes, before it
-	// becomes the old one: some four thousand writes. There are two files.
+	// DefaultAuditSize is the size, in bytes, at which the audit log becomes
+	// the old log and a new one begins. It holds some four thousand writes.
+	// There are two files.
 	DefaultAuditSize = 1 << 20
-	// AuditFile is the log, and AuditFileOld the one before it.
+	// AuditFile is the present log, and AuditFileOld the one before it.
 	AuditFile    = "audit.jsonl"
 	AuditFileOld = "audit.1.jsonl"
-	// waiting is how many ticks with writes may wait for a slow disk. Those
-	// that come then are lost, and counted.
+	// waiting is the maximum number of ticks with writes that wait for a slow
+	// disk. Further ticks are lost, and counted.
 	waiting = 256
 )
 
-// A Write is a line of the audit log: who wrote what, and why. Its JSON keys
-// are stable.
+// A Write is a line of the audit log: which policy wrote which value, and why.
+// Its JSON keys are stable.
 type Write struct {
 	At time.Time `json:"at"`
 	By string    `json:"by"` // the policy that owns the knob
@@ -37,27 +38,28 @@ type Write struct {
 	Old string `json:"old"` // "?": it could not be read
 	New string `json:"new"`
 	Why string `json:"why"`
-	// Woken is what called for the tick before its time; empty: nothing did.
+	// Woken describes the events that started the tick early; empty: it started
+	// at its time.
 	Woken string `json:"woken,omitempty"`
-	// Release: the knob was given back, and is no longer Tenon's.
+	// Release says that Tenon gave the knob back and does not own it any more.
 	Release bool   `json:"release,omitempty"`
 	Outcome string `json:"outcome"` // applied or failed
 	Error   string `json:"error,omitempty"`
-	// Repeated is how often the same write had failed in the same way since
-	// the last line about this knob.
+	// Repeated is how often the same write failed in the same way since the
+	// last line about this knob.
 	Repeated int `json:"repeated,omitempty"`
-	// Lost is the number of ticks before this line whose writes are missing:
-	// the disk was full or too slow.
+	// Lost is the number of ticks before this line whose writes are not in the
+	// log, because the disk was full or too slow.
 	Lost int `json:"lost,omitempty"`
 }
 
-// The outcomes of a write.
+// The results of a write.
 const (
 	Applied = "applied"
 	Failed  = "failed"
 )
 
-// An Audit is the log of all writes, bounded in size. Recording never waits
+// An Audit is the log of all writes. Its size is bounded. Recording never waits
 // for the disk.
 type Audit struct {
 	path, old string
@@ -72,14 +74,16 @@ type Audit struct {
 	broken bool // the last line could not be written
 }
 
-// A failure is how the last write to a knob failed, and how often again.
+// A failure says how the last write to a knob failed, and how often it has
+// failed in this way since.
 type failure struct {
 	text  string
 	times int
 }
 
-// OpenAudit opens the log in dir. A size of 0 means DefaultAuditSize. A log
-// that cannot be written is one call of complain, until it can be again.
+// OpenAudit opens the log in dir. A size of 0 means DefaultAuditSize. If the
+// log cannot be written, it calls complain once, and again only after a write
+// has succeeded meanwhile.
 func OpenAudit(dir string, size int64, complain func(error)) *Audit {
 	a := &Audit{
 		path: filepath.Join(dir, AuditFile), old: filepath.Join(dir, AuditFileOld),
@@ -105,8 +109,8 @@ func (a *Audit) Record(t tick.Tick) {
 	}
 }
 
-// writesOf lists the writes of a tick, but not a failure that is the same as
-// in the turn before: a knob that refuses is tried in every turn.
+// writesOf lists the writes of a tick. It omits a failure that is the same as
+// in the tick before, because Tenon tries to write such a knob in every tick.
 func (a *Audit) writesOf(t tick.Tick) []Write {
 	var writes []Write
 	failing := map[node.Knob]failure{}
@@ -128,7 +132,7 @@ func (a *Audit) writesOf(t tick.Tick) []Write {
 	return writes
 }
 
-// WriteOf is the line of one step of a tick.
+// WriteOf returns the line for one step of a tick.
 func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	s := o.Step
 	w := Write{
@@ -141,8 +145,8 @@ func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	return w
 }
 
-// errorOf leaves out of an error the step that it starts with: it stands in
-// the line already, and its reason is other in every turn.
+// errorOf removes the step with which an error begins. The line contains the
+// step already, and the reason in it differs from tick to tick.
 func errorOf(s plan.Step, err error) string {
 	text := err.Error()
 	if inner := errors.Unwrap(err); inner != nil && text == fmt.Sprintf("apply %v: %v", s, inner) {
@@ -151,7 +155,7 @@ func errorOf(s plan.Step, err error) string {
 	return text
 }
 
-// run writes what waits, until Close.
+// run writes the lines that wait, until Close is called.
 func (a *Audit) run() {
 	defer close(a.ended)
 	for writes := range a.queue {
@@ -196,13 +200,14 @@ func (a *Audit) write(writes []Write) (err error) {
 		return err
 	}
 	if _, err := f.Write(text); err != nil {
-		// A full disk took a part: no line is left torn.
+		// The disk became full within the lines. Remove the part that was
+		// written, so that the log has no incomplete line.
 		return errors.Join(err, f.Truncate(begin))
 	}
 	return nil
 }
 
-// Close writes what waits.
+// Close writes the lines that still wait, and ends the log.
 func (a *Audit) Close() {
 	close(a.queue)
 	<-a.ended

@@ -115,7 +115,8 @@ func TestTheAuditLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestALogThatCannotBeWrittenIsOneError also shows that what is lost is said.
+// TestALogThatCannotBeWrittenIsOneError also checks that the log says how many
+// ticks are lost.
 func TestALogThatCannotBeWrittenIsOneError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	complaints := make(chan error, 100)

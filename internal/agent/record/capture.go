@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 )
 
-// ErrNone means that there is no record to capture.
+// ErrNone means that there is no record that could be captured.
 var ErrNone = errors.New("there is no record")
 
-// Capture copies what the ring in stateDir holds to w, the oldest turn first,
-// as one compressed file that Replay reads (and zcat). It returns the number
-// of ticks. The recorder may go on meanwhile, or be dead.
+// Capture copies the ring in stateDir to w, the oldest tick first, as one
+// compressed file that Replay (and zcat) can read. It returns the number of
+// ticks. The recorder may still be running, or have crashed.
 func Capture(stateDir string, w io.Writer) (int, error) {
 	dir := filepath.Join(stateDir, subdir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -43,9 +43,9 @@ func Capture(stateDir string, w io.Writer) (int, error) {
 	return turns, nil
 }
 
-// copyLines copies the whole lines of one file. One that has left the ring
-// meanwhile has none. What is damaged ends it, as a crash does: the next file
-// stands for itself.
+// copyLines copies the complete lines of one file. If the file has left the
+// ring meanwhile, it copies none. It stops at the first damage, as after a
+// crash. The next file does not depend on this one.
 func copyLines(w io.Writer, path string) (int, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

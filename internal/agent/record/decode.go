@@ -10,26 +10,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A decoder turns lines back into turns.
+// A decoder turns lines back into ticks.
 type decoder struct {
 	tick  Tick
 	wants map[node.Knob]wantLine
 	last  int // the number of the line before; 0: there was none
 }
 
-// errNoKey means that a line needs those before it.
+// errNoKey means that a line depends on lines before it that were not read.
 var errNoKey = errors.New("it says what is new since a turn that is not in the record")
 
-// entry is a tick that was read.
+// entry is one tick of a record.
 type entry struct {
 	Tick
 	key bool // it is a key line: Before is what stood in it
-	// follows says that the tick before it is in the record too.
+	// follows says that the record also has the tick before this one.
 	follows bool
 }
 
-// next returns the tick of l. Of the wants those for one knob are one, in the
-// order of knobs. After an error the decoder wants a key line.
+// next returns the tick of the line l. If the tick has several wants for one
+// knob, only the first one is returned; the wants are in the order of knobs.
+// After an error the decoder needs a key line to continue.
 func (d *decoder) next(l line) (e entry, err error) {
 	defer func() {
 		if err != nil {
@@ -65,8 +66,8 @@ func (d *decoder) next(l line) (e entry, err error) {
 	return e, nil
 }
 
-// snapshot brings the snapshot up to date. Whatever may be kept by a policy's
-// State is made new.
+// snapshot applies the changes of the line to the snapshot. It makes new copies
+// of everything that the State of a policy may keep.
 func (d *decoder) snapshot(l line) error {
 	old := d.tick.Snapshot
 	s := old
@@ -151,7 +152,7 @@ func applyKnobs(last map[node.Knob]node.Value, changes []knobLine) (map[node.Kno
 	return now, nil
 }
 
-// decisions brings the wants up to date and reads the steps.
+// decisions applies the changes of the line to the wants, and reads the steps.
 func (d *decoder) decisions(l line) error {
 	for _, w := range l.spellOut(d.wants) {
 		if w.Gone {
@@ -178,8 +179,9 @@ func (d *decoder) decisions(l line) error {
 	return nil
 }
 
-// spellOut returns the wants of the line, with a line for each want for which one
-// with Alike stands. last is those of the line before.
+// spellOut returns the changed wants of the line, one entry for each want. An
+// entry with Alike stands for several wants. last has the wants of the line
+// before.
 func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	if !slices.ContainsFunc(l.Wants, func(w wantLine) bool { return w.Alike }) {
 		return l.Wants
@@ -204,7 +206,7 @@ func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	return all
 }
 
-// checkCPUs refuses what no node has: sets of CPUs end at unit.MaxCPUs.
+// checkCPUs refuses CPU numbers beyond unit.MaxCPUs, which no real record has.
 func checkCPUs(s node.Snapshot) error {
 	check := func(c unit.CPU) error {
 		if c < 0 || c >= unit.MaxCPUs {

@@ -9,17 +9,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An encoder turns turns into lines. It remembers the tick before and changes
-// nothing in it: hosts change no map of an earlier snapshot.
+// An encoder turns ticks into lines. It remembers the tick before. It need not
+// copy that tick, because a host never changes the maps of an earlier snapshot.
 type encoder struct {
 	last Tick
 	rest node.Snapshot
-	// distinct: the wants of the tick before are each for a knob of its own.
+	// distinct says that the tick before had at most one want for each knob.
 	distinct bool
 }
 
-// line returns the line of the tick with the given number. With key it is a
-// key line, as it must be if the line of the tick before was not written.
+// line returns the line of the tick with the given number. If key is set, it is
+// a key line. That is necessary if the line of the tick before was not written.
 func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot
 	if i := misplaced(s.Workloads); i > 0 {
@@ -64,7 +64,7 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	return l, nil
 }
 
-// misplaced returns the place of the first workload that does not come after
+// misplaced returns the index of the first workload that does not sort after
 // the one before it; 0: there is none.
 func misplaced(all []node.Workload) int {
 	for i := 1; i < len(all); i++ {
@@ -76,15 +76,16 @@ func misplaced(all []node.Workload) int {
 }
 
 // restOf returns a snapshot without the parts that have a field of their own in
-// a line. A field that is added to node.Snapshot later stays in it, and so is
-// recorded.
+// a line. If a field is added to node.Snapshot later, it stays in the rest and
+// is therefore recorded.
 func restOf(s node.Snapshot) node.Snapshot {
 	s.At, s.SLOViolated, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
 	s.Knobs.Now, s.Knobs.Before, s.Isolation.LSOn = nil, nil, nil
 	return s
 }
 
-// workloads fills in how the list has changed. Both are in order.
+// workloads sets the fields that say how the list of workloads has changed.
+// Both lists are sorted.
 func (l *line) workloads(last, now []node.Workload) {
 	for i, w := range now {
 		for len(last) > 0 && last[0].ID < w.ID {

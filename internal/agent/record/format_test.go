@@ -17,9 +17,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the fields of the record")
 
-// TestANewFieldIsANewVersion: the fields of a record and the kinds of knobs in it are
-// those of its version. Without this a program would read a record that another
-// version wrote, lose what it does not know, and decide something else.
+// TestANewFieldIsANewVersion compares the fields of a record, and the kinds of
+// knobs, with those that belong to the present version. If they changed without
+// a new version, a program could read a record of another version, lose the
+// fields that it does not know, and decide something else.
 func TestANewFieldIsANewVersion(t *testing.T) {
 	const golden = "testdata/format.txt"
 	fields := fieldsOf(reflect.TypeFor[line](), "")
@@ -66,7 +67,7 @@ func differ(was, now string) string {
 	return strings.Join(out, "\n")
 }
 
-// fieldsOf lists the fields of a type as they stand in JSON, with what they hold.
+// fieldsOf lists the fields of a type with their JSON names and types.
 func fieldsOf(t reflect.Type, path string) []string {
 	switch {
 	case isMaybe(t):
@@ -106,13 +107,14 @@ func fieldsOf(t reflect.Type, path string) []string {
 
 func isMaybe(t reflect.Type) bool { return strings.HasPrefix(t.Name(), "Maybe[") }
 
-// isText reports whether a type prints and reads itself.
+// isText reports whether a type has its own text form.
 func isText(t reflect.Type) bool {
 	return t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[unit.CPUSet]() || t.Kind() == reflect.Interface
 }
 
-// TestWhatThePoliciesRememberIsRecorded fills all that the policies remember and
-// reads it back. A field that JSON leaves out would not be in the record.
+// TestWhatThePoliciesRememberIsRecorded sets every field of the State of the
+// policies and reads the State back from a record. It finds fields that the
+// JSON form omits.
 func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
 	for _, f := range hiddenIn(reflect.TypeFor[policy.State](), "State", map[reflect.Type]bool{}) {
 		t.Errorf("%s is not in its JSON form: it is lost in a record", f)
@@ -132,7 +134,7 @@ func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
 	}
 }
 
-// hiddenIn lists the fields of a type that JSON does not hold.
+// hiddenIn lists the fields of a type that its JSON form omits.
 func hiddenIn(t reflect.Type, path string, seen map[reflect.Type]bool) []string {
 	switch {
 	case isMaybe(t) || isText(t) || seen[t]:

@@ -15,8 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A node that lives: services of changing load, batch jobs that come and go,
-// counters that cannot be read now and then, and a tick whose writes fail.
+// A life is a simulated node over time. It has services of changing load, batch
+// jobs that start and end, counters that sometimes cannot be read, and a tick
+// whose writes fail.
 type life struct {
 	config policy.Config
 	state  policy.State
@@ -89,7 +90,7 @@ func (l *life) add(class node.Class, i int) {
 	}
 }
 
-// tick lets a second pass, and turns the loop.
+// tick lets the time every pass, and makes a tick.
 func (l *life) tick(every time.Duration) Tick {
 	l.number++
 	s := l.snap
@@ -205,7 +206,8 @@ func (l *life) isolates() {
 	l.snap.Knobs.Now[node.Knob{File: node.FileScheduler}] = node.Scheduler{}
 }
 
-// eject has the kernel eject the BE scheduler, and its orders with it.
+// eject makes the kernel eject the BE scheduler. The scheduler loses its
+// orders.
 func (l *life) eject() {
 	l.snap.Isolation.Failures = append(slices.Clone(l.snap.Isolation.Failures), node.Failure{At: l.snap.At, Mechanism: node.MechanismSchedExt, Why: "runnable task stall"})
 	l.snap.Knobs.Now[node.Knob{File: node.FileScheduler}] = node.Scheduler{}
@@ -216,7 +218,7 @@ func (l *life) eject() {
 	}
 }
 
-// wait adds some waits to those of a workload.
+// wait adds some waits to those of a workload, and returns the sum.
 func (l *life) wait(w node.Workload, every time.Duration) node.RunQueueDelay {
 	counts := make([]uint64, 29)
 	copy(counts, w.Usage.Delay.Counts)
@@ -224,7 +226,7 @@ func (l *life) wait(w node.Workload, every time.Duration) node.RunQueueDelay {
 	return node.RunQueueDelay{Sum: node.Some(w.Usage.Delay.Sum.Or(0) + time.Duration(l.random.Int64N(int64(every)))), Counts: counts}
 }
 
-// waits says that every service waited for every second job.
+// waits returns waits of every service for every second job.
 func (l *life) waits() []node.Wait {
 	var all []node.Wait
 	for _, w := range l.snap.Workloads {

@@ -13,14 +13,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// version is that of the lines below. A field that is new changes it: a record
-// that is read without one of its fields would replay to something else. The
-// fields of each version are those in testdata/format.txt.
+// version is the version of the lines below. A new field needs a new version:
+// without one of its fields, a record would replay to something else.
+// testdata/format.txt lists the fields of each version.
 const version = 14
 
-// A line is a tick as it stands in a record. A key line, which has a State,
-// holds everything; every other line holds what is not as in the line before
-// it. A tick of a quiet node is a short line.
+// A line is the form of a tick in a record. A key line has a State and holds
+// everything. Every other line holds only what differs from the line before. A
+// tick of a quiet node is therefore a short line.
 type line struct {
 	Version     int            `json:"version,omitempty"` // of key lines
 	Tick        int            `json:"turn"`              // counts from 1 since the recorder was opened
@@ -32,19 +32,21 @@ type line struct {
 	Config      *policy.Config `json:"config,omitempty"`
 	MaxSteps    *int           `json:"max_steps,omitempty"`
 	SLOViolated bool           `json:"hurt,omitempty"` // the snapshot was taken because somebody waited
-	// Rest is the snapshot but for what stands here.
+	// Rest is the snapshot without the parts that have a field of their own in
+	// the line.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Ran   ran                        `json:"ran,omitzero"` // of Busy
-	// LSOn is where latency-sensitive work ran.
+	// LSOn is the run time of latency-sensitive work on each CPU.
 	LSOn  map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
 	LSRan ran                        `json:"ls_ran,omitzero"` // of LSOn
-	// Waits is who waited for whom.
+	// Waits says which workload waited for which runner.
 	Waits  []node.Wait `json:"waits,omitempty"`
 	Waited waited      `json:"waited,omitzero"` // of Waits
-	// Gone left the node, and Come is new or other than before but for its
-	// use. Used is by place in the list of workloads that this makes.
+	// Gone are workloads that left the node. Come are workloads that are new or
+	// whose description changed; a change of their use alone does not count.
+	// The keys of Used are indexes into the resulting list of workloads.
 	Gone   []node.WorkloadID `json:"gone,omitempty"`
 	Come   []node.Workload   `json:"come,omitempty"`
 	Used   map[int]usedLine  `json:"used,omitempty"`
@@ -54,30 +56,31 @@ type line struct {
 	Done   []doneLine        `json:"done,omitempty"` // all of this turn
 }
 
-// A usedLine is what a workload has used.
+// A usedLine is the use of one workload.
 type usedLine struct {
 	node.Usage
 	Ran     ran     `json:"ran,omitzero"`     // of PerCPU
 	Counted counted `json:"counted,omitzero"` // of Delay.Counts
 }
 
-// took is how long the parts of the tick took.
+// took is the duration of each part of the tick.
 type took struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
 	Act    time.Duration `json:"act_ns"`
 }
 
-// A knobLine is the value of a knob, or that it has none any more.
+// A knobLine is the value of a knob, or says that the knob has no value any
+// more.
 type knobLine struct {
 	node.Knob
 	Value string `json:"value"`
 	Gone  bool   `json:"gone,omitempty"`
 }
 
-// A wantLine is a want, or that there is none for the knob any more. With Alike
-// it holds for all wants that stood as the one for this knob in the line before,
-// each for its own cgroup.
+// A wantLine is a want, or says that there is no want for the knob any more. If
+// Alike is set, the entry is for all wants that in the line before were equal
+// to the want for this knob, except for the cgroup.
 type wantLine struct {
 	node.Knob
 	Intent plan.Intent `json:"intent,omitempty"`
@@ -89,7 +92,7 @@ type wantLine struct {
 	Alike  bool        `json:"alike,omitempty"`
 }
 
-// A doneLine is a step and how it went.
+// A doneLine is a step with its result.
 type doneLine struct {
 	node.Knob
 	From    string     `json:"from"`
@@ -101,7 +104,8 @@ type doneLine struct {
 	Error   string     `json:"error,omitempty"`
 }
 
-// unknown stands for a value that could not be read. No knob prints so.
+// unknown takes the place of a value that could not be read. No knob prints
+// this text.
 const unknown = "?"
 
 func textOf(v node.Value) string {
@@ -118,8 +122,7 @@ func valueOf(f node.File, text string) (node.Value, error) {
 	return node.ParseValue(f, text)
 }
 
-// hasValue reports whether a want of this intent has a value that means
-// something.
+// hasValue reports whether a want with this intent has a value.
 func hasValue(i plan.Intent) bool { return i == plan.Set || i == plan.Hold }
 
 func lineOfWant(w plan.Want) wantLine {

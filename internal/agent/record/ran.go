@@ -9,12 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ran is how long each CPU ran since the line before, in the order of CPUs, up
-// to the last that ran. A hundred workloads on a hundred CPUs are ten thousand
-// counters a tick, and few of them move. Nil: the counters stand in full.
+// ran says how long each CPU ran since the line before, in the order of the
+// CPUs, up to the last CPU that ran. A hundred workloads on a hundred CPUs have
+// ten thousand counters in a tick, and few of them change. Nil: the line has
+// the counters in full.
 type ran []time.Duration
 
-// ranSince returns nil if the two readings are not of the same CPUs.
+// ranSince returns nil if the two readings have different CPUs.
 func ranSince(last, now map[unit.CPU]time.Duration) ran {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -40,7 +41,8 @@ func ranSince(last, now map[unit.CPU]time.Duration) ran {
 	return all[:end]
 }
 
-// after returns the counters that follow those of the line before.
+// after adds the differences to the counters of the line before, and returns
+// the sum.
 func (r ran) after(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
 	now := maps.Clone(last)
 	for i, c := range slices.Sorted(maps.Keys(last)) {
@@ -52,7 +54,7 @@ func (r ran) after(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
 	return now
 }
 
-// usedSince is what stands in a line about a workload.
+// usedSince returns the entry of a workload for its use since the line before.
 func usedSince(last, now node.Usage) usedLine {
 	l := usedLine{Usage: now, Ran: ranSince(last.PerCPU, now.PerCPU)}
 	if l.Ran != nil {

@@ -10,19 +10,20 @@ import (
 	"io"
 )
 
-// maxLine bounds a line in bytes: a key line of a node with ten thousand
-// workloads is shorter.
+// maxLine is the maximum length of a line in bytes. A key line of a node with
+// ten thousand workloads is shorter.
 const maxLine = 64 << 20
 
-// A reader reads the ticks of a record, compressed or not.
+// A reader reads the ticks of a record. The record may be compressed.
 type reader struct {
 	lines   lines
 	decoder decoder
 	number  int  // of the line, from 1
 	skipped int  // lines before the first key line
 	begun   bool // there was a key line
-	// foreign lines are of another version of the record, the last of which is
-	// other; inside: the line before was one.
+	// foreign is the number of lines that have another version of the record,
+	// and other is the version of the last of them. inside says that the line
+	// before had another version.
 	foreign, other int
 	inside         bool
 }
@@ -32,9 +33,9 @@ func newReader(r io.Reader) (*reader, error) {
 	return &reader{lines: lines}, err
 }
 
-// next returns the next tick, io.EOF after the last. Turns of another version
-// of the record are left out: a tenond that was replaced by a newer one leaves
-// them in the ring, and those of the newer one can still be read.
+// next returns the next tick; io.EOF: there is none. It skips ticks of another
+// version of the record: when a newer tenond replaces an older one, the older
+// ticks stay in the ring, and those of the newer one must still be readable.
 func (r *reader) next() (entry, error) {
 	for {
 		text, err := r.lines.next()
@@ -49,7 +50,8 @@ func (r *reader) next() (entry, error) {
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields() // they would not replay the same
 		err = d.Decode(&l)
-		// The version is the first field of a line and known whatever follows it.
+		// The version is the first field of a line, so it is known even if the
+		// rest cannot be read.
 		if r.isForeign(l.Version) {
 			continue
 		}
@@ -69,8 +71,9 @@ func (r *reader) next() (entry, error) {
 	}
 }
 
-// isForeign takes note of the version of a line, which only key lines have (0: none),
-// and reports whether the line is of another version than this program reads.
+// isForeign records the version v of a line and reports whether this program
+// cannot read it. Only key lines have a version; 0: the line has none and
+// belongs to the version before it.
 func (r *reader) isForeign(v int) bool {
 	if v != 0 {
 		r.inside = v != version
@@ -85,8 +88,8 @@ func (r *reader) isForeign(v int) bool {
 	return true
 }
 
-// lines splits a text, compressed or not, into lines. A last line that is not
-// whole, as a crash leaves it, is no line.
+// lines splits a text, compressed or not, into lines. It drops an incomplete
+// last line, which a crash may leave.
 type lines struct {
 	from *bufio.Reader
 	torn bool
@@ -107,7 +110,8 @@ func newLines(r io.Reader) (lines, error) {
 	return lines{from: bufio.NewReaderSize(z, 64<<10)}, nil
 }
 
-// next returns the next line without its end. It is good until the next call.
+// next returns the next line without its end. The result is valid until the
+// next call.
 func (l *lines) next() ([]byte, error) {
 	var text []byte
 	for {

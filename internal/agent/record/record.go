@@ -1,11 +1,11 @@
-// Package record is the flight recorder: all that each tick of the loop saw,
-// wanted and did, one JSON line a tick, in a bounded ring of files, and the
-// replay that decides the same again from it. Beside it stands the audit log:
-// one line for each write.
+// Package record is the flight recorder: it records all that each tick of the
+// loop saw, wanted and did, as one JSON line for each tick, in a ring of files
+// of bounded size. A replay decides the same again from it. The package also
+// writes the audit log, which has one line for each write.
 //
-// The ring is in files on tmpfs and not in memory: it is there when the agent
-// has crashed, which is when it is wanted most, and it is read without one.
-// Kernel memory holds it either way, but not the heap of the agent.
+// The ring is in files on tmpfs, and not in the memory of the agent. After a
+// crash of the agent, when it is needed most, it is still there and can be read
+// without the agent.
 package record
 
 import (
@@ -14,17 +14,19 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A Tick is one tick of the loop, with all else that its decisions depend on.
+// A Tick is one tick of the loop, with everything else on which its decisions
+// depend.
 type Tick struct {
 	tick.Tick
 	Config policy.Config
-	// Before is what the policies remembered when the tick began.
+	// Before is the state of the policies when the tick began.
 	Before policy.State
-	// MaxSteps bounded the writes of the tick; 0: no bound.
+	// MaxSteps is the maximum number of writes of the tick; 0: no maximum.
 	MaxSteps int
 }
 
-// decide decides the tick again: by config, from what st remembers.
+// decide decides the tick again, with the given configuration and state of the
+// policies.
 func (t Tick) decide(config policy.Config, st policy.State) (policy.State, []plan.Want, []plan.Step) {
 	next, wants := policy.Decide(config, st, t.Snapshot)
 	return next, wants, plan.Bound(plan.Diff(t.Snapshot.Knobs, wants), t.MaxSteps)

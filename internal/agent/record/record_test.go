@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// exactly compares values down to their unexported fields; a nil and an empty
-// map or slice are the same.
+// exactly compares values including their unexported fields. It treats a nil
+// map or slice as equal to an empty one. It returns the difference, or "".
 func exactly(a, b any) string {
 	return cmp.Diff(a, b,
 		cmp.Exporter(func(reflect.Type) bool { return true }),
@@ -31,7 +31,8 @@ func empty(x any) bool {
 	return (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
-// linesOf records turns as text, with a key line every so often.
+// linesOf records ticks as text. Every so many lines, as every says, it writes
+// a key line.
 func linesOf(t *testing.T, turns []Tick, every int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,8 +84,9 @@ func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 	}
 }
 
-// TestAnHourReplaysIdentically is the promise of the flight recorder, here of
-// an hour in which everything happens.
+// TestAnHourReplaysIdentically records an hour with every kind of event and
+// replays it. The replay must be identical: this is what the flight recorder
+// promises.
 func TestAnHourReplaysIdentically(t *testing.T) {
 	turns := lived(6, 3600, time.Second)
 	r, err := Replay(strings.NewReader(linesOf(t, turns, 500)), nil)
@@ -96,9 +98,9 @@ func TestAnHourReplaysIdentically(t *testing.T) {
 	}
 }
 
-// TestTheOrdersOfTheBESchedulerReplay: half an hour in which the BE scheduler
-// is loaded, ejected and loaded again, and work comes and goes, decides the same
-// orders, word for word.
+// TestTheOrdersOfTheBESchedulerReplay records half an hour in which the BE
+// scheduler is loaded, ejected and loaded again, and work starts and ends. The
+// replay must decide the same orders, word for word.
 func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	l := newLife(8)
 	l.isolates()
@@ -123,7 +125,7 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	if err != nil || !r.Identical() || r.Ticks != 1800 || r.ReplayedSteps != r.RecordedSteps {
 		t.Errorf("%v: %+v", err, r)
 	}
-	// The record that the replay would write is the same, byte for byte.
+	// A record of the replayed ticks must be the same, byte for byte.
 	from, err := newReader(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
@@ -147,8 +149,9 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsRecorded changes each field of a snapshot in turn and reads
-// it back: a field that is new in package node must not be lost here.
+// TestEveryFieldIsRecorded changes each field of a snapshot in turn, records it
+// and reads it back. It finds a new field of package node that the record would
+// lose.
 func TestEveryFieldIsRecorded(t *testing.T) {
 	full := filled()
 	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
@@ -187,8 +190,8 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	}
 }
 
-// filled is a tick in which every field has a value that is not zero, the same
-// at every call.
+// filled returns a tick in which no field has the zero value. Every call
+// returns the same tick.
 func filled() Tick {
 	var t Tick
 	fill(reflect.ValueOf(&t.Config), 1)
@@ -206,7 +209,8 @@ func filled() Tick {
 	return t
 }
 
-// fill gives the value that v points at, and all in it, values of kind n.
+// fill sets the value to which v points, and everything in it, to values that
+// depend on n.
 func fill(v reflect.Value, n int64) {
 	if m, isMaybe := v.Interface().(json.Unmarshaler); isMaybe && strings.Contains(v.Type().String(), "Maybe") {
 		if err := m.UnmarshalJSON([]byte(fmt.Sprint(n))); err != nil {
@@ -256,8 +260,8 @@ func fill(v reflect.Value, n int64) {
 	}
 }
 
-// leaves visits the fields of v that fill changes as one, and returns their
-// paths. What a Tick says of itself and not of the node is left out.
+// leaves visits those fields of v that fill changes as a unit, and returns
+// their paths. It omits the fields of a Tick that do not describe the node.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
 	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Misfits", ".Tick.Watermark", ".Tick.Batch", ".Tick.Held", ".Tick.Trials", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
@@ -307,7 +311,7 @@ func TestAnotherConfigurationShowsWhatItWouldHaveDone(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", want, r)
 		}
 	}
-	// A policy that is off releases once, and what it released stays so.
+	// A disabled policy releases its knobs once and then writes nothing more.
 	if r.ReplayedSteps >= r.RecordedSteps {
 		t.Errorf("%d writes instead of %d", r.ReplayedSteps, r.RecordedSteps)
 	}
@@ -383,8 +387,9 @@ func versioned(version int, rest string) string {
 	return fmt.Sprintf(`{"version":%d,`, version) + rest + "\n"
 }
 
-// TestTicksOfAnotherVersionAreLeftOut: a tenond that was replaced leaves them
-// in the ring of the next one.
+// TestTicksOfAnotherVersionAreLeftOut reads a ring with ticks of another
+// version, as a tenond leaves them that a newer one replaces. The reader must
+// skip them.
 func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	turns := lived(4, 30, time.Second)
 	old := strings.Replace(linesOf(t, turns[:10], 50), strings.TrimSpace(versioned(version, "")), strings.TrimSpace(versioned(version-1, `"color":"red",`)), 1)

@@ -14,14 +14,16 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Replay decides all ticks of a record again and compares. Without config
-// each tick has the configuration that it had, and every want and step should
-// be the same. With config the report says what that would have done; the
-// knobs are then as it would have left them, while the workloads use what they
-// used: how they would have answered is not known.
+// Replay decides all ticks of a record again and compares the results. If
+// config is nil, each tick has the configuration that it had when it was
+// recorded, and every want and step should be the same. With another config,
+// the report says what that would have changed. The knobs then have the values
+// that it would have written. The workloads still use what they used in the
+// record, because how they would have reacted is not known.
 //
-// A record that was torn by a crash is read as far as it goes. The error is
-// for what cannot be read; the report is then of the ticks before.
+// If a crash has cut the record off, Replay reads it up to there. If it returns
+// an error because something cannot be read, the report is about the ticks
+// before.
 func Replay(r io.Reader, config *policy.Config) (Report, error) {
 	from, err := newReader(r)
 	if err != nil {
@@ -45,7 +47,7 @@ func Replay(r io.Reader, config *policy.Config) (Report, error) {
 	}
 }
 
-// A player replays turns one after the other.
+// A player replays ticks one after the other.
 type player struct {
 	config  *policy.Config // nil: as recorded
 	state   policy.State
@@ -79,8 +81,9 @@ func (p *player) play(e entry) error {
 	return nil
 }
 
-// checkpoint takes the policies' memory from the record where the tick before
-// is not in it, and compares it where it is.
+// checkpoint handles an entry with the state of the policies. If the record
+// lacks the tick before, it takes that state from the record; otherwise it
+// compares the two states.
 func (p *player) checkpoint(e entry) error {
 	if !e.follows {
 		p.report.Stretches++
@@ -145,7 +148,8 @@ func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 	}
 }
 
-// compareValues compares what the knobs are asked to be, whatever the reason.
+// compareValues compares the wanted values of the knobs, and ignores the
+// reasons.
 func (p *player) compareValues(t Tick, wants []plan.Want) {
 	differ := false
 	recorded, replayed := firstByKnob(t.Wants), firstByKnob(wants)
@@ -162,7 +166,8 @@ func (p *player) compareValues(t Tick, wants []plan.Want) {
 	}
 }
 
-// change counts a difference; what is shown of it is the first.
+// change counts a difference at a knob. For each knob it keeps the first
+// difference, which the report shows.
 func (p *player) change(k node.Knob, t Tick, c Change) {
 	known := p.changes[k]
 	if known == nil {
@@ -194,7 +199,8 @@ func bothKeys(a, b map[node.Knob]plan.Want) []node.Knob {
 	return keys
 }
 
-// askOf prints what a want asks for.
+// askOf prints the intent and the value of a want; is says whether there is
+// one.
 func askOf(w plan.Want, is bool) string {
 	switch {
 	case !is:
@@ -208,7 +214,7 @@ func askOf(w plan.Want, is bool) string {
 	}
 }
 
-// saysOf prints all of a want.
+// saysOf prints a want in full; is says whether there is one.
 func saysOf(w plan.Want, is bool) string {
 	s := askOf(w, is)
 	if is {
@@ -217,7 +223,7 @@ func saysOf(w plan.Want, is bool) string {
 	return s
 }
 
-// String prints the step, or that there is none.
+// String prints the step. If there is none, it says so.
 func (l doneLine) String() string {
 	if l == (doneLine{}) {
 		return "no step"

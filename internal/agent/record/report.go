@@ -15,45 +15,48 @@ type Report struct {
 	Ticks int       `json:"turns"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
-	// Stretches is of how many parts without a gap it is: between them tenond
-	// was started again, or turns are missing. Each begins with what the
-	// policies remembered, from the record.
+	// Stretches is the number of parts without a gap in the record. Between two
+	// parts tenond was restarted, or ticks are missing. Each part begins with
+	// the state of the policies from the record.
 	Stretches int `json:"stretches"`
-	// Skipped lines at the start say what is new since turns that are not in
-	// the record.
+	// Skipped is the number of lines at the start that cannot be used, because
+	// they depend on ticks that are not in the record.
 	Skipped int `json:"skipped,omitempty"`
-	// Foreign lines are of another version of the record and left out. OtherVersion
-	// is the version of the last of them.
+	// Foreign is the number of lines that were skipped because they have
+	// another version of the record. OtherVersion is the version of the last of
+	// them.
 	Foreign      int `json:"foreign,omitempty"`
 	OtherVersion int `json:"other_version,omitempty"`
-	// Torn: the last line is not whole.
+	// Torn says that the last line is incomplete.
 	Torn bool `json:"torn,omitempty"`
-	// Other: the replay had another configuration than the record.
+	// Other says that the replay used another configuration than the record.
 	Other bool `json:"other_config,omitempty"`
-	// Differ is the number of ticks in which anything differs, and Drifted
-	// that of the checkpoints at which the policies remember something else.
+	// Differ is the number of ticks with a difference. Drifted is the number of
+	// checkpoints at which the state of the policies differs.
 	Differ  int `json:"differ"`
 	Drifted int `json:"drifted,omitempty"`
-	// RecordedSteps and ReplayedSteps are the numbers of writes.
+	// RecordedSteps and ReplayedSteps are the numbers of writes in the record
+	// and in the replay.
 	RecordedSteps int      `json:"recorded_steps"`
 	ReplayedSteps int      `json:"replayed_steps"`
 	Changes       []Change `json:"changes,omitempty"`
 }
 
-// A Change is a knob for which the replay wants something else.
+// A Change is a knob for which the replay wants something else than the record.
 type Change struct {
 	node.Knob
-	// Ticks is the number of ticks in which it does, and First the time of the
-	// first, of which the rest tells.
+	// Ticks is the number of ticks in which it differs. First is the time of
+	// the first of them; the other fields describe that tick.
 	Ticks    int       `json:"turns"`
 	First    time.Time `json:"first"`
 	Recorded string    `json:"recorded"`
 	Replayed string    `json:"replayed"`
-	// Reason is the replay's; empty where Recorded and Replayed hold theirs.
+	// Reason is the reason that the replay gives; empty if Recorded and
+	// Replayed contain the reasons.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Identical reports whether the replay decided as the record says.
+// Identical reports whether the replay decided exactly what the record says.
 func (r Report) Identical() bool { return r.Differ == 0 && r.Drifted == 0 }
 
 func (r *Report) add(t Tick, steps int) {

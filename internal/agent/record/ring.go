@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// DefaultSize is the room of the ring in bytes. A tick of a node with a
-	// hundred workloads that all change takes 3.1 KB; 3.7 KB where most of them
-	// wait for most others, that is counted, and the BE scheduler has orders for
-	// all. So an hour of ticks of a second fits, also right after the oldest file
-	// has gone.
+	// DefaultSize is the size of the ring in bytes. A tick of a node with a
+	// hundred workloads that all change takes 3.1 KB. It takes 3.7 KB if most
+	// workloads wait for most others, waits are counted, and the BE scheduler
+	// has orders for all. An hour of ticks of one second therefore fits, even
+	// right after the oldest file was removed.
 	DefaultSize = 16 << 20
-	// segments is how many files share the room: what is lost at once when
-	// the ring is full is one of them.
+	// segments is the number of files that share the size of the ring. When the
+	// ring is full, one of them is removed.
 	segments = 8
-	// again is how long after a failure the ring is tried again. A try writes
-	// a key line, which is some ten times as long as the others.
+	// again is how long after a failure the recorder tries again. Each try
+	// writes a key line, which is about ten times as long as other lines.
 	again = 10 * time.Second
 )
 
-// subdir holds the ring, below the state directory.
+// subdir is the directory of the ring, below the state directory.
 const subdir = "record"
 
 // A Recorder keeps the last ticks in files of compressed lines. Each file
-// begins with a key line, so that the oldest can go. What a tick has added is
-// there at once, for whoever reads after a crash. It is not safe for
-// concurrent use.
+// begins with a key line, so that the oldest file can be removed. A tick is in
+// the file as soon as it is recorded, so it can be read after a crash. A
+// Recorder is not safe for concurrent use.
 type Recorder struct {
 	dir  string
 	size int64
@@ -53,9 +53,9 @@ type Recorder struct {
 	retry   time.Time
 }
 
-// Open opens the ring in stateDir, which must be on tmpfs: it is written in
-// every tick. What an earlier recorder left there stays until the room is
-// needed. A size of 0 means DefaultSize.
+// Open opens the ring in stateDir. The directory must be on tmpfs, because
+// every tick writes to it. The ticks of an earlier recorder stay until their
+// space is needed. A size of 0 means DefaultSize.
 func Open(stateDir string, size int64) (*Recorder, error) {
 	r := &Recorder{dir: filepath.Join(stateDir, subdir), size: cmp.Or(size, DefaultSize)}
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
@@ -71,9 +71,9 @@ func Open(stateDir string, size int64) (*Recorder, error) {
 	return r, nil
 }
 
-// Record adds a tick. Turns that could not read the node decide nothing, and
-// are not recorded. After an error nothing is recorded for some seconds, and
-// the same error is returned again.
+// Record adds a tick. It does not record a tick that could not read the node,
+// because such a tick decides nothing. After an error it records nothing for
+// some seconds, and returns the same error again.
 func (r *Recorder) Record(t Tick) error {
 	at := t.Snapshot.At
 	if at.IsZero() {
@@ -122,7 +122,7 @@ func (r *Recorder) add(t Tick) error {
 	return nil
 }
 
-// open starts the next file, after making room for it.
+// open starts the next file. Before that it removes old files to make room.
 func (r *Recorder) open() error {
 	old, err := list(r.dir)
 	if err != nil {
@@ -149,8 +149,8 @@ func (r *Recorder) open() error {
 	return nil
 }
 
-// roomLeft refuses to take the last room of the file system: the journal of
-// old values is on it too, and matters more.
+// roomLeft returns an error if the file system is almost full. The journal is
+// on the same file system, and is more important.
 func (r *Recorder) roomLeft() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(r.dir, &st); err != nil {
@@ -162,7 +162,7 @@ func (r *Recorder) roomLeft() error {
 	return nil
 }
 
-// Close ends the file that is open. The ring stays.
+// Close closes the file that is being written. The files of the ring stay.
 func (r *Recorder) Close() error {
 	if r.file == nil {
 		return nil
@@ -186,12 +186,12 @@ func create(path string) (*segment, error) {
 		return nil, err
 	}
 	s := &segment{file: f, buf: bufio.NewWriterSize(f, 16<<10)}
-	// The error is for a level that does not exist.
+	// NewWriterLevel fails only for a level that does not exist.
 	s.gzip, _ = gzip.NewWriterLevel(s.buf, gzip.BestSpeed)
 	return s, nil
 }
 
-// write adds a line, and sees to it that it can be read.
+// write adds a line, and flushes it so that it can be read at once.
 func (s *segment) write(text []byte) error {
 	_, err := s.gzip.Write(text)
 	if err = errors.Join(err, s.gzip.Flush(), s.buf.Flush()); err != nil {
@@ -205,8 +205,8 @@ func (s *segment) close() error {
 	return errors.Join(s.gzip.Close(), s.buf.Flush(), s.file.Close())
 }
 
-// abandon leaves what is whole. Its errors change nothing: a torn line is
-// skipped by whoever reads.
+// abandon closes the segment after an error. It ignores further errors, because
+// readers skip an incomplete line.
 func (s *segment) abandon() {
 	_ = s.file.Truncate(s.size)
 	_ = s.file.Close()
@@ -226,8 +226,8 @@ const (
 
 func nameOf(number int) string { return fmt.Sprintf("%s%09d%s", prefix, number, suffix) }
 
-// list returns the files of a ring, the oldest first. What has another name is
-// not of the ring. A missing directory has none.
+// list returns the files of a ring, the oldest first. It ignores files with
+// other names. A directory that does not exist has none.
 func list(dir string) ([]ringFile, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

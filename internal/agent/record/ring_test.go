@@ -59,10 +59,10 @@ func TestTheRingIsBoundedAndWhatIsInItReplays(t *testing.T) {
 	}
 }
 
-// TestAnHourFitsIntoTheRing is the promise of tenon capture: an hour of ticks
-// of a second with a hundred workloads, here with orders for the BE scheduler
-// and with waits that are counted, in which every file begins with a long line
-// and the oldest of them has just gone.
+// TestAnHourFitsIntoTheRing checks what tenon capture promises: the ring holds
+// an hour of ticks of one second with a hundred workloads. The case is the
+// worst one: there are orders for the BE scheduler, waits are counted, and the
+// oldest file was just removed.
 func TestAnHourFitsIntoTheRing(t *testing.T) {
 	const turns = 400
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func TestAnHourFitsIntoTheRing(t *testing.T) {
 	}
 }
 
-// TestACrashLosesNothing never closes the recorder, as a killed agent.
+// TestACrashLosesNothing never closes the recorder, as if the agent was killed.
 func TestACrashLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := newLife(4)

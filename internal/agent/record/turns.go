@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// Ticks hands every tick of a record to each, the oldest first. A record that
-// was torn by a crash is read as far as it goes, and turns of another version
-// of the record are left out; it is an error if there are no others. What each
-// is handed is good until it returns.
+// Ticks calls each with every tick of a record, the oldest first. If a crash
+// has cut the record off, it reads it up to there. It skips ticks of another
+// version of the record; if there are no others, it returns an error. The Tick
+// that each gets is valid until each returns.
 func Ticks(r io.Reader, each func(Tick)) error {
 	from, err := newReader(r)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// sameButUse compares all that a workload is but for what it has used.
+// sameButUse reports whether two workloads are equal in everything except their
+// use.
 func sameButUse(a, b *node.Workload) bool {
 	return a.ID == b.ID && a.Class == b.Class && a.Rule == b.Rule && a.Container == b.Container &&
 		a.Cgroup == b.Cgroup && a.ContentionRoot == b.ContentionRoot && a.IdleCgroup == b.IdleCgroup && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
@@ -18,8 +19,9 @@ func sameButUse(a, b *node.Workload) bool {
 		a.Grace == b.Grace && a.Ending == b.Ending && a.EvictionExempt == b.EvictionExempt && slices.Equal(a.Containers, b.Containers) && a.Overrides.Equal(b.Overrides)
 }
 
-// sameUse compares what a workload has used, for every workload in every turn:
-// reflection would be a tenth of what recording costs.
+// sameUse reports whether two workloads have the same use. It compares field by
+// field: it runs for every workload in every tick, and reflection would take a
+// tenth of the time of recording.
 func sameUse(a, b node.Usage) bool {
 	return a.CPU == b.CPU && a.Throttled == b.Throttled && a.Periods == b.Periods && a.ThrottledPeriods == b.ThrottledPeriods &&
 		a.Threads == b.Threads && a.Runnable == b.Runnable &&

@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// without calls visit for each part of a struct, with that part empty.
+// without calls visit once for each part of a struct. During the call, that
+// part is empty.
 func without(v reflect.Value, name string, visit func(name string)) {
 	_, isMaybe := v.Addr().Interface().(json.Unmarshaler)
 	_, isSet := v.Addr().Interface().(encoding.TextUnmarshaler)
@@ -26,8 +27,9 @@ func without(v reflect.Value, name string, visit func(name string)) {
 	v.Set(old)
 }
 
-// TestSameUseLooksAtEveryCounter empties each counter of Usage by itself: what
-// the comparison forgets would be missing in every record.
+// TestSameUseLooksAtEveryCounter empties each counter of Usage by itself.
+// sameUse must notice each, because a counter that it ignores would be missing
+// in every record.
 func TestSameUseLooksAtEveryCounter(t *testing.T) {
 	var full, one node.Usage
 	fill(reflect.ValueOf(&full), 3)
@@ -47,7 +49,8 @@ func TestSameUseLooksAtEveryCounter(t *testing.T) {
 	}
 }
 
-// TestSameButUseLooksAtAllElse is the same for what a workload is.
+// TestSameButUseLooksAtAllElse empties each other part of a workload by itself.
+// sameButUse must notice each.
 func TestSameButUseLooksAtAllElse(t *testing.T) {
 	var full, one node.Workload
 	fill(reflect.ValueOf(&full), 3)

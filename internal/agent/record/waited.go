@@ -7,12 +7,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waited is how much longer each waiter has waited for each runner since the
-// line before, in the order of the list, up to the last that has. Nil: the
-// list stands in full.
+// waited says for each entry of the list how much longer the waiter has waited
+// for the runner since the line before. It ends with the last entry that
+// changed. Nil: the line has the list in full.
 type waited []time.Duration
 
-// waitedSince returns nil if the two lists are not of the same pairs.
+// waitedSince returns nil if the two lists have different pairs.
 func waitedSince(last, now []node.Wait) waited {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -31,7 +31,8 @@ func waitedSince(last, now []node.Wait) waited {
 	return all[:end]
 }
 
-// after returns the list that follows that of the line before.
+// after adds the differences to the list of the line before, and returns the
+// sum.
 func (w waited) after(last []node.Wait) []node.Wait {
 	now := slices.Clone(last)
 	for i := range min(len(w), len(now)) {
@@ -40,11 +41,12 @@ func (w waited) after(last []node.Wait) []node.Wait {
 	return now
 }
 
-// counted is by how much each of some counters has grown since the line
-// before, up to the last that has, modulo 2⁶⁴. Nil: they stand in full.
+// counted says by how much each of some counters has grown since the line
+// before, modulo 2⁶⁴. It ends with the last counter that changed. Nil: the line
+// has the counters in full.
 type counted []uint64
 
-// countedSince returns nil if there are not as many counters as before.
+// countedSince returns nil if the number of counters changed.
 func countedSince(last, now []uint64) counted {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -59,7 +61,8 @@ func countedSince(last, now []uint64) counted {
 	return all[:end]
 }
 
-// after returns the counters that follow those of the line before.
+// after adds the differences to the counters of the line before, and returns
+// the sum.
 func (c counted) after(last []uint64) []uint64 {
 	now := slices.Clone(last)
 	for i := range min(len(c), len(now)) {

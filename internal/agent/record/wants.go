@@ -7,8 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// changedWants returns how wants have changed since the tick before. Most turns
-// have wants for the same knobs, in the same order, and need no map to tell.
+// changedWants returns how the wants have changed since the tick before. Most
+// ticks have wants for the same knobs in the same order. For these it needs no
+// map.
 func (e *encoder) changedWants(wants []plan.Want) []wantLine {
 	last := e.last.Wants
 	if e.distinct && slices.EqualFunc(last, wants, func(a, b plan.Want) bool { return a.Knob == b.Knob }) {
@@ -31,17 +32,18 @@ func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 	return first
 }
 
-// A move is what became of the wants that stood alike but for their cgroups.
+// A move is the new form of wants that were equal in the line before, except
+// for their cgroups.
 type move struct {
 	to    plan.Want // without its cgroup
 	alike bool      // of all of them
 	line  int       // of the first; 0: not written yet
 }
 
-// movesOf returns how wants for the same knobs, in the same order, have changed.
-// The same change of all that stood alike is one line: the reason for a bound,
-// which says how busy the node is, changes in most turns and for all best-effort
-// cgroups at once.
+// movesOf returns how wants for the same knobs, in the same order, have
+// changed. If equal wants all change in the same way, that is one line. This is
+// frequent: the reason of a bound says how busy the node is, so it changes in
+// most ticks, and for all best-effort cgroups at once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
 	for i, w := range now {
@@ -77,7 +79,8 @@ func movesOf(last, now []plan.Want) []wantLine {
 	return changes
 }
 
-// anywhere is a want without its cgroup, and without a value that means nothing.
+// anywhere returns a want without its cgroup. It also removes the value if the
+// intent has none.
 func anywhere(w plan.Want) plan.Want {
 	w.Knob.Cgroup = ""
 	if !hasValue(w.Intent) {

@@ -10,8 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestWantsThatChangeAlikeAreOneLine: the wants of three cgroups stand alike, a
-// fourth differs. What is read is what was recorded, however they part or meet.
+// TestWantsThatChangeAlikeAreOneLine records wants that are equal for three
+// cgroups and different for a fourth. The wants that are read must be those
+// that were recorded, even if equal wants become different or different wants
+// become equal.
 func TestWantsThatChangeAlikeAreOneLine(t *testing.T) {
 	wants := func(reasons ...string) Tick {
 		var all []plan.Want

@@ -7,14 +7,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A world holds the knobs of a recorded node as they would be, had another
-// configuration turned them.
+// A world holds the values that the knobs of a recorded node would have if
+// another configuration had written them.
 type world struct {
 	now, before map[node.Knob]node.Value
 }
 
 // see returns the recorded snapshot with the knobs of this world. A knob that
-// comes into sight is as it was recorded; one that leaves is forgotten.
+// appears has the recorded value; a knob that disappears is forgotten.
 func (w *world) see(s node.Snapshot) node.Snapshot {
 	if w.now == nil {
 		w.now, w.before = map[node.Knob]node.Value{}, map[node.Knob]node.Value{}
@@ -38,7 +38,7 @@ func (w *world) see(s node.Snapshot) node.Snapshot {
 	return s
 }
 
-// tick performs the steps, none of which fails.
+// tick performs the steps. It assumes that all of them succeed.
 func (w *world) tick(steps []plan.Step) {
 	for _, s := range steps {
 		if _, touched := w.before[s.Knob]; !touched && s.From != nil && !s.Knob.File.OrdersScheduler() {

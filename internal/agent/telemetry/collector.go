@@ -112,8 +112,8 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 // label must be valid UTF-8.
 func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
 
-// limits returns the total number of CPUs that best-effort work may use, by the
-// knob that sets the limit. Knobs without a limit are absent.
+// limits returns how many CPUs best-effort work may use in all, by the knob
+// that sets the limit. A knob without a limit is absent.
 func limits(t tick.Tick) map[node.File]float64 {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range t.Snapshot.Workloads {
@@ -142,7 +142,7 @@ func limits(t tick.Tick) map[node.File]float64 {
 	return all
 }
 
-// An emitter sends metrics. It skips missing values.
+// An emitter sends metrics. It sends nothing for a missing value.
 type emitter chan<- prometheus.Metric
 
 func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {

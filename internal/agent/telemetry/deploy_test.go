@@ -17,8 +17,8 @@ const (
 	koordlet  = "../../../deploy/prometheus/koordlet-names.yaml"
 )
 
-// TestDashboardAndAlertsAskForMetricsThatExist fails if a metric was renamed in
-// the code, but not in the dashboard or the alerts.
+// TestDashboardAndAlertsAskForMetricsThatExist checks that the dashboard and
+// the alerts use only metrics that the code has.
 func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	exist := names(t)
 	for _, file := range []string{dashboard, alerts, koordlet} {
@@ -93,8 +93,8 @@ func TestTheAlertRulesLoad(t *testing.T) {
 	if out, err := exec.Command(promtool, "check", "rules", alerts, koordlet).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// Each expression of the dashboard becomes a rule, so that promtool checks
-	// it.
+	// promtool checks only rules, so each expression of the dashboard becomes a
+	// rule.
 	text, err := os.ReadFile(dashboard)
 	if err != nil {
 		t.Fatal(err)
@@ -125,9 +125,9 @@ func findPromtool(t *testing.T) string {
 	return path
 }
 
-// TestKoordletsNamesAreRecorded evaluates the recording rules with promtool, and
-// compares what a dashboard for koordlet reads. It also compares the rules with
-// the table of docs/metrics.md.
+// TestKoordletsNamesAreRecorded evaluates the recording rules with promtool,
+// and compares the result with what a dashboard for koordlet reads. It also
+// compares the rules with the table of docs/metrics.md.
 func TestKoordletsNamesAreRecorded(t *testing.T) {
 	rules, err := os.ReadFile(koordlet)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestEvictionsAreCountedOnceEach checks the counts by reason. The step that
-// asks a workload to end counts; a failed step and the SIGKILL that follows do
-// not.
+// asks a workload to end counts. A failed step does not count, nor does the
+// SIGKILL that follows.
 func TestEvictionsAreCountedOnceEach(t *testing.T) {
 	m := New("test")
 	turn := tickAt(1)

@@ -16,21 +16,21 @@ import (
 
 const (
 	// DefaultAddress is the default address of the metrics. It is on loopback,
-	// because the metrics contain names of workloads.
+	// because the metrics contain the names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
-	// late is the tolerance of Alive: the loop counts as dead if the last tick
-	// is older than three periods plus late.
+	// late is a tolerance: for Alive, the loop is dead if the last tick is
+	// older than three periods plus late.
 	late = 5 * time.Second
 	// again is the time between two attempts to listen on the address.
 	again = 30 * time.Second
-	// patience is the maximum time for a client to send a request or read the
-	// answer.
+	// patience is the maximum time that a client may take to send a request or
+	// read the answer.
 	patience = 10 * time.Second
 )
 
-// Handler serves /metrics, /healthz (the loop makes ticks, and the state of the
-// agent is whole) and /readyz (a tick has read the node, and no entry of the
-// journal is lost).
+// Handler serves /metrics, /healthz and /readyz. /healthz is good while the
+// loop makes ticks and the state of the agent is not damaged. /readyz is good
+// when a tick has read the node and no entry of the journal is lost.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -49,9 +49,9 @@ func say(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Alive returns nil if the loop makes ticks, and before the first tick. It returns
-// an error while the state of the agent is damaged: a restore would be
-// incomplete.
+// Alive returns nil if the loop makes ticks; before the first tick it also
+// returns nil. It returns an error while the state of the agent is damaged,
+// because a restore would then be incomplete.
 func (m *Metrics) Alive() error {
 	if err := m.health.Err(health.State); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (m *Metrics) ready() error {
 }
 
 // Serve serves the handler at address until ctx ends. If it cannot listen
-// there, it logs one error and tries again; the agent runs without metrics
+// there, it logs one error and tries again. The agent runs without metrics
 // meanwhile.
 func Serve(ctx context.Context, address string, h http.Handler, log *slog.Logger) {
 	complained := false

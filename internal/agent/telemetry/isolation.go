@@ -42,7 +42,8 @@ var (
 	descOldest     = desc("tenon_scheduler_oldest_wait_seconds", "The longest wait of the best-effort threads that wait now.")
 )
 
-// schedulerCounts are the counters of the scheduler with a metric each.
+// schedulerCounts are the counters of the scheduler. Each has a metric of its
+// own.
 var schedulerCounts = []struct {
 	desc *prometheus.Desc
 	of   func(node.SchedulerCounts) uint64
@@ -85,8 +86,8 @@ var schedulerCounts = []struct {
 		func(c node.SchedulerCounts) uint64 { return c.Lost }},
 }
 
-// The former names of these metrics, which dashboards may still use. The first
-// release has both; the next one drops these.
+// The former names of these metrics, which dashboards may still use. This
+// release has both names; the next one will not have the former ones.
 var (
 	oldMechanism = desc("tenon_isolation_rung", "The old name of tenon_isolation_mechanism.", "rung")
 	oldCan       = desc("tenon_isolation_possible", "The old name of tenon_isolation_mechanism_possible.", "rung")
@@ -94,7 +95,7 @@ var (
 	oldDown      = desc("tenon_isolation_down", "The old name of tenon_isolation_mechanism_down.", "rung")
 )
 
-// both emits a gauge under its name and its old name.
+// both emits a gauge under its name and under its former name.
 func (e emitter) both(now, old *prometheus.Desc, v float64, label string) {
 	e.gauge(now, v, label)
 	e.gauge(old, v, label)
@@ -181,9 +182,9 @@ func (e emitter) scheduler(s *node.SchedulerStatus) {
 	e.gauge(descOldest, s.OldestWait.Seconds())
 }
 
-// expelDelay emits the histogram. The scheduler counts delays only by length.
-// Therefore the sum uses the middle of each bucket, which is three quarters of
-// its bound.
+// expelDelay emits the histogram. The scheduler counts delays only by bucket.
+// The sum therefore assumes the middle of each bucket, which is three quarters
+// of its bound.
 func (e emitter) expelDelay(counts []uint64) {
 	if len(counts) == 0 {
 		return

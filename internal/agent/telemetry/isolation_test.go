@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// isolated is a node on which sched_ext has just failed for the third time.
-// Each counter of the scheduler has a different value.
+// isolated returns the state of a node on which sched_ext has just failed for
+// the third time. Each counter of the scheduler has a different value.
 func isolated() (node.Selection, node.IsolationStatus) {
 	l := node.Selection{Mechanism: node.MechanismIdle, ByHand: true, Mechanisms: []node.MechanismStatus{
 		{Mechanism: node.MechanismVendor, Can: node.No},
@@ -59,8 +59,8 @@ func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 	}
 }
 
-// TestEachCountOfTheSchedulerHasAMetricOfItsOwn fails if a new count has no
-// metric, or the metric of another count.
+// TestEachCountOfTheSchedulerHasAMetricOfItsOwn fails if a count has no metric,
+// or two counts have the same.
 func TestEachCountOfTheSchedulerHasAMetricOfItsOwn(t *testing.T) {
 	_, i := isolated()
 	shown := map[uint64]bool{}

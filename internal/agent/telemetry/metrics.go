@@ -17,9 +17,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxWorkloads is the maximum number of workloads with metrics of their own,
-// which bounds the number of series. Latency-sensitive work comes first, then
-// the rest, both ordered by name. tenon_workloads_omitted counts the others.
+// MaxWorkloads is the maximum number of workloads with metrics of their own. It
+// bounds the number of series. Latency-sensitive work comes first, then other
+// work, each ordered by name. tenon_workloads_omitted counts the workloads
+// beyond the maximum.
 const MaxWorkloads = 200
 
 // Metrics observes each tick and can be scraped at any time.
@@ -36,13 +37,13 @@ type Metrics struct {
 	mu   sync.Mutex
 	last tick.Tick // the last tick that could read the node
 	used map[node.WorkloadID]time.Duration
-	// at is the end of the last tick; period is the time between two ticks.
+	// at is the end of the last tick. period is the time between two ticks.
 	at     time.Time
 	period time.Duration
 	now    func() time.Time
 }
 
-// The outcomes of a tick, and of a step.
+// The values of the label for the outcome of a tick, and of a step.
 const (
 	tickOK     = "ok"
 	tickFailed = "failed" // some step failed
@@ -88,12 +89,12 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Show makes the metrics and the probes show the trouble of an agent. It is called
-// before the first tick.
+// Show makes the metrics and the probes show the trouble of the agent. It must
+// be called before the first tick.
 func (m *Metrics) Show(h *health.Health) { m.health = h }
 
 // Observe records a tick, its error, and the time after which the next tick is
-// due without an event.
+// due if no event comes.
 func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,8 +143,8 @@ func (m *Metrics) addClasses(workloads []node.Workload) {
 	m.used = used
 }
 
-// chosen returns the workloads with metrics of their own, and the number of the
-// others.
+// chosen returns the workloads that get metrics of their own, and the number of
+// the others.
 func chosen(all []node.Workload) ([]node.Workload, int) {
 	if len(all) <= MaxWorkloads {
 		return all, 0

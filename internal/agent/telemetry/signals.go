@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// delayBuckets are the buckets of node.RunQueueDelay whose bounds are those of
-// tenon_run_queue_delay_seconds: 4 µs to 1 s, densest around the usual
+// delayBuckets are those buckets of node.RunQueueDelay whose bounds
+// tenon_run_queue_delay_seconds has: from 4 µs to 1 s, densest around the usual
 // objectives. All 29 buckets of a hundred services would be most of a scrape.
 var delayBuckets = []int{4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22}
 
@@ -19,7 +19,7 @@ var (
 	descWait  = desc("tenon_run_queue_wait_seconds_total", "Time that a latency-sensitive workload waited while others ran, by the class of the runner.", "waiter", "runner_class")
 )
 
-// signals counts events and measures the reaction to them.
+// signals counts events, and measures how fast the agent reacts to them.
 type signals struct {
 	events   *prometheus.CounterVec
 	reaction *prometheus.HistogramVec
@@ -72,8 +72,8 @@ func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	e <- prometheus.MustNewConstHistogram(descDelay, count, sum.Seconds(), buckets, labels...)
 }
 
-// waits emits the waits of workloads with metrics of their own, and of waiters
-// that share a name (node.RestOf), by the class of the runner.
+// waits emits the waits of workloads that have metrics of their own, and of
+// those that share a name (node.RestOf), by the class of the runner.
 func (e emitter) waits(s node.Snapshot, shown []node.Workload) {
 	has := make(map[node.WorkloadID]bool, len(shown))
 	for _, w := range shown {

@@ -28,7 +28,7 @@ var (
 	descWritten    = desc("tenon_workload_written_bytes_total", "Bytes that a workload has written to block devices.", "workload", "class")
 )
 
-// nodeSLO emits the pressure, memory and I/O of the node.
+// nodeSLO emits the pressure, the memory and the I/O of the node.
 func (e emitter) nodeSLO(u node.Usage) {
 	for resource, s := range stalls(u.Pressure) {
 		e.seconds(descNodePressure, s.Some, resource, "some")
@@ -69,8 +69,8 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	}
 }
 
-// misfits emits the number of misfits of each kind, also of those without metrics
-// of their own.
+// misfits emits the number of misfits of each kind. Workloads without metrics
+// of their own count, too.
 func (e emitter) misfits(found map[node.WorkloadID]*misfit.Misfit) {
 	for _, kind := range misfit.Kinds {
 		n := 0

@@ -27,7 +27,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tickAt is a tick with all values known, in which one of two steps failed.
+// tickAt returns a tick with all values known. One of its two steps failed.
 func tickAt(second int) tick.Tick {
 	used := node.Some(time.Duration(second) * time.Second)
 	memory := node.Some[unit.Bytes](1 << 20)
@@ -215,8 +215,9 @@ func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	check("/healthz", http.StatusOK)
 }
 
-// TestDamagedStateIsSaidByTheProbes: red while it lasts, and /readyz alone for
-// what is lost for good, which a restart would not mend.
+// TestDamagedStateIsSaidByTheProbes damages the state. Both probes must fail
+// while the damage lasts. If entries of the journal are lost for good, only
+// /readyz must fail, because a restart would not help.
 func TestDamagedStateIsSaidByTheProbes(t *testing.T) {
 	m, h := New("v1"), health.New(nil)
 	m.Show(h)
@@ -318,7 +319,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 }
 
-// names returns the names of Tenon's own metrics.
+// names returns the names of the metrics that only Tenon has.
 func names(t *testing.T) map[string]bool {
 	t.Helper()
 	m := New("v1")

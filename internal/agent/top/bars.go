@@ -14,8 +14,8 @@ import (
 // fewCPUs is the maximum number of CPUs for which each CPU has its own bar.
 const fewCPUs = 8
 
-// kinds are the parts of a bar in their order, with their letters. Classes with
-// the same letter are one part.
+// kinds are the parts of a bar, in order, with their letters. Classes with the
+// same letter are one part.
 var kinds = []struct {
 	letter  byte
 	classes []node.Class
@@ -64,8 +64,8 @@ func (m model) cpus() []string {
 	return lines
 }
 
-// bar draws "name [LLLBB|...] figures" in the given width: the use of each
-// class, then the rest of used, then the free part of total.
+// bar draws "name [LLLBB|...] figures" in the given width. It shows the use of
+// each class, then the rest of used, then what total leaves free.
 func (m model) bar(name string, width int, parts map[node.Class]int64, used, total int64, figures string) string {
 	const widest = 6
 	room := max(width-widest-len(" [] ")-max(len(figures), 5), 5)
@@ -96,8 +96,8 @@ func (m model) bar(name string, width int, parts map[node.Class]int64, used, tot
 	return b.String()
 }
 
-// cells draws one character for each of many CPUs. If they do not fit, each
-// character stands for the busiest of several neighbours.
+// cells draws one character for each CPU. If there are too many CPUs, each
+// character stands for several neighbours and shows the busiest of them.
 func (m model) cells() []string {
 	const mostLines = 4
 	busy := m.status.Node.Busy

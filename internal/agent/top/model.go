@@ -11,9 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The messages, besides those of the terminal and control.Status.
+// The messages of the view, in addition to those of the terminal and
+// control.Status.
 type (
-	// silence is the reason why the agent does not answer.
+	// silence says why the agent does not answer.
 	silence struct{ err error }
 	// explained is the explanation of a workload.
 	explained struct {

@@ -26,7 +26,8 @@ var update = flag.Bool("update", false, "rewrite the screens with the present ou
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// status is a node with the given number of CPUs and some workloads.
+// status returns the status of a node with the given number of CPUs and some
+// workloads.
 func status(cpus int) control.Status {
 	mcpu := func(n int) node.Maybe[unit.MilliCPU] { return node.Some(unit.MilliCPU(n)) }
 	mib := func(n int) node.Maybe[unit.Bytes] { return node.Some(unit.Bytes(n) << 20) }
@@ -72,7 +73,7 @@ func status(cpus int) control.Status {
 	return s
 }
 
-// after sends messages to a new model; a string is a key.
+// after sends messages to a new model. A string stands for a key.
 func after(t *testing.T, msgs ...any) model {
 	t.Helper()
 	var m tea.Model = newModel(func(id node.WorkloadID) (control.Explanation, error) {

@@ -145,7 +145,7 @@ func (m model) bounds() []string {
 	return lines
 }
 
-// table shows as many workloads as fit, including the one under the cursor.
+// table shows as many workloads as fit. The one under the cursor is among them.
 func (m model) table(room int) []string {
 	name := max(m.width-51, 10)
 	lines := []string{"", bold.Styled(fmt.Sprintf("%-6s  %7s  %7s  %9s  %-12s  %s", "CLASS", "CPU", "MEMORY", "THROTTLED", "RULE", "WORKLOAD by "+orderNames[m.order]))}
@@ -178,8 +178,8 @@ func throttled(w control.Workload) string {
 	return text
 }
 
-// tail removes the start of a path that is too long, because the end is more
-// informative.
+// tail shortens a path that is too long. It keeps the end, which says more than
+// the start.
 func tail(s string, width int) string {
 	over := ansi.StringWidth(s) - width
 	if over <= 0 {
@@ -201,8 +201,8 @@ func (m model) writes() []string {
 	return lines
 }
 
-// brief prints a write so that the reason fits into 80 columns; the explanation
-// has the details.
+// brief prints a write so short that the reason fits into 80 columns. The
+// explanation shows the details.
 func brief(w record.Write) string {
 	why := w.Why
 	if w.Outcome == record.Failed {

@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/agent/control"
 )
 
-// waiters shows the waits of the services for a CPU, and the runners that had
+// waiters shows how long the services waited for a CPU, and which runners had
 // the CPU meanwhile.
 func (m model) waiters(room int) []string {
 	const name = 28

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// Effect says in one line what a mechanism does to a service. ago prints a
-// duration.
+// Effect says in one line what a mechanism does to a service. ago prints
+// durations.
 func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string {
 	change, verb := e.Without-e.With, "saves"
 	if change < 0 {
@@ -26,7 +26,7 @@ func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string
 		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
 }
 
-// Page says what the trials found, as a table. ago prints a duration.
+// Page shows what the trials found as a table. ago prints durations.
 func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	var b strings.Builder
 	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -67,7 +67,7 @@ func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	return b.String()
 }
 
-// wait prints the mean time of a wait.
+// wait prints the mean length of a wait.
 func wait(t time.Duration) string {
 	if t == 0 {
 		return "-"
