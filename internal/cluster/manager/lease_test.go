@@ -1,0 +1,22 @@
+package manager
+
+import (
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestTheLeaseIsAskedForSeldom checks that two replicas on an idle cluster send
+// less than one request for their lease in three seconds together, and that a
+// leader which cannot renew it stops before another one begins.
+func TestTheLeaseIsAskedForSeldom(t *testing.T) {
+	o := Options{Name: "tenon-manager", Namespace: "tenon-system", Elect: true}.runtime(runtime.NewScheme(), logr.Discard(), new(serving))
+	// In each period the leader writes the lease and the other replica reads it.
+	if rate := 2 / o.RetryPeriod.Seconds(); rate > 1.0/3 {
+		t.Errorf("%.2f requests per second for the lease", rate)
+	}
+	if *o.RetryPeriod >= *o.RenewDeadline || *o.RenewDeadline >= *o.LeaseDuration {
+		t.Errorf("retry %v, renew within %v, lease %v", *o.RetryPeriod, *o.RenewDeadline, *o.LeaseDuration)
+	}
+}
