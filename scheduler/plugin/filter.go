@@ -16,8 +16,9 @@ const stateKey fwk.StateKey = Name
 
 // A cycle is one attempt to schedule a pod that asks for CPUs.
 type cycle struct {
-	pod    place.Pod
-	failed *sync.Once // puts the pod among those that wait for room
+	pod     place.Pod
+	answers *answers   // to the demand of the pod
+	failed  *sync.Once // puts the pod among those that wait for room
 	// trials are nodes as they would be without some pods, and with others: in
 	// a preemption, or beside pods that are nominated for the node.
 	trials map[string]*trial
@@ -95,7 +96,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	if err := p.keeper.ready(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	c := &cycle{pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, failed: &sync.Once{}}
+	c := &cycle{
+		pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, answers: p.keeper.views.Load().answersTo(demand.Claim), failed: &sync.Once{},
+	}
 	state.Write(stateKey, c)
 	p.now.Store(&current{state, c})
 	return nil, nil
@@ -150,8 +153,8 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	return nil
 }
 
-// Filter says whether a node has the CPUs. It takes no lock, and does not
-// allocate if the node has them.
+// Filter says whether a node has the CPUs. It does not allocate if the node has
+// them.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -162,22 +165,17 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 			return refusal(t.view.Room(&c.pod.Demand))
 		}
 	}
-	view := p.keeper.viewOf(node.Node())
-	why := view.Room(&c.pod.Demand)
-	if why == pick.Fits {
+	answer := p.keeper.answer(c, node.Node())
+	if answer.Fits() {
 		return nil
 	}
 	// The pod waits from now on. What the node has freed before, it would not
 	// be woken for.
-	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand, why) })
-	now := p.keeper.viewOf(node.Node())
+	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand, answer.Reason()) })
 	if pod.Status.NominatedNodeName == node.Node().Name {
-		now = p.keeper.without(node)
+		return refusal(p.keeper.without(node).Room(&c.pod.Demand))
 	}
-	if now != view {
-		why = now.Room(&c.pod.Demand)
-	}
-	return refusal(why)
+	return refusal(p.keeper.answer(c, node.Node()).Reason())
 }
 
 // refusal returns the status of a reason. Each is a new one, because the
@@ -206,7 +204,10 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 	if c == nil {
 		return 0, nil
 	}
-	return p.keeper.viewOf(node.Node()).Worth(&c.pod.Demand), nil
+	if answer := p.keeper.answer(c, node.Node()); answer.Fits() {
+		return answer.Worth(), nil
+	}
+	return 0, nil // it has lost the CPUs since Filter, or it has them without pods that have ended
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.

@@ -3,48 +3,155 @@ package plugin
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// TestANodeIsFoundByItsObject lets nodes come, change their object and go, and
-// compares each lookup with one by name.
-func TestANodeIsFoundByItsObject(t *testing.T) {
+func object(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+
+// viewsOf returns different views of a node with 2 × 4 × 2 CPUs.
+func viewsOf(t *testing.T, n int) []*place.View {
+	t.Helper()
+	l := place.New()
+	report, err := learnt(machine("n", 1, 2, 4).Status.CPUs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []*place.View{l.View("n")}
+	l.Learn("n", report)
+	for i := range n {
+		all = append(all, l.View("n"))
+		l.Reserve(place.Pod{UID: place.UID(fmt.Sprint(i)), Demand: owns(1 + i%3)}, "n")
+		if i%4 == 3 {
+			l.Release(place.UID(fmt.Sprint(i / 2)))
+		}
+	}
+	return all
+}
+
+func owns(n int) place.Demand { return place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: n}} }
+
+// TestAnswersAreThoseOfTheViews lets nodes come, change, get another object and go,
+// and asks them with more claims than the index keeps answers to.
+func TestAnswersAreThoseOfTheViews(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
-	x := newIndex(map[string]*slot{})
-	views, objects := map[string]*place.View{}, map[string]*corev1.Node{}
-	for range 20_000 {
+	views := viewsOf(t, 30)
+	x, grown, kept := newIndex(4), 0, 0
+	present, objects := map[string]*place.View{}, map[string]*corev1.Node{}
+	asked := map[int]*answers{}
+	for range 100_000 {
 		name := fmt.Sprint("node-", rnd.IntN(300))
-		switch rnd.IntN(10) {
+		switch rnd.IntN(20) {
 		case 0:
-			x = x.without(name)
-			delete(views, name)
+			x.remove(name)
+			delete(present, name)
 		case 1:
-			objects[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		case 2, 3:
-			v := place.New().View(name)
-			if s := x.slots[name]; s != nil {
-				s.view.Store(v)
-			} else {
-				x = x.with(name, v)
+			objects[name] = object(name)
+		case 2, 3, 4:
+			v := views[rnd.IntN(len(views))]
+			if !x.put(name, v) {
+				x = x.grown()
+				clear(asked)
+				grown++
+				if !x.put(name, v) {
+					t.Fatal("a grown index is full")
+				}
 			}
-			views[name] = v
+			present[name] = v
+		case 5:
+			n := 1 + rnd.IntN(mostSets+8)
+			asked[n] = x.answersTo(owns(n).Claim)
 		default:
 			o := objects[name]
 			if o == nil {
 				continue
 			}
-			want := views[name]
+			want := present[name]
 			if want == nil {
 				want = noView
 			}
-			if got := x.of(o); got != want || x.named(name) != want {
+			if x.of(o) != want || x.named(name) != want {
 				t.Fatalf("%s: another view", name)
 			}
+			for n, a := range asked {
+				d := owns(n)
+				if got := a.of(o, &d); got != want.Answer(&d) {
+					t.Fatalf("%s, %d CPUs: %q, want %q", name, n, got.Reason(), want.Room(&d))
+				}
+				kept = max(kept, len(x.sets))
+				break
+			}
 		}
+	}
+	if grown < 5 || kept != mostSets {
+		t.Errorf("the index grew %d times, and kept the answers to %d claims", grown, kept)
+	}
+}
+
+// TestAnAnswerAfterAChangeIsNew changes views while other goroutines ask the same
+// nodes: after a change no answer is that from before it.
+func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
+	views := viewsOf(t, 30)
+	x, d := newIndex(leastSize), owns(4)
+	var nodes [8]*corev1.Node
+	for i := range nodes {
+		nodes[i] = object(fmt.Sprint("node-", i))
+		x.put(nodes[i].Name, views[0])
+	}
+	a := x.answersTo(d.Claim)
+	var ended atomic.Bool
+	var readers sync.WaitGroup
+	for r := range 3 {
+		readers.Go(func() {
+			for i := r; !ended.Load(); i++ {
+				a.of(nodes[i%len(nodes)], &d)
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(9, 10))
+	for range 100_000 {
+		n, v := nodes[rnd.IntN(len(nodes))], views[rnd.IntN(len(views))]
+		x.put(n.Name, v)
+		if got := a.of(n, &d); got != v.Answer(&d) {
+			t.Errorf("%s: %q after a change, want %q", n.Name, got.Reason(), v.Room(&d))
+			break
+		}
+	}
+	ended.Store(true)
+	readers.Wait()
+}
+
+// TestHintsAreNotLost gives each node a new object many times: the hints of the
+// objects before must not drive out those that are right.
+func TestHintsAreNotLost(t *testing.T) {
+	x, v := newIndex(256), viewsOf(t, 1)[1]
+	var nodes [256]*corev1.Node
+	for range 50 {
+		for i := range nodes {
+			nodes[i] = object(fmt.Sprint("node-", i))
+			x.put(nodes[i].Name, v)
+			x.find(nodes[i])
+		}
+	}
+	lost := 0
+	for _, n := range nodes {
+		hash, found := x.hash(n), false
+		for i := range probes {
+			h := x.hints[x.probe(hash, i)].Load()
+			found = found || h > 0 && x.slots[h-1].node.Load() == n
+		}
+		if !found {
+			lost++
+		}
+	}
+	if lost > len(nodes)/8 {
+		t.Errorf("%d of %d nodes have no hint", lost, len(nodes))
 	}
 }

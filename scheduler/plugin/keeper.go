@@ -73,7 +73,7 @@ func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 		freed: map[string]bool{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
-	k.views.Store(newIndex(map[string]*slot{}))
+	k.views.Store(newIndex(leastSize))
 	return k
 }
 
@@ -145,12 +145,17 @@ func (k *keeper) await(ctx context.Context) error {
 	}
 }
 
-// view returns the present view of a node. It takes no lock and does not
-// allocate.
+// view returns the present view of a node.
 func (k *keeper) view(node string) *place.View { return k.views.Load().named(node) }
 
-// viewOf is view for a node whose object is at hand.
-func (k *keeper) viewOf(n *corev1.Node) *place.View { return k.views.Load().of(n) }
+// answer returns what a node says to the demand of a cycle. It takes no lock if
+// the node was asked before, and does not allocate.
+func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
+	if x := k.views.Load(); x != c.answers.index { // nodes came in the course of the cycle
+		return x.of(n).Answer(&c.pod.Demand)
+	}
+	return c.answers.of(n, &c.pod.Demand)
+}
 
 // without returns the view of a node without the pods that the scheduler knows to
 // have ended. The scheduler and the ledger learn of the end of a pod in no fixed
@@ -170,18 +175,19 @@ func (k *keeper) without(n fwk.NodeInfo) *place.View {
 // publish makes the present state of a node visible. The caller holds k.mu.
 func (k *keeper) publish(node string) {
 	x, view := k.views.Load(), k.ledger.View(node)
-	if s := x.slots[node]; s != nil {
-		s.view.Store(view)
+	if x.put(node, view) {
 		return
 	}
-	k.views.Store(x.with(node, view))
+	x = x.grown()
+	x.put(node, view)
+	k.views.Store(x)
 }
 
 // forget removes a node of which nothing is left. The caller holds k.mu.
 func (k *keeper) forget(node string) {
 	k.ledger.Forget(node)
 	delete(k.seen, node)
-	k.views.Store(k.views.Load().without(node))
+	k.views.Load().remove(node)
 }
 
 // reserve chooses CPUs for a pod.

@@ -80,11 +80,10 @@ func (*collector) CollectWithStability(to chan<- metrics.Metric) {
 func (k *keeper) collect(to chan<- metrics.Metric) {
 	state := map[string]int{"own": 0, "reserved": 0, "open": 0}
 	var stranded [len(sizes)]int
-	for _, s := range k.views.Load().slots {
-		v := s.view.Load()
+	k.views.Load().all(func(v *place.View) {
 		m := v.Map()
 		if m == nil {
-			continue
+			return
 		}
 		open, reserved := v.Open(), v.Reserved().Intersect(m.All())
 		state["open"] += open.Len()
@@ -93,7 +92,7 @@ func (k *keeper) collect(to chan<- metrics.Metric) {
 		for i, n := range sizes {
 			stranded[i] += v.Stranded(n)
 		}
-	}
+	})
 	gauge := func(d *metrics.Desc, v int, labels ...string) {
 		to <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, float64(v), labels...)
 	}
