@@ -2,9 +2,12 @@ package inprocess
 
 import (
 	"context"
+	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -30,13 +33,11 @@ profiles:
 func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Option) (informers.SharedInformerFactory, error) {
 	options := more
 	if reports != nil {
-		o, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(configuration), nil, nil)
+		with, err := profile(configuration, plugin.Name, plugin.New)
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, scheduler.WithKubeConfig(reports.config), scheduler.WithProfiles(o.(*config.KubeSchedulerConfiguration).Profiles...),
-			scheduler.WithComponentConfigVersion("kubescheduler.config.k8s.io/v1"),
-			scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{plugin.Name: plugin.New}))
+		options = append(append(options, scheduler.WithKubeConfig(reports.config)), with...)
 	}
 	factory := scheduler.NewInformerFactory(a, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
@@ -51,4 +52,34 @@ func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Opti
 	}
 	go s.Run(ctx)
 	return factory, nil
+}
+
+// StartWith starts a scheduler with another plugin, which may filter and score
+// nodes.
+func StartWith(ctx context.Context, a *API, p fwk.Plugin) (informers.SharedInformerFactory, error) {
+	const text = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - schedulerName: default-scheduler
+    plugins:
+      multiPoint: {enabled: [{name: %s, weight: 5}]}
+`
+	build := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }
+	options, err := profile(fmt.Sprintf(text, p.Name()), p.Name(), build)
+	if err != nil {
+		return nil, err
+	}
+	return Start(ctx, a, nil, options...)
+}
+
+// profile are the options of a scheduler with a configuration and a plugin.
+func profile(text, name string, build frameworkruntime.PluginFactory) ([]scheduler.Option, error) {
+	o, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return []scheduler.Option{
+		scheduler.WithProfiles(o.(*config.KubeSchedulerConfiguration).Profiles...), scheduler.WithComponentConfigVersion("kubescheduler.config.k8s.io/v1"),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{name: build}),
+	}, nil
 }

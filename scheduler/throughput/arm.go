@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -21,10 +22,11 @@ import (
 const (
 	stock      = "stock"
 	stockAgain = "stock again"
+	withEmpty  = "empty plugin"
 	withPlugin = "plugin"
 )
 
-var names = []string{stock, stockAgain, withPlugin}
+var names = []string{stock, stockAgain, withEmpty, withPlugin}
 
 // An arm is one scheduler with an API server of its own.
 type arm struct {
@@ -41,14 +43,7 @@ type arm struct {
 // newArm starts a scheduler and waits until it has seen the cluster.
 func newArm(ctx context.Context, name string, c contents) (*arm, error) {
 	a := &arm{name: name, api: inprocess.New(c.nodes, c.pods), changed: make(chan struct{}, 1)}
-	var reports *inprocess.Reports
-	if name == withPlugin {
-		var err error
-		if reports, err = inprocess.Serve(ctx, c.reports); err != nil {
-			return nil, err
-		}
-	}
-	factory, err := inprocess.Start(ctx, a.api, reports)
+	factory, err := a.start(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +52,20 @@ func newArm(ctx context.Context, name string, c contents) (*arm, error) {
 		DeleteFunc: func(any) { a.count(&a.gone) },
 	})
 	return a, err
+}
+
+func (a *arm) start(ctx context.Context, c contents) (informers.SharedInformerFactory, error) {
+	switch a.name {
+	case withEmpty:
+		return inprocess.StartWith(ctx, a.api, empty{})
+	case withPlugin:
+		reports, err := inprocess.Serve(ctx, c.reports)
+		if err != nil {
+			return nil, err
+		}
+		return inprocess.Start(ctx, a.api, reports)
+	}
+	return inprocess.Start(ctx, a.api, nil)
 }
 
 func (a *arm) saw(before, after *corev1.Pod) {
