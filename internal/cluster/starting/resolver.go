@@ -101,10 +101,12 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 	if s.Containers == nil {
 		return nil
 	}
+	most := Most
 	if known := podOf(p); kube.Class(known) != node.BE {
 		if !mayDemandCPUs(known) {
 			return nil
 		}
+		most = MostForCPUs
 		pod, err := s.await(ctx, p)
 		if err != nil {
 			return err
@@ -113,7 +115,7 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 			return nil
 		}
 	}
-	s.Containers.Await(ctx, p.UID, c.Name, c.ID)
+	s.Containers.Await(ctx, most, p.UID, c.Name, c.ID)
 	return nil
 }
 

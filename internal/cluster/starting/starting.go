@@ -15,12 +15,17 @@ import (
 )
 
 const (
-	// Most is the maximum time for which the start of a container waits for a
-	// tick. It is below the deadline of the NRI plugin, so that a busy loop
-	// causes no warning for each container. In a storm of starts the loop rests
-	// between two ticks; a container that starts meanwhile is written after its
-	// start, as without NRI.
-	Most = 150 * time.Millisecond
+	// Most is the maximum time for which the start of a best-effort container
+	// waits for a tick. In a storm of starts the loop rests between two ticks; a
+	// container that starts meanwhile is written after its start, as without
+	// NRI. A longer wait would slow the storm down, because the runtime starts
+	// one container after the other.
+	Most = 300 * time.Millisecond
+	// MostForCPUs is the same for a container of a pod that demands CPUs. Such
+	// pods are few, and their processes read at their start on which CPUs they
+	// may run. Both are below nri.DefaultStartDeadline, so that a busy loop
+	// causes no warning for each container.
+	MostForCPUs = 900 * time.Millisecond
 	// reported is the time after which the kubelet must have reported the id of
 	// a container itself.
 	reported = time.Minute
@@ -52,9 +57,9 @@ func New(wake func()) *Containers {
 // Await adds a container of the pod with the given UID, by its name in the
 // pod's spec and its id as the kubelet reports it (containerd://0123abcd). It
 // returns when a tick that saw the container has ended, at the latest after
-// Most or when ctx ends.
-func (s *Containers) Await(ctx context.Context, uid, name, id string) {
-	ctx, cancel := context.WithTimeout(ctx, Most)
+// most or when ctx ends.
+func (s *Containers) Await(ctx context.Context, most time.Duration, uid, name, id string) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	s.mu.Lock()
 	others := slices.DeleteFunc(s.of[uid], func(o container) bool { return o.name == name })

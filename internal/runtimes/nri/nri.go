@@ -28,6 +28,10 @@ const (
 	// most 2 s (api.DefaultPluginRequestTimeout), and the pod does not start
 	// before.
 	DefaultDeadline = 200 * time.Millisecond
+	// DefaultStartDeadline is the maximum time for which the start of a created
+	// container waits. It is longer, because a container that starts earlier
+	// runs on the wrong CPUs or without a limit.
+	DefaultStartDeadline = time.Second
 
 	name = "tenon"
 	// index is the place of the plugin among all plugins of a runtime. It is
@@ -115,7 +119,11 @@ type Options struct {
 	// pod bounds the container.
 	V1       bool
 	Deadline time.Duration // maximum time of an answer; 0: DefaultDeadline
-	Log      *slog.Logger
+	// StartDeadline is the maximum time of Values.Starting; 0:
+	// DefaultStartDeadline. It is at most three quarters of the time after
+	// which the runtime drops a plugin.
+	StartDeadline time.Duration
+	Log           *slog.Logger
 	// Changed is called when the connection starts or ends; nil: not called.
 	Changed func(Link)
 	// Leaves is called when the context of Run ends. It reports whether the
@@ -130,6 +138,9 @@ func (o Options) filled() Options {
 	}
 	if o.Deadline <= 0 {
 		o.Deadline = DefaultDeadline
+	}
+	if o.StartDeadline <= 0 {
+		o.StartDeadline = DefaultStartDeadline
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -105,7 +105,7 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := &locked{}
 			r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
-			plug(t, Options{Socket: r.socket, Values: c.values, Deadline: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))})
+			plug(t, Options{Socket: r.socket, Values: c.values, Deadline: 20 * time.Millisecond, StartDeadline: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))})
 			for range 3 {
 				begun := time.Now()
 				if got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main")); got != nil {
@@ -128,6 +128,24 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 				t.Errorf("the log does not contain %q:\n%s", c.says, text)
 			}
 		})
+	}
+}
+
+// TestAStartWaitsLessThanTheRuntimeWaits: a runtime drops a plugin whose answer
+// takes too long, so the plugin must answer before, whatever its own deadline.
+func TestAStartWaitsLessThanTheRuntimeWaits(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	log := &locked{}
+	r := start(t, nil, nil)
+	plug(t, Options{Socket: r.socket, Values: &asked{hold: never}, StartDeadline: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil))})
+	defer r.BlockPluginSync().Unblock()
+	if err := r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main")}); err != nil {
+		t.Error(err)
+	}
+	want := fmt.Sprint("no answer within ", api.DefaultPluginRequestTimeout*3/4)
+	if text := log.String(); !strings.Contains(text, want) {
+		t.Errorf("the log does not contain %q:\n%s", want, text)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
@@ -123,7 +124,7 @@ func (p *plugin) updates(ctx context.Context, what string, queries []query) (upd
 // and before the pod has containers.
 func (p *plugin) RunPodSandbox(ctx context.Context, s *api.PodSandbox) error {
 	pod := podOf(s)
-	within(ctx, p, "RunPodSandbox", pod, func(ctx context.Context) (struct{}, error) {
+	within(ctx, p, p.Deadline, "RunPodSandbox", pod, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.Values.Sandbox(ctx, pod)
 	})
 	return nil
@@ -143,7 +144,7 @@ func (p *plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 func (p *plugin) StartContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) error {
 	pod := podOf(s)
 	runtime, _, _ := strings.Cut(p.runtime, " ")
-	within(ctx, p, "StartContainer", pod, func(ctx context.Context) (struct{}, error) {
+	within(ctx, p, p.startDeadline(), "StartContainer", pod, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.Values.Starting(ctx, pod, Created{Name: c.GetName(), ID: runtime + "://" + c.GetId()})
 	})
 	return nil
@@ -170,7 +171,7 @@ func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 
 // limits requests the values of a container, and records the answer.
 func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Container) (Limits, bool) {
-	l, answered := within(ctx, p, what, pod, func(ctx context.Context) (*Limits, error) {
+	l, answered := within(ctx, p, p.Deadline, what, pod, func(ctx context.Context) (*Limits, error) {
 		l, ok, err := p.Values.Container(ctx, pod, c.GetName())
 		if err != nil || !ok {
 			return nil, err
@@ -201,15 +202,24 @@ func (p *plugin) fit(l Limits) Limits {
 	return l
 }
 
+// startDeadline is the maximum time for which the start of a container waits.
+func (p *plugin) startDeadline() time.Duration {
+	drops := p.stub.RequestTimeout()
+	if drops <= 0 { // an old runtime does not say it
+		drops = api.DefaultPluginRequestTimeout
+	}
+	return min(p.StartDeadline, drops*3/4)
+}
+
 // within waits for an answer, at most for the deadline.
-func within[T any](ctx context.Context, p *plugin, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
+func within[T any](ctx context.Context, p *plugin, deadline time.Duration, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
 		p.fail(what, pod, fmt.Errorf("%d requests wait already", waiting))
 		return answer, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	type reply struct {
 		value T
@@ -235,7 +245,7 @@ func within[T any](ctx context.Context, p *plugin, what string, pod Pod, ask fun
 		}
 		return r.value, true
 	case <-ctx.Done():
-		p.fail(what, pod, fmt.Errorf("no answer within %v: %w", p.Deadline, ctx.Err()))
+		p.fail(what, pod, fmt.Errorf("no answer within %v: %w", deadline, ctx.Err()))
 		return answer, false
 	}
 }
