@@ -9,13 +9,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ErrLoading means that the scheduler is being loaded. The kernel verifies its
-// programs first, which takes a second, or many on a slow machine. Its knob is
-// empty until then, and the next isolation mechanism holds.
+// ErrLoading means that the kernel is still verifying the programs of the
+// scheduler. That takes a second, or many seconds on a slow machine. Until then
+// the knob reads as empty, and the next isolation mechanism in the order is in
+// use.
 var ErrLoading = errors.New("the scheduler is being loaded: the kernel checks it")
 
-// startLoading loads the wanted scheduler beside the loop. A failure is a
-// mechanism failure, as if it had been refused at once.
+// startLoading loads the wanted scheduler in a goroutine of its own. If that
+// fails, it records a mechanism failure, as if the kernel had refused the
+// scheduler at once.
 func (x *Scheduler) startLoading() {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -33,7 +35,8 @@ func (x *Scheduler) startLoading() {
 }
 
 // loadWanted loads the scheduler if it is wanted and not loaded, and reports
-// whether it did. If another goroutine is loading it, it does nothing.
+// whether it did. If another goroutine is loading the scheduler, it does
+// nothing.
 func (x *Scheduler) loadWanted() (bool, error) {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -42,7 +45,8 @@ func (x *Scheduler) loadWanted() (bool, error) {
 	return x.loadAs(v)
 }
 
-// beginLoad returns what to load, if anything, and prevents other loads.
+// beginLoad returns which scheduler to load. begun is false if there is nothing
+// to load. Until endLoad, no other load can begin.
 func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -53,9 +57,9 @@ func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	return x.want, true
 }
 
-// loadAs loads the scheduler and starts follow. If the wanted scheduler has
-// changed meanwhile, it drops the loaded one or changes its parameters; a
-// failure is then ignored.
+// loadAs loads the scheduler and starts follow. If another scheduler is wanted
+// when the load ends, loadAs drops the loaded one or changes its parameters; it
+// ignores an error of that.
 func (x *Scheduler) loadAs(v node.Scheduler) (bool, error) {
 	for begun := true; begun; v, begun = x.beginLoad() {
 		s, err := x.load(v)
@@ -91,9 +95,9 @@ func (x *Scheduler) load(v node.Scheduler) (Program, error) {
 	return s, err
 }
 
-// endLoad stores the loaded scheduler, and returns what is wanted now. An
-// unwanted scheduler must still be dropped, and until then no other can be
-// loaded.
+// endLoad stores the loaded scheduler, and returns which one is wanted now. If
+// that is another, the caller must drop the loaded one, and until then no other
+// load can begin.
 func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.Scheduler) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -111,7 +115,7 @@ func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.S
 	return want
 }
 
-// drop takes down a scheduler that was no longer wanted when its load ended.
+// drop unloads a scheduler that was not wanted any more when its load ended.
 func (x *Scheduler) drop(s Program) {
 	last := x.lastStatus(s)
 	if err := s.Close(); err != nil {
@@ -123,12 +127,12 @@ func (x *Scheduler) drop(s Program) {
 	x.loading = false
 }
 
-// Unwant records, also for a load in progress, that no scheduler is wanted: the
-// knob does not show it while it is being loaded.
+// Unwant records that no scheduler is wanted. A scheduler that is being loaded,
+// which the knob does not show yet, is dropped when its load ends.
 func (x *Scheduler) Unwant() { x.unwant() }
 
-// unwant is Unwant, and returns the loaded scheduler, if any, and whether a load
-// is in progress.
+// unwant does what Unwant says. It also returns the loaded scheduler (nil:
+// none), and whether a load is in progress.
 func (x *Scheduler) unwant() (s Program, loading bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

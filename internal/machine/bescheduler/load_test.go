@@ -15,7 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A model is a kernel that loads schedulers, and each of them: they do nothing.
+// A model is a kernel that can load schedulers. It is also each of these
+// schedulers, which do nothing.
 type model struct {
 	Program // for what no test here calls
 	loads   int
@@ -32,8 +33,9 @@ func (m *model) SetCap(unit.MilliCPU) error  { return nil }
 func (m *model) Status() (scx.Status, error) { return scx.Status{}, nil }
 func (m *model) Close() error                { return nil }
 
-// TestSchedulerIsNotReloadedUnwanted: the CPUs change, and before the reload the
-// scheduler becomes unwanted.
+// TestSchedulerIsNotReloadedUnwanted changes the CPUs, so that the scheduler
+// must be loaded again. Before that happens, the scheduler becomes unwanted,
+// and no load may follow.
 func TestSchedulerIsNotReloadedUnwanted(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{

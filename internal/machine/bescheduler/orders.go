@@ -16,9 +16,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// orders are those that the BPF scheduler has, or will be loaded with. Package
-// isolation decides them; this file writes them to the scheduler's maps and
-// reads them back.
+// orders are the orders of the loaded BPF scheduler, or those that it will be
+// loaded with. Package decide/isolation decides them. This file writes them to
+// the scheduler's maps and reads them back.
 type orders struct {
 	groups   map[node.CgroupPath]order
 	cap      node.SchedulerCap
@@ -26,23 +26,24 @@ type orders struct {
 	readBack reread.Cycle         // of the groups
 }
 
-// An order is for one cgroup: a cgroup that is made again has another inode,
-// and no order.
+// An order is the order for one cgroup. If a cgroup is removed and made again,
+// it has another inode and no order.
 type order struct {
 	inode uint64
 	value node.SchedulerGroup
 }
 
-// capKnob is the cap of all threads of the BPF scheduler.
+// capKnob is the knob that limits all threads of the BPF scheduler together.
 var capKnob = node.Knob{File: node.FileSchedulerCap}
 
-// classOf maps to the classes in the scheduler's maps.
+// classOf gives, for each class of package node, the class in the scheduler's
+// maps.
 var classOf = map[node.SchedulerClass]scx.Class{
 	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
 }
 
-// FillOrders shows the orders of cgroups that exist. Each is read from the
-// scheduler's maps within reread.Changed.
+// FillOrders adds the orders of existing cgroups to a snapshot. It reads each
+// from the scheduler's maps again within reread.Changed.
 func (x *Scheduler) FillOrders(at time.Time, into map[node.Knob]node.Value) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -89,7 +90,7 @@ func (x *Scheduler) readBack(p node.CgroupPath) {
 	x.orders.groups[p] = o
 }
 
-// ReadOrder returns one order; the zero value: none.
+// ReadOrder returns one order. The zero value means that there is none.
 func (x *Scheduler) ReadOrder(k node.Knob) (node.Value, error) {
 	inode, err := x.inode(k.Cgroup)
 	if err != nil {
@@ -106,8 +107,9 @@ func (x *Scheduler) ReadOrder(k node.Knob) (node.Value, error) {
 	return node.SchedulerGroup{}, nil
 }
 
-// Order gives the scheduler an order, or keeps it for the next load. It is not
-// journaled: it ends with the scheduler, which ends with this process.
+// Order gives the scheduler an order, or keeps the order for the next load. It
+// does not journal the order: the order ends with the scheduler, and the
+// scheduler ends with this process.
 func (x *Scheduler) Order(k node.Knob, v node.Value) error {
 	switch v := v.(type) {
 	case node.SchedulerCap:
@@ -129,7 +131,7 @@ func (x *Scheduler) Order(k node.Knob, v node.Value) error {
 	return fmt.Errorf("write %v: a %T is no value of this file", k, v)
 }
 
-// orderCap changes the cap; x.mu is held.
+// orderCap changes the cap. The caller holds x.mu.
 func (x *Scheduler) orderCap(v node.SchedulerCap) error {
 	if x.loaded != nil {
 		if err := x.loaded.SetCap(capOf(v)); err != nil {
@@ -140,7 +142,7 @@ func (x *Scheduler) orderCap(v node.SchedulerCap) error {
 	return nil
 }
 
-// orderGroup changes the order of a cgroup; x.mu is held.
+// orderGroup changes the order of a cgroup. The caller holds x.mu.
 func (x *Scheduler) orderGroup(p node.CgroupPath, o order) error {
 	before, had := x.orders.groups[p]
 	none := o.value == (node.SchedulerGroup{})
@@ -172,7 +174,8 @@ func (x *Scheduler) orderGroup(p node.CgroupPath, o order) error {
 	return nil
 }
 
-// taken reports whether another cgroup has a slot; x.mu is held.
+// taken reports whether another cgroup already has the slot. The caller holds
+// x.mu.
 func (o *orders) taken(p node.CgroupPath, slot int) bool {
 	for q, other := range o.groups {
 		if q != p && other.value.Slot == slot {
@@ -182,8 +185,8 @@ func (o *orders) taken(p node.CgroupPath, slot int) bool {
 	return false
 }
 
-// push writes an order to the scheduler's maps: the quota first, so that no
-// thread is in the slot without it. x.mu is held.
+// push writes an order to the scheduler's maps. It writes the quota first, so
+// that the slot never has a thread without the quota. The caller holds x.mu.
 func (x *Scheduler) push(o order) error {
 	if v := o.value; v.Slot > 0 {
 		quota := time.Duration(int64(v.Quota) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
@@ -194,9 +197,9 @@ func (x *Scheduler) push(o order) error {
 	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: classOf[o.value.Class], Pod: o.value.Slot})
 }
 
-// pushOrders gives a newly loaded scheduler all orders, protecting ones first.
-// Refused orders are not shown any more, so that they are wanted and tried
-// again.
+// pushOrders gives a newly loaded scheduler all orders. Those that protect
+// other work come first. It forgets refused orders, so that snapshots do not
+// show them and the policy wants them again.
 func (x *Scheduler) pushOrders(s Program) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -218,9 +221,9 @@ func (x *Scheduler) pushOrders(s Program) {
 	}
 }
 
-// noteRefusal records whether the scheduler accepted an order, and returns why
-// not. A failure because the scheduler has ended is no refusal. The caller holds
-// the lock of the scheduler.
+// noteRefusal records whether the scheduler accepted an order, and returns the
+// reason if not. If the order failed because the scheduler has ended, that is
+// no refusal. The caller holds the lock of the scheduler.
 func (o *orders) noteRefusal(k node.Knob, err error) error {
 	if delete(o.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err
@@ -232,8 +235,8 @@ func (o *orders) noteRefusal(k node.Knob, err error) error {
 	return err
 }
 
-// refusals lists the orders that the scheduler refused; empty: none. The scheduler
-// is locked.
+// refusals lists the orders that the scheduler refused; empty: none. The caller
+// holds the lock of the scheduler.
 func (o *orders) refusals() string {
 	n := len(o.refused)
 	if n == 0 {
@@ -247,7 +250,7 @@ func (o *orders) refusals() string {
 	return text
 }
 
-// forgetOrders drops all orders after the end of their scheduler.
+// forgetOrders drops all orders. It is called when their scheduler has ended.
 func (x *Scheduler) forgetOrders() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -267,14 +270,14 @@ func (x *Scheduler) SweepOrders() error {
 	return errors.Join(errs...)
 }
 
-// presentCap returns the cap.
+// presentCap returns the present cap.
 func (x *Scheduler) presentCap() node.SchedulerCap {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.orders.cap
 }
 
-// capOf converts the cap for the scheduler.
+// capOf converts the cap to the form of the scheduler.
 func capOf(v node.SchedulerCap) unit.MilliCPU {
 	if v.Most == 0 {
 		return scx.NoCap

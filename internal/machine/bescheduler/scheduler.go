@@ -1,6 +1,6 @@
 // Package bescheduler is the BPF scheduler of best-effort threads on the real
-// node: it loads Tenon's scheduler beside the loop, gives it the orders of cgroups,
-// and reports how it ended.
+// node. It loads Tenon's scheduler without blocking the loop, gives it the
+// orders of cgroups, and reports how it ended.
 package bescheduler
 
 import (
@@ -18,14 +18,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reloadsAtOnce bounds the loads after a change of the CPUs: each CPU that goes
-// offline may end the scheduler again.
+// reloadsAtOnce is the maximum number of loads after a change of the CPUs. Each
+// further CPU that goes offline may end the scheduler again.
 const (
 	reloadsAtOnce = 5
 	reloadPause   = 200 * time.Millisecond
 )
 
-// A Program is a loaded scheduler of best-effort threads: package scx.
+// A Program is a loaded scheduler of best-effort threads. Package scx
+// implements it.
 type Program interface {
 	SetGroup(scx.Group) error
 	DropGroup(cgroup uint64) error
@@ -41,7 +42,7 @@ type Program interface {
 	Close() error
 }
 
-// A Kernel loads schedulers: package scx.
+// A Kernel loads schedulers. Package scx implements it.
 type Kernel interface {
 	Load(scx.Options) (Program, error)
 }
@@ -56,8 +57,9 @@ func (kernelSchedExt) Load(o scx.Options) (Program, error) {
 	return s, nil
 }
 
-// Events are the functions that a Scheduler calls for what happens beside the
-// loop. None is nil. It calls them without a lock of its own.
+// Events are functions that a Scheduler calls when something happens outside
+// the loop. None of them may be nil. The Scheduler holds no lock of its own
+// during a call.
 type Events struct {
 	Stray    func(scx.Stray)               // a best-effort cgroup has a thread outside the scheduler
 	LongWait func(scx.LongWait)            // a thread has waited so long that the kernel would end the scheduler
@@ -80,8 +82,8 @@ type Options struct {
 // Knob is the knob of the BPF scheduler.
 var Knob = node.Knob{File: node.FileScheduler}
 
-// A Scheduler is the BPF scheduler that this process has loaded, if it has, with
-// its orders. It is safe for concurrent use.
+// A Scheduler is the BPF scheduler that this process has loaded, with its
+// orders. It also exists while none is loaded. It is safe for concurrent use.
 type Scheduler struct {
 	kernel   Kernel
 	tree     *cgroup.Tree
@@ -113,7 +115,7 @@ func New(o Options) *Scheduler {
 }
 
 // Close unloads the scheduler. It does not wait for a load in progress, which
-// may take a minute: that scheduler is dropped after its load, or ends with
+// may take a minute. Such a scheduler is dropped after its load, or ends with
 // this process.
 func (x *Scheduler) Close() {
 	x.mu.Lock()
@@ -135,14 +137,15 @@ func (x *Scheduler) Loading() bool {
 	return x.loading
 }
 
-// HasRoom reports whether a CPU is free for a thread; without a scheduler there
-// is always room.
+// HasRoom reports whether a CPU is free for a thread. It returns true if no
+// scheduler is loaded.
 func (x *Scheduler) HasRoom(tid int) bool {
 	s := x.program()
 	return s == nil || s.HasRoom(tid)
 }
 
-// Beat sends the heartbeat. Without a scheduler it does nothing.
+// Beat sends the heartbeat to the scheduler. If none is loaded, it does
+// nothing.
 func (x *Scheduler) Beat() error {
 	s := x.program()
 	if s == nil {
@@ -154,9 +157,9 @@ func (x *Scheduler) Beat() error {
 	return nil
 }
 
-// Unload takes down the scheduler if this process has loaded one or is loading
-// one, and reports whether it had. It is for a loop that hangs and cannot give
-// orders any more; the next snapshot shows that the scheduler is gone.
+// Unload unloads the scheduler if this process has loaded one or is loading
+// one, and reports whether it did. It is used when the loop hangs and cannot
+// give orders any more. The next snapshot shows that the scheduler is gone.
 func (x *Scheduler) Unload() (bool, error) {
 	s, loading := x.unwant()
 	if s == nil {
@@ -165,15 +168,15 @@ func (x *Scheduler) Unload() (bool, error) {
 	return true, x.takeDown(s)
 }
 
-// program returns the loaded scheduler; nil: none.
+// program returns the loaded scheduler; nil: none is loaded.
 func (x *Scheduler) program() Program {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.loaded
 }
 
-// Read returns what this process has loaded, not another component's
-// scheduler.
+// Read returns what this process has loaded. A scheduler of another component
+// does not count.
 func (x *Scheduler) Read() (node.Value, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -183,8 +186,8 @@ func (x *Scheduler) Read() (node.Value, error) {
 	return x.as, nil
 }
 
-// Write loads the scheduler, changes its parameters, or unloads it. A
-// resident host loads it beside its loop: see ErrLoading.
+// Write loads the scheduler, changes its parameters, or unloads it. A resident
+// host loads it without blocking its loop: see ErrLoading.
 func (x *Scheduler) Write(v node.Scheduler) error {
 	x.mu.Lock()
 	x.want = v // a load in progress also reads this
@@ -213,7 +216,8 @@ func (x *Scheduler) params(v node.Scheduler) scx.Params {
 	return p
 }
 
-// cpusOf numbers cores, caches and NUMA nodes from 0.
+// cpusOf converts the CPUs of a topology. It numbers cores, caches and NUMA
+// nodes from 0.
 func cpusOf(t node.Topology) []scx.CPU {
 	cores, caches, nodes := map[node.CoreID]int{}, map[node.CacheID]int{}, map[node.NUMANode]int{}
 	threads := map[node.CoreID]int{}
@@ -237,7 +241,7 @@ func number[K comparable](of map[K]int, k K) int {
 	return n
 }
 
-// takeDown unloads a scheduler. Its threads continue in the fair class.
+// takeDown unloads a scheduler. Its threads then continue in the fair class.
 func (x *Scheduler) takeDown(s Program) error {
 	last := x.lastStatus(s)
 	if !x.left(s) {
@@ -260,7 +264,8 @@ func (x *Scheduler) left(s Program) bool {
 	return true
 }
 
-// follow serves the scheduler's requests beside the loop, until it ends.
+// follow handles the scheduler's requests in a goroutine of its own, until the
+// scheduler ends.
 func (x *Scheduler) follow(s Program) {
 	for e := range s.Events() {
 		switch e := e.(type) {
@@ -274,8 +279,8 @@ func (x *Scheduler) follow(s Program) {
 	}
 }
 
-// exited records an unexpected end of a scheduler. If only the set of CPUs
-// changed, the scheduler is loaded again with its orders.
+// exited records that a scheduler ended unexpectedly. If it ended only because
+// the set of CPUs changed, exited loads it again with its orders.
 func (x *Scheduler) exited(s Program, e scx.Exit) {
 	last := x.lastStatus(s)
 	if !x.left(s) {
@@ -298,8 +303,8 @@ func (x *Scheduler) exited(s Program, e scx.Exit) {
 	x.on.Failed(false, errors.New(why))
 }
 
-// reload loads the scheduler for the present CPUs if it is still wanted. While
-// CPUs go on- or offline the kernel refuses it.
+// reload loads the scheduler for the present CPUs if it is still wanted. The
+// kernel refuses a load while CPUs go online or offline.
 func (x *Scheduler) reload() (err error) {
 	for range reloadsAtOnce {
 		_, err = x.loadWanted()
@@ -311,7 +316,7 @@ func (x *Scheduler) reload() (err error) {
 	return err
 }
 
-// reasonOf returns in one line why the scheduler ended.
+// reasonOf says in one line why the scheduler ended.
 func reasonOf(e scx.Exit) string {
 	text := "the kernel ended the scheduler"
 	if e.Kind == scx.ExitSelf {

@@ -9,8 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Status returns the state and the counters of the scheduler since New: those
-// parts of an IsolationStatus. It reads the counters of a loaded scheduler.
+// Status returns the parts of an IsolationStatus that are about the scheduler:
+// its state, and the counters since New. If a scheduler is loaded, it reads its
+// counters.
 func (x *Scheduler) Status() node.IsolationStatus {
 	var now *node.SchedulerStatus
 	if s := x.program(); s != nil {
@@ -26,7 +27,7 @@ func (x *Scheduler) Status() node.IsolationStatus {
 	return all
 }
 
-// lastStatus reads the counters of a scheduler; nil: it cannot be read.
+// lastStatus reads the counters of a scheduler; nil: they cannot be read.
 func (x *Scheduler) lastStatus(s Program) *node.SchedulerStatus {
 	raw, err := s.Status()
 	if err != nil {
@@ -35,7 +36,7 @@ func (x *Scheduler) lastStatus(s Program) *node.SchedulerStatus {
 	return statusOf(raw, x.now())
 }
 
-// ended records the end of a scheduler, and its last counters.
+// ended records the end of a scheduler together with its last counters.
 func (x *Scheduler) ended(e scx.Exit, at time.Time, last *node.SchedulerStatus) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// verifyWithin is the maximum age of the list of devices, because the I/O
-// scheduler of a device may change at any time.
+// verifyWithin is the maximum age of the list of devices. The list must be read
+// again because the I/O scheduler of a device may change at any time.
 const verifyWithin = 5 * time.Second
 
-// Devices is the list of the block devices of a node. It reads a device again
-// when a device appears, disappears or changes its size, which one file of the
-// kernel shows, and every verifyWithin. It is safe for concurrent use.
+// Devices is the list of the block devices of a node. It reads the list again
+// when a device appears, disappears or changes its size (one file of the kernel
+// shows this), and otherwise every verifyWithin. It is safe for concurrent use.
 type Devices struct {
 	fs   proc.FS
 	tree *cgroup.Tree // nil: this machine has no usable cgroups
@@ -32,12 +32,12 @@ type Devices struct {
 	known []node.BlockDevice
 }
 
-// New returns the devices of a node. tree has its cgroups; nil: it has no
-// usable ones.
+// New returns the devices of a node. tree has the cgroups of the node; nil: the
+// node has no usable cgroups.
 func New(fs proc.FS, tree *cgroup.Tree) *Devices { return &Devices{fs: fs, tree: tree} }
 
-// Show records the knobs of block I/O among files, which snapshots must
-// contain, and returns files.
+// Show selects from files the knobs of block I/O that snapshots must contain.
+// It returns files unchanged.
 func (d *Devices) Show(files []node.File) []node.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,8 +52,8 @@ func (d *Devices) Shown() []node.File {
 	return d.shown
 }
 
-// List returns the block devices with a size above 0, by number. It is empty if
-// they cannot be listed. The caller must not change the slice.
+// List returns the block devices with a size above 0, ordered by number. It is
+// empty if they cannot be read. The caller must not change the slice.
 func (d *Devices) List() []node.BlockDevice {
 	lines, err := d.fs.Partitions()
 	if err != nil {
@@ -91,8 +91,8 @@ func (d *Devices) List() []node.BlockDevice {
 
 // Possible returns v without the lines that the kernel cannot store now: lines
 // of removed devices, and weights of devices that do not support the weights of
-// this file. Such lines are not in the file any more: the kernel deletes them
-// with the device.
+// this file. The kernel's file has no such lines either, because the kernel
+// deletes them with the device.
 func (d *Devices) Possible(k node.Knob, v node.Value) node.Value {
 	switch v := v.(type) {
 	case node.IOMax:
@@ -110,10 +110,11 @@ func (d *Devices) Possible(k node.Knob, v node.Value) node.Value {
 	return v
 }
 
-// weighed returns a function that reports whether the kernel stores weights in
-// file f for a device: bfq for the devices whose scheduler it is, and iocost
-// also for devices for which it was disabled again. If this cannot be read, the
-// function returns true for all devices.
+// weighed returns a function that reports whether the kernel stores a weight
+// for a device in file f. It stores weights of bfq for the devices that bfq
+// schedules. It stores weights of iocost for all devices for which iocost was
+// ever enabled. If this cannot be read, the function returns true for all
+// devices.
 func (d *Devices) weighed(f node.File) func(unit.Device) bool {
 	if f == node.FileIOWeight {
 		cost, err := d.tree.IOCostDevices()

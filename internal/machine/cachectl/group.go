@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Make makes a missing control group, and journals it first. It refuses
-// a group that another component uses.
+// Make makes a control group if it does not exist. It journals the group first.
+// It returns an error if another component uses the group.
 func (c *Groups) Make(group string) error {
 	if group == node.DefaultControlGroup {
 		return fmt.Errorf("the default control group is everybody's: it stays as it is")
@@ -49,9 +49,9 @@ func (c *Groups) Make(group string) error {
 	return c.journal.MadeControl(group, inode)
 }
 
-// taken reports whether an existing group belongs to another component:
-// Tenon neither made nor changed it, and it has tasks or exclusive resources.
-// Tenon may adopt an empty, shared group.
+// taken reports whether an existing group belongs to another component. That is
+// so if Tenon neither made nor changed the group, and the group has tasks or
+// exclusive resources. Tenon may adopt a group that is empty and shared.
 func taken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
 	if c, made := state.Controls[group]; made && (c.Inode == inode || c.Inode == 0) {
 		return false, nil
@@ -108,8 +108,8 @@ func (c *Groups) remove(state journal.State, group string) error {
 	return c.journal.RemovedControl(group)
 }
 
-// Inode identifies a control group. It fails with cgroup.ErrGone if there is
-// none.
+// Inode returns the number that identifies a control group. It fails with
+// cgroup.ErrGone if the group does not exist.
 func (c *Groups) Inode(group string) (uint64, error) {
 	fs, err := c.Mounted()
 	if err == nil {
@@ -124,8 +124,9 @@ func (c *Groups) Inode(group string) (uint64, error) {
 	return 0, err
 }
 
-// RemoveMade removes the control groups that Tenon processes in scope made, and
-// returns them. Their tasks go to the default group.
+// RemoveMade removes the control groups that those Tenon processes made for
+// which in returns true, and returns their names. Their tasks move to the
+// default group.
 func (c *Groups) RemoveMade(state journal.State, in func(journal.Session) bool) (removed []string, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {

@@ -1,6 +1,6 @@
-// Package cachectl is the division of L3 caches and memory bandwidth on the real
-// node: the control groups of resctrl that Tenon makes, changes and removes, which
-// threads are in them, and what a snapshot shows of them.
+// Package cachectl divides L3 caches and memory bandwidth on the real node. It
+// makes, changes and removes control groups of resctrl, moves threads between
+// them, and adds them to snapshots.
 package cachectl
 
 import (
@@ -45,21 +45,21 @@ type Groups struct {
 	checked time.Time // time of the last check
 }
 
-// New returns the control groups of a node whose procfs is mounted at proc, and
-// whose cgroups are in tree; nil: it has no usable ones. Groups that Tenon makes
-// stand in the journal.
+// New returns the control groups of a node. proc is the mount point of procfs.
+// tree has the cgroups; nil: the node has no usable cgroups. j is the journal
+// that records the groups that Tenon makes.
 func New(proc string, tree *cgroup.Tree, j *journal.Journal) *Groups {
 	return &Groups{proc: proc, tree: tree, journal: j}
 }
 
-// A membership is the control groups of a cgroup's threads.
+// A membership says in which control groups the threads of a cgroup are.
 type membership struct {
 	node.ControlGroup
 	any bool // there are threads
 }
 
-// Show enables the reading of resctrl if files need it, and returns the other
-// files.
+// Show enables the reading of resctrl if files has knobs of resctrl, and
+// returns the other files.
 func (c *Groups) Show(files []node.File) []node.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,14 +77,15 @@ func (c *Groups) isWorkload(p node.CgroupPath) bool {
 	return c.own[p]
 }
 
-// Rounding returns how the kernel rounds memory bandwidth.
+// Rounding returns the rule by which the kernel rounds memory bandwidth.
 func (c *Groups) Rounding() node.Bandwidth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rule
 }
 
-// Written makes the next snapshot read a written knob again.
+// Written records that a knob was written, so that the next snapshot reads it
+// again.
 func (c *Groups) Written(k node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,9 +96,9 @@ func (c *Groups) Written(k node.Knob) {
 	}
 }
 
-// Fill adds resctrl to a snapshot: its resources, the knobs of the
-// classes' control groups, the membership of the workloads, and all knobs that
-// Tenon changed.
+// Fill adds resctrl to a snapshot: its resources, the knobs of the control
+// groups of classes, the control groups of the workloads, and all knobs of
+// resctrl that Tenon changed.
 func (c *Groups) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	var touched []node.Knob
 	for k := range touches {
@@ -236,15 +237,16 @@ func domains(by map[int]uint64) []node.CacheID {
 	return ids
 }
 
-// BandwidthRule returns how the kernel rounds. No file shows the maximum of an
-// absolute amount: it is the value of a new group.
+// BandwidthRule returns the rule by which the kernel rounds bandwidth. If the
+// value is an absolute amount, no file shows the maximum; the value of a new
+// group is the maximum.
 func BandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
 	r := node.Bandwidth{Least: b.Least, Step: b.Step}
 	switch {
 	case !b.Divisible:
 		return node.Bandwidth{}
 	case b.Megabytes:
-		// The kernel accepts any number; this one means no limit
+		// The kernel accepts any number. MaxUint32 means no limit
 		// (MBA_MAX_MBPS).
 		r = node.Bandwidth{Unit: node.BandwidthMegabytes, Step: 1, Most: math.MaxUint32}
 	case b.Absolute:

@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Has reports whether a knob is one of resctrl.
+// Has reports whether a knob is a knob of resctrl.
 func Has(k node.Knob) bool { return k.ControlGroup != "" || k.File.Category() == node.CategoryResctrl }
 
-// Adapters is how the knobs of resctrl are read and written.
+// Adapters returns the adapters of the knobs of resctrl.
 func (c *Groups) Adapters() knob.Table {
 	return knob.Table{
 		node.FileControlGroup: knob.Of(c.readMembership, c.writeMembership),
@@ -24,7 +24,7 @@ func (c *Groups) Adapters() knob.Table {
 	}
 }
 
-// schemataOf reads a line of schemata.
+// schemataOf returns a function that reads one line of schemata as a value.
 func schemataOf[V node.Value](c *Groups) func(node.Knob) (V, error) {
 	return func(k node.Knob) (v V, err error) {
 		fs, err := c.Mounted()
@@ -43,7 +43,7 @@ func schemataOf[V node.Value](c *Groups) func(node.Knob) (V, error) {
 }
 
 // readMembership reads the control groups of the threads in and below a cgroup.
-// Without threads it is the default group.
+// If there are no threads, it returns the default group.
 func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	fs, err := c.Mounted()
 	if err != nil {
@@ -61,13 +61,14 @@ func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	return v, nil
 }
 
-// threads lists the threads in and below a cgroup, without those of other
-// workloads there.
+// threads lists the threads in and below a cgroup. It omits those of other
+// workloads that lie below it.
 func (c *Groups) threads(p node.CgroupPath) ([]int, error) {
 	return subtree.ThreadsBut(c.tree, p, func(q node.CgroupPath) bool { return q != p && c.isWorkload(q) })
 }
 
-// members maps the threads outside the default control group to their group.
+// members gives the control group of each thread that is not in the default
+// one.
 type members map[int]string
 
 func membersOf(fs *resctrl.FS) (members, error) {
@@ -88,7 +89,8 @@ func membersOf(fs *resctrl.FS) (members, error) {
 	return m, nil
 }
 
-// of returns the control groups of threads; false if there are no threads.
+// of returns the control groups of threads. It returns false if there are no
+// threads.
 func (m members) of(threads []int) (node.ControlGroup, bool) {
 	in := map[string]bool{}
 	for _, tid := range threads {
@@ -133,8 +135,8 @@ func (c *Groups) writeMB(k node.Knob, v node.MB) error {
 	return fs.SetSchemata(k.ControlGroup, resctrl.MB, schemataLine(by))
 }
 
-// writeL3 writes the lines that the mount has: one, or one for code and one
-// for data.
+// writeL3 writes the lines that the mount has: one line, or one for code and
+// one for data.
 func (c *Groups) writeL3(k node.Knob, v node.L3) error {
 	fs, err := c.Mounted()
 	if err != nil {
@@ -189,8 +191,9 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	return nil, false
 }
 
-// Before returns the value from before Tenon of a knob that reads as v: no thread
-// was in a control group that Tenon has made since, or adopted empty.
+// Before returns the value that a knob had before Tenon, if it now reads as v.
+// It omits the groups that Tenon has made or adopted since: no thread was in
+// them before.
 func (c *Groups) Before(v node.Value) node.Value {
 	m, is := v.(node.ControlGroup)
 	if !is {
@@ -219,8 +222,9 @@ func (c *Groups) Before(v node.Value) node.Value {
 	return node.ControlGroupsOf(before...)
 }
 
-// IsOurs reports whether the control groups of a cgroup are Tenon's value plus those
-// of threads that were moved in since.
+// IsOurs reports whether the control groups of a cgroup are those that Tenon
+// wrote. Groups from which threads were moved into the cgroup since may be
+// among them.
 func IsOurs(t journal.Touch, now node.Value) bool {
 	n, is := now.(node.ControlGroup)
 	if !is {

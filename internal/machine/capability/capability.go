@@ -1,5 +1,5 @@
-// Package capability says what this kernel and this hardware can do: yes; no, with
-// the reason; or not known.
+// Package capability finds out what this kernel and this hardware can do. The
+// answer is yes; no, with the reason; or not known.
 package capability
 
 import (
@@ -18,7 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Node is the node that the answers are about, and where to look for them.
+// A Node describes the node that the answers are about, and where its files
+// are.
 type Node struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
@@ -28,17 +29,17 @@ type Node struct {
 	Controls *cachectl.Groups
 }
 
-// Look returns what a node can do. It writes nothing, and answers not known
-// where no existing cgroup shows whether the kernel has a file. No answer
-// depends on a version: each names the file, the system call or the error that
-// decided it.
+// Look returns what a node can do. It writes nothing. If no existing cgroup
+// shows whether the kernel has a file, the answer is not known. No answer
+// depends on a version number. Each names the file, the system call or the
+// error that decided it.
 func Look(n Node) node.Capabilities { return prober{n, false}.all() }
 
-// Try is Look, but makes a temporary cgroup to find out what existing ones do
-// not show.
+// Try does the same as Look, but makes a temporary cgroup to find out what the
+// existing ones do not show.
 func Try(n Node) node.Capabilities { return prober{n, true}.all() }
 
-// A prober asks the kernel of a node.
+// A prober finds out what the kernel of a node can do.
 type prober struct {
 	Node
 	try bool // it may make a temporary cgroup
@@ -68,8 +69,8 @@ func unknown(format string, args ...any) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: fmt.Sprintf(format, args...)}
 }
 
-// exists answers by the existence of a file or directory. Absence is a no; a
-// permission error is not.
+// exists answers by whether a file or directory exists. If it is absent, the
+// answer is no. If the permission to look is missing, the answer is not known.
 func exists(path string) node.Answer {
 	_, err := os.Stat(path)
 	switch {
@@ -81,7 +82,8 @@ func exists(path string) node.Answer {
 	return unknown("%v", err)
 }
 
-// refused returns the answer for a failed attempt: some errors are a clear no.
+// refused returns the answer for an attempt that failed. The errors in clear
+// mean no; any other error means not known.
 func refused(what string, err error, clear ...error) node.Answer {
 	for _, c := range clear {
 		if errors.Is(err, c) {
@@ -95,7 +97,8 @@ func refused(what string, err error, clear ...error) node.Answer {
 func (p prober) probeNode(can node.Capabilities) {
 	psi := filepath.Join(p.FS.Proc, "pressure/cpu")
 	can[node.FeaturePSINode] = exists(psi)
-	// With psi=0 on the command line the file exists and cannot be read.
+	// With psi=0 on the command line of the kernel, the file exists but cannot
+	// be read.
 	if f, err := os.Open(psi); err == nil {
 		if _, err := f.Read(make([]byte, 1)); err != nil {
 			can[node.FeaturePSINode] = refused("read "+psi, err, syscall.EOPNOTSUPP)
@@ -117,7 +120,7 @@ func (p prober) probeNode(can node.Capabilities) {
 	}
 }
 
-// Instead returns what Tenon uses if a mechanism is not available.
+// Instead says what Tenon uses if a feature is not available.
 func Instead(m node.Feature) string {
 	for _, v := range node.VendorMarks {
 		if v.Can == m {
@@ -157,7 +160,7 @@ var instead = map[node.Feature]string{
 	node.FeatureCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
 }
 
-// count prints a number of things.
+// count prints a number with its noun, in the singular or the plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanisms are all that package node names.
+// mechanisms are all features that package node names.
 var mechanisms = []node.Feature{
 	node.FeatureCPUIdle, node.FeatureCPUWeight, node.FeatureCPUMax, node.FeatureCPUBurst, node.FeatureCPUSets, node.FeatureCPUPartition,
 	node.FeatureMemoryLimit, node.FeatureMemoryProtect, node.FeaturePSINode, node.FeaturePSICgroup, node.FeatureEEVDFSlice,
@@ -23,7 +23,7 @@ var mechanisms = []node.Feature{
 	node.FeatureCgroupFreezer, node.FeatureHardwareSMT, node.FeatureIOMax, node.FeatureIOWeight, node.FeatureBFQWeight, node.FeatureIOLatency, node.FeatureCgroupDelegate,
 }
 
-// here is the running machine.
+// here returns the running machine.
 func here(t *testing.T) capability.Node {
 	t.Helper()
 	fs := proc.Default()

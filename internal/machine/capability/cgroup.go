@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A cgroupFile is a cgroup file whose existence shows a mechanism.
+// A cgroupFile is a cgroup file. A feature is available if this file exists.
 type cgroupFile struct {
 	mechanism  node.Feature
 	controller string
@@ -32,8 +32,8 @@ var cgroupFiles = []cgroupFile{
 	{node.FeatureMemoryProtect, "memory", "", "memory.low"},
 }
 
-// probeCgroups looks for files in a cgroup below the root, because the root
-// lacks most of them.
+// probeCgroups looks for files in a cgroup below the root, because most of them
+// do not exist in the root.
 func (p prober) probeCgroups(can node.Capabilities) {
 	for _, f := range cgroupFiles {
 		can[f.mechanism] = p.probeFile(f)
@@ -67,7 +67,7 @@ func (p prober) probeFile(f cgroupFile) node.Answer {
 }
 
 // inAnyGroup looks for a file in the cgroups below a root. If these do not
-// decide it and try is set, it makes a temporary cgroup.
+// decide the answer and try is set, it makes a temporary cgroup.
 func inAnyGroup(root, name string, try bool) node.Answer {
 	groups, err := groupsIn(root)
 	if err != nil {
@@ -80,8 +80,8 @@ func inAnyGroup(root, name string, try bool) node.Answer {
 	}
 	controller, _, _ := strings.Cut(name, ".")
 	for _, g := range groups {
-		// On v2 the file is also missing if the parent has not enabled the
-		// controller.
+		// On v2, the file is also missing if the parent does not enable the
+		// controller for its children.
 		if !onV2(root) || controller == "cgroup" || listed(filepath.Join(filepath.Dir(g), "cgroup.subtree_control"), controller) {
 			return no("%s does not exist in %s", name, g)
 		}
@@ -103,8 +103,8 @@ func inAnyGroup(root, name string, try bool) node.Answer {
 	return no("%s does not exist in a new cgroup", name)
 }
 
-// probeEnabled enables a controller for the children of the root, looks, and
-// disables it again.
+// probeEnabled enables a controller for the children of the root, looks for the
+// file, and disables the controller again.
 func probeEnabled(root, group, controller, name string) node.Answer {
 	control := filepath.Join(root, "cgroup.subtree_control")
 	if !listed(filepath.Join(root, "cgroup.controllers"), controller) {
@@ -149,7 +149,7 @@ func groupsIn(root string) ([]string, error) {
 }
 
 // probeUnused looks for a file of a controller that package cgroup does not
-// use: v1 in its own hierarchy, v2 in the unified one.
+// use: on v1 in the hierarchy of the controller, on v2 in the unified one.
 func (p prober) probeUnused(v1Controller, v1, v2 string) node.Answer {
 	if p.Tree == nil {
 		return unknown("no cgroups: %v", p.NoTree)
@@ -189,8 +189,9 @@ func (p prober) probePressure() node.Answer {
 	return a
 }
 
-// probeDelegation reports whether this user may make cgroups: root everywhere,
-// other users below a delegated cgroup.
+// probeDelegation answers whether this user may make cgroups. Root may make
+// them everywhere, and another user below a cgroup that was delegated to the
+// user.
 func (p prober) probeDelegation() node.Answer {
 	if p.Tree == nil {
 		return unknown("no cgroups: %v", p.NoTree)
@@ -226,7 +227,7 @@ func (p prober) probeDelegation() node.Answer {
 	return no("%s", why)
 }
 
-// writable checks the permission without writing.
+// writable checks the permission to write, but writes nothing.
 func writable(dir string) error {
 	const writeOK, searchOK = 2, 1
 	return syscall.Access(dir, writeOK|searchOK)

@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAGroupWithItsControllerTells: what it lacks the kernel does not have.
+// TestAGroupWithItsControllerTells checks a cgroup whose controller is enabled.
+// If it lacks a file, the kernel does not have that file.
 func TestAGroupWithItsControllerTells(t *testing.T) {
 	root := t.TempDir()
 	do(t, os.Mkdir(filepath.Join(root, "be"), 0o755))

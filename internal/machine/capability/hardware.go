@@ -27,8 +27,9 @@ func (p prober) probeHardware(can node.Capabilities) {
 	}
 }
 
-// probePerf opens a counter of CPU cycles on itself (perf_event_open(2)).
-// ENOENT means that there is no such hardware event, as in most VMs.
+// probePerf opens a counter of CPU cycles for this process
+// (perf_event_open(2)). ENOENT means that the hardware has no such event, as in
+// most VMs.
 func probePerf() node.Answer {
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES,
@@ -43,15 +44,16 @@ func probePerf() node.Answer {
 	return yes("perf_event_open of CPU cycles succeeds")
 }
 
-// probeBPF probes tracing programs, which need the kernel's BTF.
+// probeBPF answers whether tracing programs can be loaded. They need the BTF of
+// the kernel.
 func (p prober) probeBPF() node.Answer {
 	btf := filepath.Join(p.FS.Sys, "kernel/btf/vmlinux")
 	if a := exists(btf); a.Verdict != node.Yes {
 		return a
 	}
-	// The program does nothing, at the tracepoint that run-queue delay uses.
-	// The library's own probe loads a program without a target, which some
-	// kernels refuse with a permission error.
+	// The program does nothing. It is for the tracepoint at which Tenon
+	// measures run-queue delay. The library's own probe loads a program without
+	// a target, which some kernels refuse with a permission error.
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

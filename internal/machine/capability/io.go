@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ioFiles are the cgroup files that show the block I/O mechanisms.
+// ioFiles are the cgroup files that show which features of block I/O exist.
 var ioFiles = []cgroupFile{
 	{node.FeatureIOMax, "io", "blkio.throttle.read_bps_device", "io.max"},
 	{node.FeatureIOWeight, "io", "", "io.weight"},
@@ -16,8 +16,8 @@ var ioFiles = []cgroupFile{
 }
 
 // probeIO probes the knobs of block I/O. A weight can be written wherever its
-// file exists, but acts only on devices whose scheduler or controller uses
-// weights: the answer names these.
+// file exists, but it has an effect only on devices whose scheduler or
+// controller uses weights. The answer names these devices.
 func (p prober) probeIO(can node.Capabilities) {
 	for _, f := range ioFiles {
 		can[f.mechanism] = p.probeFile(f)

@@ -27,9 +27,9 @@ func (p prober) probeSchedExt() node.Answer {
 	return yes("%s exists, and the kernel has the interface of Linux %s", dir, variant)
 }
 
-// withSwitches adds the state of the switches to the answers for vendor marks
-// and core scheduling. Tenon turns the switch of the marks on itself; a switch
-// of core scheduling belongs to the owner.
+// withSwitches adds the state of the kernel's switches to the answers about
+// vendor marks and core scheduling. Tenon turns on the switch of the marks
+// itself. The switch of core scheduling belongs to the owner.
 func (p prober) withSwitches(can node.Capabilities) {
 	on := func(name string) (value string, has bool) {
 		text, err := os.ReadFile(filepath.Join(p.FS.Proc, "sys/kernel", name))

@@ -13,8 +13,8 @@ import (
 )
 
 // probeResctrl answers whether L3 caches and memory bandwidth can be divided
-// (Documentation/filesystems/resctrl.rst): from the mounted file system, or
-// else from the processor and the kernel.
+// (Documentation/filesystems/resctrl.rst). It looks at the mounted file system
+// or, if there is none, at the processor and the kernel.
 func (p prober) probeResctrl(can node.Capabilities) {
 	fs, err := p.Controls.Mounted()
 	if err != nil {
@@ -45,7 +45,7 @@ func (p prober) probeResctrl(can node.Capabilities) {
 	can[node.FeatureResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
 }
 
-// couldDivide answers where resctrl is not mounted.
+// couldDivide gives that answer if resctrl is not mounted.
 func (p prober) couldDivide(flag string, notMounted error) node.Answer {
 	if !errors.Is(notMounted, resctrl.ErrNotMounted) {
 		return unknown("%v", notMounted)

@@ -28,14 +28,16 @@ func (p prober) probeTasks(can node.Capabilities) {
 func onOwnThread(f func() node.Answer) node.Answer {
 	answer := make(chan node.Answer)
 	go func() {
-		// Not unlocked: the runtime ends the thread with the goroutine.
+		// The thread stays locked, so that the runtime ends it together with
+		// the goroutine.
 		runtime.LockOSThread()
 		answer <- f()
 	}()
 	return <-answer
 }
 
-// probeSlice sets an unusual slice and reads it back: older kernels ignore it.
+// probeSlice sets an unusual slice and reads it back, because older kernels
+// ignore the new value.
 func probeSlice() node.Answer {
 	return onOwnThread(func() node.Answer {
 		const odd = 3210 * time.Microsecond
@@ -70,8 +72,8 @@ func probeSchedIdle() node.Answer {
 	})
 }
 
-// ownThreadToFIFO gives a thread the policy of the watchdog, real-time
-// scheduling, for the moment until it exits.
+// ownThreadToFIFO gives the calling thread real-time scheduling, the policy of
+// the watchdog. The thread exits soon after.
 func ownThreadToFIFO() error {
 	var err error
 	onOwnThread(func() node.Answer {
@@ -81,9 +83,9 @@ func ownThreadToFIFO() error {
 	return err
 }
 
-// fifoAnswer judges the kernel's answer. It refuses with EPERM without
-// CAP_SYS_NICE, and also root in a cgroup without real-time budget
-// (cpu.rt_runtime_us of cgroup v1, CONFIG_RT_GROUP_SCHED).
+// fifoAnswer turns the kernel's result into an answer. The kernel refuses with
+// EPERM without CAP_SYS_NICE. It also refuses root if the cgroup has no
+// real-time budget (cpu.rt_runtime_us of cgroup v1, CONFIG_RT_GROUP_SCHED).
 func fifoAnswer(err error) node.Answer {
 	switch {
 	case err == nil:

@@ -15,7 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A bench is the knobs of a node whose quotas are values in memory.
+// A bench is a simulated node that keeps the values of its quotas in memory,
+// with the knobs that change them.
 type bench struct {
 	*Knobs
 	journal *journal.Journal
@@ -82,7 +83,8 @@ func (b *bench) setAll(knobs []node.Knob, to node.Value) []error {
 
 func (b *bench) releaseAll(knobs []node.Knob) []error { return Many{b.Knobs}.Release(knobs) }
 
-// touches is what a process that starts now reads in the journal.
+// touches returns the journal entries that a process that starts now would
+// read.
 func (b *bench) touches(t *testing.T) map[node.Knob]journal.Touch {
 	t.Helper()
 	j, err := journal.Open(filepath.Dir(b.journal.Path()), "boot", journal.Session{PID: 2, Start: 2})
@@ -96,8 +98,8 @@ func (b *bench) touches(t *testing.T) map[node.Knob]journal.Touch {
 	return s.Touches
 }
 
-// TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite checks that a process
-// that is killed at any write can be restored.
+// TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite stops the process at
+// each write in turn. A restore must be possible each time.
 func TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite(t *testing.T) {
 	b, knobs := plant(t, 20)
 	writes := 0
@@ -130,8 +132,8 @@ func TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite(t *testing.T) {
 	}
 }
 
-// TestOneRefusalAmongManyIsThatOfOneKnob checks the error and the journal of each
-// knob if the kernel refuses some of many writes.
+// TestOneRefusalAmongManyIsThatOfOneKnob makes the kernel refuse some of many
+// writes. It checks the error and the journal entry of each knob.
 func TestOneRefusalAmongManyIsThatOfOneKnob(t *testing.T) {
 	b, knobs := plant(t, 9)
 	b.refuses[knobs[4]] = true
@@ -150,8 +152,8 @@ func TestOneRefusalAmongManyIsThatOfOneKnob(t *testing.T) {
 	}
 }
 
-// TestAThousandGroupsCostAFewWritesOfTheJournal counts the work for cgroups that
-// appear at once, are bound and are given back.
+// TestAThousandGroupsCostAFewWritesOfTheJournal counts the writes of the
+// journal when many cgroups appear at once, get limits, and are given back.
 func TestAThousandGroupsCostAFewWritesOfTheJournal(t *testing.T) {
 	const groups = 1000
 	b, knobs := plant(t, groups)

@@ -9,9 +9,9 @@ import (
 )
 
 // Renamed returns the cgroups of journaled knobs that another program has
-// renamed, which the kernel allows on cgroup v1 only. A renamed cgroup keeps
-// its inode. paths returns all cgroups; Renamed calls it only if a cgroup is
-// not where the journal has it.
+// renamed. The kernel allows this only on cgroup v1. A renamed cgroup keeps its
+// inode. paths returns all cgroups. Renamed calls it only if a cgroup does not
+// exist where the journal has it.
 func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) ([]journal.Move, error) {
 	if c.o.Tree == nil || c.o.Tree.Version() != 1 {
 		return nil, nil
@@ -51,8 +51,8 @@ func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 	return moves, nil
 }
 
-// Follow journals that cgroups were renamed, so that Tenon's values are given
-// back to the cgroups that have them, and changes touches in the same way.
+// Follow journals that cgroups were renamed, and changes touches in the same
+// way. A later release then restores the knobs of the right cgroups.
 func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) error {
 	moves, err := c.Renamed(touches, paths)
 	if err != nil || len(moves) == 0 {
@@ -65,9 +65,10 @@ func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]stri
 	return nil
 }
 
-// displaced is called when a knob's cgroup is not the one of its entry. It
-// journals renames first, because the entry would be overwritten or forgotten
-// otherwise, and returns the knob's entry afterwards.
+// displaced handles a knob whose entry belongs to another cgroup: one with
+// another inode. It first journals renames, because the entry would otherwise
+// be overwritten or forgotten. It returns the entry that the knob has
+// afterwards.
 func (c *Knobs) displaced(k node.Knob) (journal.Touch, bool, error) {
 	state, err := c.o.Journal.State()
 	if err == nil {
@@ -77,7 +78,8 @@ func (c *Knobs) displaced(k node.Knob) (journal.Touch, bool, error) {
 	return t, touched, err
 }
 
-// OwnFollowed is Own after renamed cgroups were followed. groups are all cgroups.
+// OwnFollowed follows renamed cgroups, and then returns what Own returns.
+// groups are all cgroups.
 func (c *Knobs) OwnFollowed(groups []string) (map[node.Knob]journal.Touch, error) {
 	touches, err := c.Own()
 	if err != nil {

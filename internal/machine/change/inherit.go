@@ -9,23 +9,25 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// On cgroup v1 a new cgroup gets a copy of its parent's CPUs and memory nodes,
-// from the kernel (cgroup.clone_children) or from the program that makes it: the
-// kubelet, a container runtime, systemd. If Tenon has narrowed the parent, the copy is
-// Tenon's value, and not one that the owner of the group chose. The value from
-// before is then that of the parent.
+// On cgroup v1 a new cgroup gets a copy of its parent's CPUs and memory nodes.
+// The copy comes from the kernel (cgroup.clone_children) or from the program
+// that makes the cgroup: the kubelet, a container runtime, systemd. If Tenon
+// has narrowed the parent, the copied value is Tenon's, and the owner of the
+// new cgroup did not choose it. The value from before of the new cgroup is
+// therefore that of its parent.
 
-// formerly is the number of earlier values of a cpuset that Tenon recognizes in
-// a copy. A group that is made while Tenon changes its parent has a copy of the
-// value before that change.
+// formerly is the number of earlier values of a cpuset that Tenon remembers, to
+// recognize copies of them. A cgroup that is made while Tenon changes its
+// parent has a copy of the value before that change.
 const formerly = 4
 
-// copies reports whether new cgroups copy a knob of their parent.
+// copies reports whether a new cgroup gets a copy of its parent's value of this
+// knob.
 func (c *Knobs) copies(k node.Knob) bool {
 	return (k.File == node.FileCPUs || k.File == node.FileMems) && k.ControlGroup == "" && c.o.Tree != nil && c.o.Tree.VersionOf("cpuset") == 1
 }
 
-// overwritten remembers a value that Tenon had written to a cpuset and replaces
+// overwritten records a value that Tenon wrote to a cpuset earlier and replaces
 // now.
 func (c *Knobs) overwritten(k node.Knob, v node.Value) {
 	c.mu.Lock()
@@ -40,14 +42,14 @@ func (c *Knobs) overwritten(k node.Knob, v node.Value) {
 	c.former[k] = all[max(0, len(all)-formerly):]
 }
 
-// forgetFormer forgets the earlier values of a knob that Tenon gave back.
+// forgetFormer forgets the earlier values of a knob that Tenon has released.
 func (c *Knobs) forgetFormer(k node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.former, k)
 }
 
-// wrote reports whether Tenon wrote a value to a knob, now or earlier.
+// wrote reports whether Tenon wrote this value to a knob, now or earlier.
 func (c *Knobs) wrote(k node.Knob, t journal.Touch, v node.Value) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,13 +57,13 @@ func (c *Knobs) wrote(k node.Knob, t journal.Touch, v node.Value) bool {
 }
 
 // Inherited reports whether a knob that is not in the journal has a copy of a
-// value that Tenon wrote to an ancestor, and returns the entry that it would
-// have if Tenon had written the copy: with the ancestor's value from before.
-// touch returns the journal's entry of a knob.
+// value that Tenon wrote to an ancestor. If so, it returns the entry that the
+// knob would have if Tenon had written the copy. The value from before in this
+// entry is that of the ancestor. touch returns the journal's entry of a knob.
 //
-// An owner may give a group, after Tenon has narrowed the parent, the very value
-// that the parent has from Tenon. Inherited takes that for a copy. Groups that
-// had this value before Tenon narrowed the parent are in the journal: see own.
+// An owner may give a cgroup the same value that Tenon wrote to the parent
+// before. Inherited takes this value for a copy. If the cgroup had the value
+// before Tenon narrowed the parent, it is in the journal: see own.
 func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (journal.Touch, bool)) (journal.Touch, bool) {
 	if !c.copies(k) {
 		return journal.Touch{}, false
@@ -88,8 +90,8 @@ func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (jo
 	return journal.Touch{}, false
 }
 
-// original returns the value from before Tenon of a knob that Tenon writes for
-// the first time and that shows now.
+// original returns the value from before Tenon of a knob that Tenon now writes
+// for the first time. now is its present value.
 func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 	if t, copied := c.Inherited(k, now, c.touch); copied {
 		return t.Before
@@ -98,15 +100,15 @@ func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 }
 
 // touch returns the journal's entry of a knob. If the journal cannot be read,
-// there is none: the write that follows fails for that reason.
+// it returns none; the write that follows then fails for that reason.
 func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
 	t, touched, err := c.o.Journal.Touch(k)
 	return t, touched && err == nil
 }
 
-// own enters into the journal the children of a cgroup that have, from their
-// owners, the value that Tenon is about to write to the cgroup. Without an entry
-// they would look like copies of Tenon's value.
+// own adds journal entries for the children of a cgroup that already have the
+// value that Tenon is about to write to the cgroup. Their owners chose this
+// value. Without an entry it would look like a copy of Tenon's value.
 func (c *Knobs) own(k node.Knob, to node.Value) error {
 	children, err := c.o.Tree.Children(string(k.Cgroup))
 	if err != nil {
@@ -126,7 +128,7 @@ func (c *Knobs) own(k node.Knob, to node.Value) error {
 	return errors.Join(errs...)
 }
 
-// enter journals a value that Tenon did not write itself.
+// enter adds an entry for a value that Tenon did not write itself.
 func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 	if err := c.o.Journal.Intend(k, inode, before, now); err != nil {
 		return err
@@ -135,10 +137,11 @@ func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 	return c.o.Journal.Wrote(k, now)
 }
 
-// AdoptBorn enters into the journal the cpusets of new cgroups that are copies of
-// Tenon's values, so that they are given back with their ancestors. groups are all
-// cgroups, parents before their children. It reports whether a new cgroup has
-// no cpuset yet, so that the caller calls it again soon. It writes no knob.
+// AdoptBorn adds journal entries for the cpusets of new cgroups that are copies
+// of Tenon's values, so that a release of the ancestor also restores them.
+// groups are all cgroups, parents before their children. again reports whether
+// a new cgroup has no cpuset yet; the caller should then call AdoptBorn again
+// soon. It writes no knob.
 func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	if c.o.Tree == nil || c.o.Tree.VersionOf("cpuset") != 1 {
 		return false, nil
@@ -171,8 +174,8 @@ func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	return again, errors.Join(errs...)
 }
 
-// adopt enters one knob into the journal if it is a copy. It reports whether
-// the knob is still empty.
+// adopt adds a journal entry for one knob if its value is a copy. empty reports
+// whether the knob has no value yet.
 func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	if !c.belowTouched(k) {
 		return false, nil
@@ -194,8 +197,8 @@ func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	return false, c.enter(k, t.Inode, t.Before, now)
 }
 
-// belowTouched reports whether a knob is not in the journal and the same knob
-// of a cgroup above is.
+// belowTouched reports whether the journal lacks this knob but has the same
+// knob of a cgroup above.
 func (c *Knobs) belowTouched(k node.Knob) bool {
 	if t, touched := c.touch(k); touched {
 		inode, err := c.Inode(k)
@@ -209,8 +212,8 @@ func (c *Knobs) belowTouched(k node.Knob) bool {
 	return false
 }
 
-// Copies returns the entries of all cpusets below the knobs of a state that are
-// copies of Tenon's values and not in the journal, for a restore.
+// Copies returns entries for all cpusets below the knobs of a state that are
+// copies of Tenon's values but not in the journal. A restore needs them.
 func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	all := map[node.Knob]journal.Touch{}
 	touch := func(k node.Knob) (journal.Touch, bool) {

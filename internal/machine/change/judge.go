@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Ours reports whether a present value is Tenon's, or the kernel's variant of
-// it. Any other value was written by another component.
+// Ours reports whether the present value of a knob is the one that Tenon wrote,
+// or what the kernel made of it. Any other value comes from another component.
 func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	if k.File.OfThreads() {
 		return true // only Tenon sets these attributes
@@ -34,8 +34,8 @@ func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	return knob.Between(k.File, from, t.Pending, now)
 }
 
-// derived reports whether the kernel made now from written: on v1 it removes an
-// offline CPU from every cpuset.
+// derived reports whether the kernel itself changed the value written to the
+// value now. On v1 it removes an offline CPU from every cpuset.
 func (c *Knobs) derived(written, now node.Value) bool {
 	w, ok1 := written.(node.CPUs)
 	n, ok2 := now.(node.CPUs)
@@ -54,8 +54,8 @@ func (c *Knobs) derived(written, now node.Value) bool {
 	return true
 }
 
-// Attainable returns a touch without the lines of devices that are gone, which
-// can be neither read nor restored.
+// Attainable returns a journal entry without the lines of devices that are
+// gone. Such lines can be neither read nor restored.
 func (c *Knobs) Attainable(k node.Knob, t journal.Touch) journal.Touch {
 	if k.File.Category() == node.CategoryIO {
 		t.Before = c.o.Devices.Possible(k, t.Before)
@@ -70,9 +70,10 @@ func (c *Knobs) Attainable(k node.Knob, t journal.Touch) journal.Touch {
 }
 
 // Dropped reports whether a knob of an existing cgroup cannot be read because
-// the kernel has dropped it with its value: its controller was disabled for the
-// cgroup, resctrl was unmounted, or its module was unloaded. An unmounted
-// controller is different: it may still act where Tenon cannot see it.
+// the kernel has dropped the knob and its value. That happens if its controller
+// was disabled for the cgroup, if resctrl was unmounted, or if its module was
+// unloaded. An unmounted controller is different: it may still have an effect
+// where Tenon cannot see it.
 func Dropped(err error) bool {
 	file := errors.Is(err, cgroup.ErrUnsupported) && errors.Is(err, iofs.ErrNotExist)
 	return file || errors.Is(err, cgroup.ErrGone) || errors.Is(err, resctrl.ErrNotMounted)

@@ -1,6 +1,6 @@
-// Package change writes knobs so that they can be put back: it journals the value
-// from before and the new value before each write, and gives a knob back only if it
-// still has Tenon's value.
+// Package change writes knobs so that they can be restored. Before each write,
+// it journals the value from before and the new value. It restores a knob only
+// if the knob still has Tenon's value.
 package change
 
 import (
@@ -26,16 +26,16 @@ type Options struct {
 	Journal  *journal.Journal
 	Devices  *blockio.Devices
 	Controls *cachectl.Groups
-	// Saw is called with each value that was read after a write.
+	// Saw is called with each value that was read back after a write.
 	Saw func(k node.Knob, now node.Value, err error)
-	// Releasing is called before a knob is given back, and Released afterwards,
-	// before the journal forgets the knob.
+	// Releasing is called before a knob is restored. Released is called
+	// afterwards, before the journal forgets the knob.
 	Releasing func(node.Knob)
 	Released  func(node.Knob) error
 }
 
-// Knobs changes the knobs of a node. It is safe for concurrent use, once Use was
-// called.
+// Knobs changes the knobs of a node. After Use was called, it is safe for
+// concurrent use.
 type Knobs struct {
 	o     Options
 	table knob.Table
@@ -49,17 +49,17 @@ type Knobs struct {
 	unnoted atomic.Bool // the kernel allows no notes here
 }
 
-// New returns the knobs of a node. Use must be called before others.
+// New returns the knobs of a node. Use must be called before any other method.
 func New(o Options) *Knobs { return &Knobs{o: o} }
 
-// Use sets how each kind of knob is read and written.
+// Use sets the adapters that read and write each kind of knob.
 func (c *Knobs) Use(table knob.Table) { c.table = table }
 
 // Read reads the present value of a knob.
 func (c *Knobs) Read(k node.Knob) (node.Value, error) { return c.table.Read(k) }
 
-// Set writes a knob. It journals the value from before and the new value before the
-// write, and afterwards the value that the kernel shows.
+// Set writes a knob. Before the write it journals the value from before and the
+// new value; after the write, it journals the value that the kernel shows.
 func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	i, err := intentionOf(c, k, to)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	return c.o.Journal.Wrote(k, o.Value)
 }
 
-// An intention is a write that is to be journaled and performed.
+// An intention is a write that has yet to be journaled and performed.
 type intention struct {
 	journal.Intention
 	c      *Knobs
@@ -86,7 +86,8 @@ type intention struct {
 	former node.Value // from before Tenon's first write
 }
 
-// intentionOf returns what to journal before a value is written to a knob.
+// intentionOf returns what must be journaled before a value is written to a
+// knob.
 func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) {
 	inode, err := c.Inode(k)
 	if err != nil {
@@ -121,8 +122,8 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	return i, nil
 }
 
-// perform writes an intended value that is in the journal. It reports whether the
-// outcome is known; if not, the entry stays pending with the new value.
+// perform makes a write that the journal already has. known reports whether the
+// result is known. If it is not, the entry stays pending with the new value.
 func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	c := i.c
 	c.noted(i.Knob, i.former, i.Value)
@@ -137,13 +138,14 @@ func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	case err == nil && now == i.now: // refused without any change
 		return journal.Outcome{Knob: i.Knob}, true, errors.Join(writeErr, i.refused())
 	}
-	// The knob is between the two values. Its entry stays pending, so that a
-	// restore accepts any mix of them as Tenon's.
+	// The knob is in a state between the two values. Its entry stays pending. A
+	// restore then accepts any mix of the two values as Tenon's.
 	return o, false, errors.Join(writeErr, err)
 }
 
-// refused sets the note of a knob whose new value the kernel refused. A knob
-// without any successful write will leave the journal, and its note goes.
+// refused corrects the note of a knob after the kernel refused the new value.
+// If no write of the knob ever succeeded, the knob will leave the journal, and
+// refused removes its note.
 func (i intention) refused() error {
 	c, k := i.c, i.Knob
 	if t, touched := c.touch(k); touched && t.Written != nil {
@@ -157,15 +159,15 @@ func (i intention) refused() error {
 // now reads as v.
 func (c *Knobs) before(v node.Value) node.Value {
 	if _, threads := v.(node.Threads); threads {
-		// A thread that had it before had it from an earlier Tenon, or from its
-		// parent.
+		// If a thread had the attribute before, an earlier Tenon set it, or the
+		// thread copied it from its parent.
 		return node.ThreadsNormal
 	}
 	return c.o.Controls.Before(v)
 }
 
-// Inode identifies the cgroup or the control group of a knob. It fails with
-// cgroup.ErrGone if there is none.
+// Inode returns the number that identifies the cgroup or control group of a
+// knob. It fails with cgroup.ErrGone if that does not exist.
 func (c *Knobs) Inode(k node.Knob) (uint64, error) {
 	if k.ControlGroup != "" {
 		return c.o.Controls.Inode(k.ControlGroup)
@@ -173,8 +175,9 @@ func (c *Knobs) Inode(k node.Knob) (uint64, error) {
 	return c.o.Tree.Inode(string(k.Cgroup))
 }
 
-// Release restores the value from before of a knob that Tenon has changed, unless
-// another component has changed it since, and then forgets the knob.
+// Release restores the value from before of a knob that Tenon has changed, and
+// then forgets the knob. If another component has changed the knob since,
+// Release only forgets it.
 func (c *Knobs) Release(k node.Knob) error {
 	t, touched, err := c.o.Journal.Touch(k)
 	if err != nil || !touched {
@@ -183,8 +186,8 @@ func (c *Knobs) Release(k node.Knob) error {
 	return c.ReleaseAs(k, t)
 }
 
-// ReleaseAs is Release for a knob whose entry may not be in the journal: see
-// Copies.
+// ReleaseAs does the same as Release for a knob whose entry may not be in the
+// journal: see Copies.
 func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	t = c.Attainable(k, t)
 	r, err := returningOf(c, k, t)
@@ -205,7 +208,8 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	return errors.Join(err, c.Forget(k))
 }
 
-// A returning is what the release of a knob has to do, besides to forget it.
+// A returning says what the release of a knob must do before the journal
+// forgets the knob.
 type returning struct {
 	c             *Knobs
 	knob          node.Knob
@@ -215,7 +219,7 @@ type returning struct {
 	write         bool // the knob still has Tenon's value
 }
 
-// returningOf says what the release of a knob has to do.
+// returningOf finds out what the release of a knob must do.
 func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error) {
 	r = returning{c: c, knob: k, touch: t}
 	inode, err := c.Inode(k)
@@ -242,7 +246,8 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 	return r, nil
 }
 
-// giveBack writes the value from before, whose write is in the journal.
+// giveBack writes the value from before. The journal must have this write
+// already.
 func (r returning) giveBack() error {
 	c, k, t := r.c, r.knob, r.touch
 	err := c.table.Write(k, t.Before)
@@ -265,7 +270,8 @@ func (r returning) giveBack() error {
 	return nil
 }
 
-// left does what follows the release of a knob, before the journal forgets it.
+// left does what follows the write of a release, before the journal forgets the
+// knob.
 func (r returning) left() error {
 	if r.dropped {
 		return nil

@@ -13,13 +13,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The values from before are also kept at the cgroups themselves, as notes
-// (package note). Without them a state directory that was removed while
-// no agent ran would leave no trace of what Tenon changed. Where the kernel
-// allows no notes, the journal is alone.
+// Tenon also stores the values from before at the cgroups themselves, as notes
+// (package note). If the state directory is removed while no agent runs, the
+// notes still show what Tenon changed. Where the kernel allows no notes, only
+// the journal has the values.
 
-// madeNote is the name of the note at a cgroup that Tenon made. The other notes
-// have the name of their knob's file.
+// madeNote is the name of the note at a cgroup that Tenon made. Every other
+// note has the name of the file of its knob.
 const madeNote = "made"
 
 // A record is the content of a note.
@@ -39,7 +39,7 @@ func (c *Knobs) noted(k node.Knob, before, value node.Value) {
 	c.write(k.Cgroup, string(k.File), record{Before: &text, Value: value.String()})
 }
 
-// NoteMade notes at a cgroup that Tenon has made it.
+// NoteMade writes a note at a cgroup that says that Tenon made it.
 func (c *Knobs) NoteMade(p node.CgroupPath) { c.write(p, madeNote, record{}) }
 
 func (c *Knobs) write(p node.CgroupPath, name string, n record) {
@@ -53,8 +53,8 @@ func (c *Knobs) write(p node.CgroupPath, name string, n record) {
 	}
 }
 
-// home returns the directory of a cgroup in the first hierarchy, which is that
-// of its inode.
+// home returns the directory of a cgroup in the first hierarchy. The inode of a
+// cgroup is the inode of this directory.
 func (c *Knobs) home(p node.CgroupPath) string {
 	for _, controller := range cgroup.Controllers() {
 		if dir, err := c.o.Tree.Dir(controller, string(p)); err == nil {
@@ -72,13 +72,13 @@ func (c *Knobs) noteDir() string {
 	return dir
 }
 
-// Forget removes a knob from the journal, and its note: Tenon does not manage it
-// any more.
+// Forget removes a knob from the journal together with its note, because Tenon
+// does not manage the knob any more.
 func (c *Knobs) Forget(k node.Knob) error {
 	return errors.Join(unnote(c, k), c.o.Journal.Forget(k))
 }
 
-// Forget is Knobs.Forget for any number of knobs of any kind.
+// Forget does the same as Knobs.Forget, for any number of knobs of any kind.
 func (c Many) Forget(knobs []node.Knob) error {
 	var errs []error
 	for _, k := range knobs {
@@ -98,8 +98,8 @@ func unnote(c *Knobs, k node.Knob) error {
 	return nil
 }
 
-// Lost returns what the notes at the cgroups say of this journal's changes and a
-// state of the journal lacks.
+// Lost returns the changes that the notes at the cgroups record and that the
+// given state of the journal lacks. Only changes of this journal count.
 func (c *Knobs) Lost(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
@@ -134,7 +134,7 @@ func (c *Knobs) Lost(known journal.State, paths []string) (journal.State, error)
 	return lost, errors.Join(errs...)
 }
 
-// touch returns the entry that the note stands for.
+// touch returns the journal entry that corresponds to the note.
 func (n record) touch(k node.Knob, inode uint64) (journal.Touch, bool) {
 	if n.Before == nil {
 		return journal.Touch{}, false
@@ -144,8 +144,8 @@ func (n record) touch(k node.Knob, inode uint64) (journal.Touch, bool) {
 	return journal.Touch{Inode: inode, Before: before, Written: value, Pending: value, By: n.By}, err == nil && wrong == nil
 }
 
-// recover enters into the journal what it lacks and the notes at the cgroups
-// say. It returns the number of knobs and cgroups.
+// recover adds to the journal the changes that only the notes record. It
+// returns the number of knobs and cgroups that it added.
 func (c *Knobs) recover() (int, error) {
 	if c.o.Tree == nil {
 		return 0, nil

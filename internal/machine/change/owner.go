@@ -9,11 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Rebase changes the values that a release restores. change gets the value from
-// before Tenon's first write; it returns the value that the owner of the knob
-// would have written by now, or nil for no change. It is for knobs that another
-// component derives from a user's settings, as the kubelet does for pods.
-// Rebase writes only the journal.
+// Rebase changes the values that a release restores. It calls change with the
+// value from before Tenon's first write. change returns the value that the
+// owner of the knob would have written by now, or nil for no change. Rebase is
+// for knobs that another component derives from a user's settings, as the
+// kubelet does for pods. It writes only the journal.
 func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
 	touches, err := c.Own()
 	if err != nil {
@@ -31,11 +31,12 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 	return errors.Join(errs...)
 }
 
-// Own returns the journaled knobs that this process may release: not
-// those of another live Tenon process. The caller does not change the map; it is
-// the same one as long as the journal does not change.
+// Own returns the journaled knobs that this process may release. Knobs of
+// another live Tenon process are not among them. The caller must not change the
+// map; while the journal does not change, each call returns the same map.
 func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
-	// Counted first: what changes meanwhile is read again by the next call.
+	// Read the counter first. If the journal changes after that, the next call
+	// reads it again.
 	changes, err := c.o.Journal.Changes()
 	if err != nil {
 		return nil, err
@@ -72,17 +73,18 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 	return state.Touches, nil
 }
 
-// owned is the last answer of Own, and how often the journal had changed before.
+// owned is the last result of Own, with the number of changes that the journal
+// had before it.
 type owned struct {
 	at      uint64
 	touches map[node.Knob]journal.Touch
 }
 
 // Adopt makes this process responsible for the knobs that ended Tenon processes
-// left changed: the next agent continues where the last one stopped. It does
-// not adopt a lab's changes, which a restore undoes. It first enters into the
-// journal what that lacks and the notes at the cgroups say, and returns how many
-// knobs and cgroups that is.
+// left changed, so that an agent continues where the last one stopped. It does
+// not adopt the changes of a lab, which a restore undoes. It first adds to the
+// journal what only the notes at the cgroups record, and returns how many knobs
+// and cgroups that is.
 func (c *Knobs) Adopt() (recovered int, err error) {
 	touches, err := c.Own()
 	touches = maps.Clone(touches)

@@ -12,14 +12,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Bench is a node with an empty cgroup for one fact. It removes all that the
-// fact creates.
+// A Bench is a node with an empty cgroup, in which one fact is checked. It
+// removes all that the check creates.
 type Bench struct {
 	Node
 	ctx    context.Context
 	kernel node.Kernel
 	all    unit.CPUSet
-	// at is the cgroup of the fact. It exists.
+	// at is the cgroup for the fact. It exists when the check begins.
 	at     node.CgroupPath
 	groups []node.CgroupPath
 	pids   []int
@@ -53,7 +53,7 @@ func (b *Bench) clean(root node.CgroupPath) error {
 	return errors.Join(errs...)
 }
 
-// group creates a cgroup, which the bench removes at the end.
+// group creates a cgroup. The bench removes it at the end.
 func (b *Bench) group(p node.CgroupPath) error {
 	if err := b.MakeGroup(p); err != nil {
 		return fmt.Errorf("set up %s: %w", p, err)
@@ -68,7 +68,7 @@ func (b *Bench) child(name string) (node.CgroupPath, error) {
 	return p, b.group(p)
 }
 
-// task starts a process in p, which the bench stops at the end.
+// task starts a process in p. The bench stops it at the end.
 func (b *Bench) task(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	pid, err := b.Start(p, memory)
 	if err != nil {
@@ -86,7 +86,8 @@ func (b *Bench) pick(v1, v2 string) string {
 	return v2
 }
 
-// set writes values that the kernel must accept: file, text, file, text, …
+// set writes values that the kernel must accept. The arguments alternate: file,
+// text, file, text, …
 func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	for pair := range slices.Chunk(filesAndTexts, 2) {
 		if err := b.WriteFile(p, pair[0], pair[1]); err != nil {
@@ -96,8 +97,8 @@ func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	return nil
 }
 
-// refused requires that the kernel refuses each text with one of the errors,
-// and leaves the file unchanged, if that can be read.
+// refused checks that the kernel refuses each text with one of the errors. If
+// the file can be read, its content must stay the same.
 func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...error) error {
 	for _, text := range texts {
 		before, readable := b.ReadFile(p, file)
@@ -112,7 +113,7 @@ func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...
 	return nil
 }
 
-// shows requires that the file has the content want.
+// shows checks that the file has the content want.
 func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	got, err := b.ReadFile(p, file)
 	if err != nil {
@@ -124,7 +125,8 @@ func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	return nil
 }
 
-// becomes writes a text that the kernel must accept and then show as want.
+// becomes writes a text. The kernel must accept it, and the file must then show
+// want.
 func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
 	if err := b.set(p, file, text); err != nil {
 		return err
@@ -132,7 +134,7 @@ func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
 	return b.shows(p, file, want)
 }
 
-// mustFail requires that err is one of the wanted errors.
+// mustFail checks that err is one of the wanted errors.
 func mustFail(err error, want ...error) error {
 	if err == nil {
 		return fmt.Errorf("accepted, want %s", names(want))
@@ -160,7 +162,7 @@ func (b *Bench) manage(p node.CgroupPath) func() {
 	return func() { b.Forget(id) }
 }
 
-// want plans and applies wants like the agent. Every step must succeed.
+// want plans and applies wants as the agent does. Every step must succeed.
 func (b *Bench) want(wants ...plan.Want) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -174,7 +176,7 @@ func (b *Bench) want(wants ...plan.Want) error {
 	return nil
 }
 
-// now requires that a snapshot has the given value for a knob.
+// now checks that a snapshot has the given value for a knob.
 func (b *Bench) now(k node.Knob, want node.Value) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

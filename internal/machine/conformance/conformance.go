@@ -19,14 +19,14 @@ type Host interface {
 	Apply(context.Context, plan.Step) error
 }
 
-// Workloads adds workloads to the snapshots of a Host, and removes them.
+// Workloads adds workloads to the snapshots of a Host and removes them.
 type Workloads interface {
 	Manage(node.Workload)
 	Forget(node.WorkloadID)
 }
 
-// Groups creates cgroups with their missing ancestors, and removes them.
-// Removing a cgroup that does not exist is no error.
+// Groups creates cgroups together with their missing ancestors, and removes
+// cgroups. The removal of a cgroup that does not exist is no error.
 type Groups interface {
 	MakeGroup(node.CgroupPath) error
 	RemoveGroup(node.CgroupPath) error
@@ -40,15 +40,15 @@ type Files interface {
 	WriteFile(p node.CgroupPath, file, text string) error
 }
 
-// Tasks runs sleeping processes. Start starts one in a cgroup, with the given
-// amount of memory that cannot be reclaimed. Fork makes it start a child that
-// ends at once. Stop kills and reaps it.
+// Tasks runs processes that sleep. Start starts one in a cgroup, with an amount
+// of memory that cannot be reclaimed. Fork makes it start a child that ends at
+// once. Stop kills and reaps it.
 type Tasks interface {
 	Start(p node.CgroupPath, memory unit.Bytes) (pid int, err error)
 	Fork(pid int) error
 	Stop(pid int) error
 	// Signal sends a signal that the task does not handle. Alive reports
-	// whether the task has not ended.
+	// whether the task still runs.
 	Signal(pid int, s syscall.Signal) error
 	Alive(pid int) bool
 }
@@ -66,7 +66,8 @@ type Node interface {
 // derived value, the simulator has a rule of the same name.
 type Fact struct {
 	Name string
-	// Version is the cgroup version that has the fact: 1, 2, or 0 for both.
+	// Version is the cgroup version on which the fact holds: 1, 2, or 0 for
+	// both.
 	Version int
 	// Needs is a capability that the fact requires; "" if it requires none.
 	Needs node.Feature
@@ -85,11 +86,11 @@ func Facts(version int) []Fact {
 	return slices.DeleteFunc(all, func(f Fact) bool { return f.Version != 0 && f.Version != version })
 }
 
-// errNewer means that this kernel is newer than those that the simulator
-// imitates, and that the fact does not apply to it.
+// errNewer means that the fact does not hold on this kernel, because the kernel
+// is newer than those that the simulator imitates.
 var errNewer = errors.New("the fact does not apply to this newer kernel")
 
-// Run checks every fact on the node that open returns. Each fact has a new
+// Run checks every fact on the node that open returns. Each check gets a new
 // cgroup below root, which Run removes.
 func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
@@ -100,8 +101,8 @@ func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	for _, f := range Facts(s.Knobs.Kernel.CgroupVersion) {
 		t.Run(f.Name, func(t *testing.T) {
 			if f.Needs != "" && !s.Capabilities.Can(f.Needs) {
-				// A machine may lack a capability. Under TENON_TEST_STRICT,
-				// however, the test must be able to tell.
+				// A machine may lack a capability. But under TENON_TEST_STRICT
+				// it must at least be known whether the machine has it.
 				if s.Capabilities[f.Needs].Verdict != node.No && os.Getenv("TENON_TEST_STRICT") != "" {
 					t.Fatalf("cannot tell whether this node has %s: %s", f.Needs, s.Capabilities[f.Needs].Why)
 				}

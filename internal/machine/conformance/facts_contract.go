@@ -13,8 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// contractFacts are facts that Tenon adds to those of the kernel: composite
-// knobs, the order of plans, the content of snapshots, and the released values.
+// contractFacts returns facts that are true of Tenon and not only of the
+// kernel: composite knobs, the order of plans, the content of snapshots, and
+// the released values.
 func contractFacts() []Fact {
 	return []Fact{
 		{Name: "an applied value shows as it was rounded", Check: appliedShowsRounded},
@@ -38,7 +39,8 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// odd returns values that are no defaults and that every kernel rounds.
+// odd returns values that differ from every default and that every kernel
+// rounds.
 func (b *Bench) odd() map[node.File]node.Value {
 	first, _, _ := b.two()
 	cpu, _ := unit.ParseCPUSet(first)
@@ -171,7 +173,7 @@ func oddWeightSurvivesIdle(b *Bench) error {
 		func() error { return b.now(k, idle) },
 		func() error { return b.want(release(k)) },
 		func() error { return b.now(k, odd.Rounded(b.kernel)) },
-		// A weight can be set directly from idle.
+		// A weight can be set while the group is still idle.
 		func() error { return b.want(set(b.at, k.File, idle)) },
 		func() error { return b.want(set(b.at, k.File, node.CPUWeight{Weight: unit.WeightOf(7)})) },
 		func() error {
@@ -180,8 +182,9 @@ func oddWeightSurvivesIdle(b *Bench) error {
 	)
 }
 
-// planMovesTree narrows and widens the limits and CPU sets of a parent and its
-// child in one plan each. The kernel must accept both orders of the steps.
+// planMovesTree narrows and then widens the limits and CPU sets of a parent and
+// its child, each in one plan. The kernel must accept the steps in the order of
+// the plan.
 func planMovesTree(b *Bench) error {
 	first, second, err := b.two()
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// nothing is the text that empties a cpuset: a write of 0 bytes has no effect.
+// nothing is the text that empties a cpuset. A write of 0 bytes would have no
+// effect.
 const nothing = "\n"
 
 // two returns the first and the second online CPU.
@@ -25,7 +26,7 @@ func (b *Bench) two() (first, second string, err error) {
 	return cpus[0], cpus[1], nil
 }
 
-// nested calls check with a child of the fact's cgroup, which has two CPUs.
+// nested calls check with a child of the fact's cgroup. The child has two CPUs.
 func (b *Bench) nested(check func(child node.CgroupPath, first, second string) error) error {
 	first, second, err := b.two()
 	if err != nil {
@@ -187,9 +188,9 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 	return nil
 }
 
-// keeps requires that the kernel refuses to empty the set of a group with
-// tasks. With cgroup v2, kernels from 7.3 on accept an empty set and use the
-// set of the parent; then the result is errNewer.
+// keeps checks that the kernel refuses to empty the set of a group with tasks.
+// On cgroup v2, kernels from 7.3 on accept an empty set and use the set of the
+// parent; then the result is errNewer.
 func (b *Bench) keeps(child node.CgroupPath, file string) error {
 	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, nothing) != nil {
 		return b.refused(child, file, []string{nothing}, syscall.ENOSPC)

@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divisionFacts are the facts that Tenon itself adds to those of the kernel.
+// divisionFacts returns facts that are true of Tenon and not only of the
+// kernel.
 func divisionFacts() []ControlFact {
 	return []ControlFact{
 		{Name: "a part of the caches shows as it was applied", Needs: needsL3, Check: partOfCacheShows},

@@ -12,7 +12,7 @@ import (
 var errNoDisk = errors.New("this node has no disk without I/O weights")
 
 // disk returns a whole disk of the node that does not support I/O weights. The
-// limits that the facts write have no effect, because the group does no I/O.
+// limits that the checks write have no effect, because the group does no I/O.
 func (b *Bench) disk() (unit.Device, error) {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -135,10 +135,11 @@ func ioFacts() []Fact {
 	}
 }
 
-// readLimit returns the file with the limit of the bytes read per second.
+// readLimit returns the name of the file that limits the bytes read per second.
 func (b *Bench) readLimit() string { return b.pick("blkio.throttle.read_bps_device", "io.max") }
 
-// ioLimitsComeBack writes the composite knob of all limits, and releases it.
+// ioLimitsComeBack writes the composite knob of all limits, and then releases
+// it.
 func ioLimitsComeBack(b *Bench) error {
 	disk, err := b.disk()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// bench is the control group of the facts. Tenon makes no group of this name.
+// bench is the name of the control group for the facts. Tenon makes no group of
+// this name.
 const bench = "tenon-bench"
 
 func needsL3(b *ControlGroupBench) string {
@@ -26,7 +27,8 @@ func needsMB(b *ControlGroupBench) string {
 	return ""
 }
 
-// needsSteps is for machines that round memory bandwidth.
+// needsSteps is a condition for facts that need a machine that rounds memory
+// bandwidth.
 func needsSteps(b *ControlGroupBench) string {
 	if b.s.Knobs.Kernel.MB.Step < 2 {
 		return "this machine accepts every number for the memory bandwidth"
@@ -57,12 +59,13 @@ func all(ids []node.CacheID, value string) string {
 	return strings.Join(parts, ";")
 }
 
-// first returns the first L3 cache, and the mask of all its ways.
+// first returns the first L3 cache, and the mask with all its ways.
 func (b *ControlGroupBench) first() (id node.CacheID, full string) {
 	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
 }
 
-// refusesL3 requires that the kernel refuses a value for the first cache.
+// refusesL3 returns a check that the kernel refuses a value for the first
+// cache.
 func refusesL3(value, status string) func(*ControlGroupBench) error {
 	return func(b *ControlGroupBench) error {
 		if err := b.control(bench); err != nil {

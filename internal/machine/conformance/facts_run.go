@@ -46,8 +46,8 @@ func runFacts() []Fact {
 	)
 }
 
-// until waits for an effect that the kernel brings about after the call. On a
-// node with AtOnce it does not wait.
+// until waits for an effect that the kernel brings about only after the call.
+// On a node with AtOnce, it does not wait.
 func (b *Bench) until(what string, so func() bool) error {
 	patience := 5 * time.Second
 	if n, tells := b.Node.(interface{ AtOnce() bool }); tells && n.AtOnce() {
@@ -61,14 +61,15 @@ func (b *Bench) until(what string, so func() bool) error {
 	return nil
 }
 
-// freeze freezes or thaws a group by its file, and waits for the effect.
+// freeze freezes or thaws a group through its file, and waits until that has
+// happened.
 func (b *Bench) freeze(p node.CgroupPath, still bool) error {
 	file, on, off := b.pick("freezer.state", "cgroup.freeze"), b.pick("FROZEN", "1"), b.pick("THAWED", "0")
 	if !still {
 		return b.set(p, file, off)
 	}
 	return b.until(string(p)+" is frozen", func() bool {
-		// On v1, a second write also freezes the tasks that the first missed.
+		// On v1, a second write also freezes tasks that the first write missed.
 		return b.WriteFile(p, file, on) == nil && b.stands(p)
 	})
 }
@@ -102,7 +103,7 @@ func childIsFrozen(b *Bench) error {
 	return firstOf(
 		func() error { return b.freeze(b.at, true) },
 		func() error { return b.until("the child is frozen", func() bool { return b.stands(child) }) },
-		// The file with the state of the child itself does not change.
+		// The child's own state file does not change when its parent is frozen.
 		func() error { return b.shows(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
 		func() error { return b.set(child, b.pick("freezer.state", "cgroup.freeze"), b.pick("THAWED", "0")) },
 		func() error {

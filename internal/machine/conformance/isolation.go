@@ -17,7 +17,8 @@ import (
 // An IsolationFact is one property of a node with isolation mechanisms.
 type IsolationFact struct {
 	Name string
-	// Needs returns why the fact does not apply to a node; "" if it applies.
+	// Needs returns the reason why the fact does not hold on a node; "" if it
+	// holds.
 	Needs func(node.Snapshot) string
 	Check func(*Bench) error
 }
@@ -38,8 +39,8 @@ func IsolationFacts() []IsolationFact {
 	}
 }
 
-// RunIsolation checks every fact on the node that open returns. Its snapshots
-// must contain the knobs of isolation.
+// RunIsolation checks every fact on the node that open returns. The snapshots
+// of that node must contain the knobs of isolation.
 func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	for _, f := range IsolationFacts() {
@@ -57,7 +58,7 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 	}
 }
 
-// On checks the fact on n. why is the reason if the fact does not apply to n.
+// On checks the fact on n. If the fact does not hold on n, why is the reason.
 func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
@@ -111,8 +112,9 @@ func needs(s node.Snapshot, m node.Feature) string {
 	return s.Capabilities[m].Why
 }
 
-// markKeepsWeight checks that a mark leaves the weight unchanged, also on
-// kernels whose marks set and clear cpu.idle by themselves.
+// markKeepsWeight checks that a mark does not change the weight. On some
+// kernels a mark sets cpu.idle and its removal clears it; the weight must come
+// back even there.
 func markKeepsWeight(b *Bench) error {
 	defer b.manage(b.at)()
 	weight, mark := node.Knob{Cgroup: b.at, File: node.FileCPUWeight}, node.Knob{Cgroup: b.at, File: node.FileIdentity}
@@ -130,7 +132,7 @@ func markKeepsWeight(b *Bench) error {
 }
 
 // eachIdentity checks that a snapshot shows the identity that was written, even
-// if the kernel rounds it. Otherwise each tick would write it again.
+// if the kernel rounds it. Otherwise each tick would write the identity again.
 func eachIdentity(b *Bench) error {
 	defer b.manage(b.at)()
 	mark := node.Knob{Cgroup: b.at, File: node.FileIdentity}
@@ -188,7 +190,7 @@ func failureIsReported(b *Bench) error {
 }
 
 // lateComers moves a process into a group whose threads have an attribute. The
-// process does not have the attribute until the next step sets it.
+// process must lack the attribute until the next step sets it.
 func lateComers(b *Bench) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

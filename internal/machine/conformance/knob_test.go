@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// proof lists, for each kind of knob, facts that fail if the knob is not read
-// and written like the kernel requires.
+// proof lists facts for each kind of knob. They fail if the knob is not read
+// and written as the kernel requires.
 var proof = map[node.File][]string{
 	node.FileCPUWeight:    {"an applied value shows as it was rounded", "an odd weight survives idle"},
 	node.FileCPUMax:       {"an applied value shows as it was rounded", "quota, period and burst change together"},
@@ -34,8 +34,8 @@ var proof = map[node.File][]string{
 	node.FileSchedulerCap:   {"orders end with the scheduler"},
 }
 
-// TestEveryKnobIsProved checks that each kind of knob has a fact; its error
-// names the knob.
+// TestEveryKnobIsProved checks that each kind of knob has a fact in proof. The
+// error names the knob that has none.
 func TestEveryKnobIsProved(t *testing.T) {
 	if wrong := node.MissingFiles(proof); wrong != "" {
 		t.Error(wrong)

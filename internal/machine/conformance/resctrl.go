@@ -14,8 +14,8 @@ import (
 )
 
 // Controls creates, removes, reads and writes control groups of resctrl without
-// conversion. The default group is node.DefaultControlGroup, and the files of
-// info are below it.
+// any conversion. The default group is node.DefaultControlGroup. The files of
+// the directory info are below it.
 type Controls interface {
 	MakeControl(group string) error
 	RemoveControl(group string) error
@@ -32,13 +32,14 @@ type DividedNode interface {
 // A ControlFact is one property of a node with resctrl.
 type ControlFact struct {
 	Name string
-	// Needs returns why the fact does not apply to a machine; "" if it applies.
+	// Needs returns the reason why the fact does not hold on a machine; "" if
+	// it holds.
 	Needs func(*ControlGroupBench) string
 	Check func(*ControlGroupBench) error
 }
 
-// A ControlGroupBench is a Bench on a node with resctrl. It removes its control
-// groups.
+// A ControlGroupBench is a Bench on a node with resctrl. It removes the control
+// groups that the check creates.
 type ControlGroupBench struct {
 	*Bench
 	Controls
@@ -52,7 +53,7 @@ func ControlFacts() []ControlFact {
 }
 
 // RunControls checks every fact on the node that open returns. The node must
-// have no control group besides the default one.
+// have only the default control group.
 func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) DividedNode) {
 	n := open(t)
 	for _, f := range ControlFacts() {
@@ -64,15 +65,15 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
 				t.Skip(why)
 			case why != "":
-				// Not a skip, because strict tests do not allow skips. Another
-				// test reports what this machine lacks.
+				// This is not a skip, because strict tests do not allow skips.
+				// Another test reports what this machine lacks.
 				t.Log("does not apply: " + why)
 			}
 		})
 	}
 }
 
-// On checks the fact on n. why is the reason if the fact does not apply to n.
+// On checks the fact on n. If the fact does not hold on n, why is the reason.
 func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
 		c := &ControlGroupBench{Bench: b, Controls: n}
@@ -93,7 +94,7 @@ func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath
 	return why, err
 }
 
-// remove removes the control groups that the fact has created.
+// remove removes the control groups that the check has created.
 func (b *ControlGroupBench) remove() error {
 	var errs []error
 	for _, g := range b.made {
@@ -102,7 +103,7 @@ func (b *ControlGroupBench) remove() error {
 	return errors.Join(errs...)
 }
 
-// control creates a control group, which the bench removes at the end.
+// control creates a control group. The bench removes it at the end.
 func (b *ControlGroupBench) control(name string) error {
 	if err := b.MakeControl(name); err != nil {
 		return fmt.Errorf("set up control group %s: %w", name, err)
@@ -111,8 +112,8 @@ func (b *ControlGroupBench) control(name string) error {
 	return nil
 }
 
-// l3 returns the resource of L3 caches; if code and data have two, that of
-// data.
+// l3 returns the name of the resource for L3 caches. If code and data have one
+// each, it returns that of data.
 func (b *ControlGroupBench) l3() string {
 	if b.s.Resctrl.L3.Apart {
 		return "L3DATA"
@@ -132,7 +133,7 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes writes a line that the kernel must accept and then show as want.
+// takes writes a line. The kernel must accept it, and must then show want.
 func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
@@ -148,8 +149,8 @@ func (b *ControlGroupBench) reads(group, resource, want string) error {
 	return err
 }
 
-// refuses requires that the kernel refuses a text with an error and a message
-// in last_cmd_status, and that the file is unchanged.
+// refuses checks that the kernel refuses a text with one of the errors and the
+// message status in last_cmd_status. The file must stay unchanged.
 func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)
 	if err != nil {
@@ -177,7 +178,8 @@ func (b *ControlGroupBench) holds(group string, tid int) error {
 	return err
 }
 
-// worker creates a cgroup with a task and adds it to the snapshots.
+// worker creates a cgroup with a task, and adds it to the snapshots as a
+// workload of the class.
 func (b *ControlGroupBench) worker(class node.Class) (pid int, forget func(), err error) {
 	if pid, err = b.task(b.at, unit.Bytes(0)); err != nil {
 		return 0, nil, err

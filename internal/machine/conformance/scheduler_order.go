@@ -8,12 +8,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// capOfBE is the cap of all threads in the BE scheduler.
+// capOfBE is the knob that limits all threads of the BE scheduler together.
 var capOfBE = node.Knob{File: node.FileSchedulerCap}
 
-// ordersEnd checks that an entry in the table of the scheduler shows its value
-// while the scheduler is loaded, has no journaled value, and ends with the
-// scheduler.
+// ordersEnd checks an order: the snapshot shows it while the scheduler is
+// loaded, the journal does not have it, and it ends with the scheduler.
 func ordersEnd(b *Bench) error {
 	defer b.manage(b.at)()
 	group := node.Knob{Cgroup: b.at, File: node.FileSchedulerGroup}

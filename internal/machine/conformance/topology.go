@@ -1,7 +1,7 @@
 // Package conformance builds topologies and workloads for tests, and has the
 // conformance suite: a list of named facts that both the simulator and the real
-// node must show. The facts are about refusals, rounding and derived values of
-// a kernel, so that a test on the simulator also holds for the kernel.
+// node must show. The facts are about what a kernel refuses, rounds and
+// derives, so that a test on the simulator also holds for the kernel.
 package conformance
 
 import (
@@ -33,8 +33,9 @@ func Topology(sockets, cores, threads int) node.Topology {
 // Flat builds a machine of n CPUs without SMT, in one socket.
 func Flat(n int) node.Topology { return Topology(1, n, 1) }
 
-// Split is Topology with siblings half the machine apart, as most firmware
-// numbers them: with 4 cores, CPUs 0 and 4 share a core.
+// Split returns a topology like that of Topology, but the numbers of siblings
+// differ by half the number of CPUs, as on most machines. With 4 cores, CPUs 0
+// and 4 share a core.
 func Split(sockets, cores, threads int) node.Topology {
 	var t node.Topology
 	for range threads {

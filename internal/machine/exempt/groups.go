@@ -1,5 +1,5 @@
-// Package exempt is the cgroups that are exempt from isolation: a thread has to run
-// in order to freeze or to exit.
+// Package exempt holds the cgroups that are exempt from isolation, because a
+// thread must run in order to freeze or to exit.
 package exempt
 
 import (
@@ -13,18 +13,19 @@ import (
 )
 
 // For is how long a cgroup that was asked to end, or killed, is exempt from
-// isolation so that it can end. A cancelled eviction is not announced: after this
-// time the remaining threads are best-effort again. A further kill starts the time
-// again.
+// isolation so that it can end. If an eviction is cancelled, Tenon does not
+// learn of it. After this time the remaining threads are best-effort again. A
+// further kill starts the time again.
 const For = 30 * time.Second
 
-// An exemption is the exemption of a cgroup's threads from isolation.
+// An exemption says until when the threads of one cgroup are exempt from
+// isolation, and why.
 type exemption struct {
 	inode uint64
 	until time.Time // zero: while the cgroup is frozen
 	ends  node.Run  // node.AskedToEnd or node.Ended; empty: frozen
-	// notIdle: Tenon cleared cpu.idle of the cgroup, and reports the policy's
-	// value for its weight.
+	// notIdle says that Tenon cleared cpu.idle of the cgroup. Snapshots still
+	// show the policy's value for its weight.
 	notIdle bool
 }
 
@@ -39,10 +40,10 @@ type Groups struct {
 	exempt map[node.CgroupPath]exemption
 }
 
-// New returns the exempt cgroups of a tree; none is. makeFair moves the threads of
-// a cgroup to the fair class, if they are in another for isolation. ended is called
-// when a cgroup that did not end is no longer exempt; notIdle: its weight is not
-// what was shown.
+// New returns the exempt cgroups of a tree. At first there are none. makeFair
+// moves the threads of a cgroup to the fair class, if isolation has put them
+// into another. ended is called when a cgroup is no longer exempt but has not
+// ended; notIdle says that its weight differs from what snapshots showed.
 func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
 	return &Groups{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
 }
@@ -55,14 +56,14 @@ func (g *Groups) Has(p node.CgroupPath) bool {
 	return is
 }
 
-// Ending returns the last request to end a cgroup; empty: it is not ending.
+// Ending returns the last request to end a cgroup; empty: there was none.
 func (g *Groups) Ending(p node.CgroupPath) node.Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.exempt[p].ends
 }
 
-// Killed records that an ending cgroup is killed.
+// Killed records that Tenon kills a cgroup that is ending.
 func (g *Groups) Killed(p node.CgroupPath) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,8 +73,8 @@ func (g *Groups) Killed(p node.CgroupPath) {
 	}
 }
 
-// Add makes a cgroup exempt until the given time, and moves its threads to the fair
-// class; ends is the request to end it, if there is one.
+// Add makes a cgroup exempt until the given time, and moves its threads to the
+// fair class. ends is the request to end the cgroup; empty: there is none.
 func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	inode, err := g.tree.Inode(string(p))
 	if err != nil {
@@ -85,10 +86,10 @@ func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	return g.makeFair(p)
 }
 
-// ClearIdle clears cpu.idle of a killed cgroup if Tenon has set it: with the CPU
-// time of an idle cgroup beside busy services, a large process frees its memory
-// only slowly. A cgroup that was only asked to end stays idle, because its
-// processes may still do other work.
+// ClearIdle clears cpu.idle of a killed cgroup if Tenon set it. An idle cgroup
+// beside busy services gets little CPU time, so that a large process would free
+// its memory slowly. A cgroup that was only asked to end stays idle, because
+// its processes may still do other work.
 func (g *Groups) ClearIdle(p node.CgroupPath) error {
 	k := node.Knob{Cgroup: p, File: node.FileCPUWeight}
 	s, err := g.journal.State()
@@ -112,9 +113,9 @@ func (g *Groups) ClearIdle(p node.CgroupPath) error {
 	return g.tree.WriteCPUWeight(string(p), cgroup.CPUWeight(before))
 }
 
-// Weight returns the weight to report for a cgroup. While a dying cgroup is not
-// idle, it reports the policy's value, so that the next tick does not undo the
-// change.
+// Weight returns the weight that snapshots show for a cgroup. While Tenon has
+// cleared cpu.idle of an ending cgroup, that is the policy's value. Otherwise
+// the next tick would undo the change.
 func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
 	g.mu.Lock()
 	v, isExempt := g.exempt[k.Cgroup]
@@ -128,7 +129,7 @@ func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
 	return node.CPUWeight{Idle: true}
 }
 
-// WeightSet records that a step has set the weight of a cgroup.
+// WeightSet records that a step wrote the weight of a cgroup.
 func (g *Groups) WeightSet(p node.CgroupPath) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,8 +139,8 @@ func (g *Groups) WeightSet(p node.CgroupPath) {
 	}
 }
 
-// End ends the exemption of a cgroup that did not end: its knobs show their real
-// values again, and the next tick sets them.
+// End ends the exemption of a cgroup that did not end. Snapshots then show the
+// real values of its knobs again, and the next tick sets them.
 func (g *Groups) End(p node.CgroupPath) {
 	g.mu.Lock()
 	v, isExempt := g.exempt[p]
@@ -150,8 +151,8 @@ func (g *Groups) End(p node.CgroupPath) {
 	}
 }
 
-// EndOver ends the exemptions of cgroups that have ended, and those that
-// are over: later processes there are new work.
+// EndOver ends exemptions whose cgroup has ended or whose time is over. Later
+// processes in such a cgroup are new work.
 func (g *Groups) EndOver(at time.Time) {
 	g.mu.Lock()
 	all := maps.Clone(g.exempt)

@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Apply performs one step. It journals the value from before and the new value
-// before the write, and afterwards the value that the kernel shows. A release
-// restores the value from before, unless another component has changed the knob
-// since, and then forgets the knob. A step on a cgroup that is gone fails with
-// cgroup.ErrGone.
+// Apply performs one step. Before the write it journals the value from before
+// and the new value; after the write, it journals the value that the kernel
+// shows. A release restores the value from before and then forgets the knob; if
+// another component has changed the knob since, it only forgets the knob. A
+// step on a cgroup that does not exist any more fails with cgroup.ErrGone.
 func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
@@ -52,7 +52,8 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// Together returns how many of the first steps ApplyAll performs at once.
+// Together returns how many of the first steps ApplyAll can perform in one
+// call.
 func Together(steps []plan.Step) int {
 	n := change.Together(len(steps), func(i int) node.Knob { return steps[i].Knob })
 	for i := range n {
@@ -63,8 +64,9 @@ func Together(steps []plan.Step) int {
 	return n
 }
 
-// ApplyAll is Host.Apply for several steps, which Together has counted: the journal
-// takes the entries of all at once. It returns an error, or nil, for each.
+// ApplyAll does the same as Host.Apply, for as many steps as Together returned.
+// It writes the journal entries of all of them at once. For each step it
+// returns an error, or nil.
 func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
 	if len(steps) == 1 || ctx.Err() != nil || h.tree == nil {
 		errs := make([]error, 0, len(steps))
@@ -96,7 +98,7 @@ func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
 	return errs
 }
 
-// set performs what a step wants of a knob.
+// set writes the value of a step to its knob.
 func (h *Host) set(k node.Knob, to node.Value) error {
 	if k.File.OrdersScheduler() {
 		return h.isolation.Scheduler().Order(k, to)
@@ -112,8 +114,8 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	return h.changes.Set(k, to)
 }
 
-// Long reports whether a step takes longer than the rest of a tick: to unload the
-// scheduler, or to change each thread of a group.
+// Long reports whether a step may take longer than the rest of a tick. Such a
+// step unloads the scheduler, or changes each thread of a group.
 func Long(s plan.Step) bool {
 	switch to := s.To.(type) {
 	case node.Scheduler:

@@ -12,7 +12,8 @@ import (
 
 func weightOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCPUWeight} }
 
-// later is a snapshot at which boosts end that would so long from now.
+// later returns a snapshot that is taken when every boost with at most the
+// duration d has ended.
 func (b *bench) later(t *testing.T, d time.Duration) node.Snapshot {
 	t.Helper()
 	b.isolation.Exempt().EndOver(b.now().Add(d))
@@ -20,8 +21,9 @@ func (b *bench) later(t *testing.T, d time.Duration) node.Snapshot {
 	return b.snapshot(t)
 }
 
-// TestKilledWorkIsNotIdle: with what an idle group gets beside busy services it
-// would not be gone for long.
+// TestKilledWorkIsNotIdle checks that Tenon clears cpu.idle of a killed group.
+// An idle group beside busy services gets so little CPU that it would take long
+// to end.
 func TestKilledWorkIsNotIdle(t *testing.T) {
 	b := newBench(t, true)
 	idle, weight := filepath.Join(b.root, "be/a/cpu.idle"), filepath.Join(b.root, "be/a/cpu.weight")
@@ -65,8 +67,8 @@ func TestWeightOfKilledWorkIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestWhoWasIdleByItsOwnerStaysSo: only what Tenon did may keep a group from
-// ending.
+// TestWhoWasIdleByItsOwnerStaysSo checks that a killed group stays idle if its
+// owner, and not Tenon, made it idle.
 func TestWhoWasIdleByItsOwnerStaysSo(t *testing.T) {
 	b := newBench(t, true)
 	b.put(t, filepath.Join(b.root, "be/a/cpu.idle"), "1\n")
@@ -77,8 +79,9 @@ func TestWhoWasIdleByItsOwnerStaysSo(t *testing.T) {
 	}
 }
 
-// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain: a cancelled eviction is
-// not announced.
+// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain checks that work that does
+// not end becomes best-effort again. Tenon is not told that an eviction was
+// cancelled.
 func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 	t.Run("threads", func(t *testing.T) {
 		b := newBench(t, true)

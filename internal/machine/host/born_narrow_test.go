@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A narrowing is a cgroup on cgroup v1 with two CPUs, that a host narrows.
+// A narrowing is a cgroup on cgroup v1 with two CPUs. A host narrows it.
 type narrowing struct {
 	m         *machine
 	h         *host.Host
@@ -46,13 +46,13 @@ func (n narrowing) cpus(p node.CgroupPath) node.Knob {
 	return node.Knob{Cgroup: p, File: node.FileCPUs}
 }
 
-// set writes as the agent does.
+// set writes a knob as the agent does.
 func (n narrowing) set(t *testing.T, p node.CgroupPath, to node.CPUs) {
 	t.Helper()
 	do(t, n.h.Apply(t.Context(), plan.Step{Knob: n.cpus(p), To: to}))
 }
 
-// makes makes a cgroup below top with a copy of its parent's CPUs, as the
+// makes creates a cgroup below top and copies its parent's CPUs into it, as the
 // kubelet and container runtimes do.
 func (n narrowing) makes(t *testing.T, name string) node.CgroupPath {
 	t.Helper()
@@ -69,9 +69,10 @@ func (n narrowing) has(t *testing.T, p node.CgroupPath, want node.CPUs) {
 	}
 }
 
-// TestACgroupBornNarrowGetsBackWhatItsParentHad: without an agent that follows,
-// the copy of a narrow set would be taken for the value from before, and the
-// cgroup would keep it for ever.
+// TestACgroupBornNarrowGetsBackWhatItsParentHad creates a cgroup below one that
+// Tenon has narrowed. A release must give it the original CPUs of the parent.
+// If Tenon took the copied narrow set for the original, the cgroup would keep
+// it forever.
 func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 	t.Run("by the agent", func(t *testing.T) {
 		n := openNarrowing(t)
@@ -123,8 +124,8 @@ func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 	})
 }
 
-// TestACPUSetThatItsOwnerChoseStays: a cgroup may have had the value of Tenon
-// before Tenon wrote it to the parent.
+// TestACPUSetThatItsOwnerChoseStays gives a cgroup the same value that Tenon
+// later writes to the parent. A release must not change it.
 func TestACPUSetThatItsOwnerChoseStays(t *testing.T) {
 	n := openNarrowing(t)
 	pod := n.makes(t, "pod")

@@ -8,7 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestConformance asks of the running kernel what the simulator does.
+// TestConformance checks on the running kernel the facts that the simulator
+// must show.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, node.CgroupPath(groupName("conformance")), func(t *testing.T) conformance.Node {
 		m := open(t, false)
@@ -17,7 +18,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestIsolationConformance does so of the knobs of the preference order.
+// TestIsolationConformance does the same for the knobs of the isolation
+// mechanisms.
 func TestIsolationConformance(t *testing.T) {
 	conformance.RunIsolation(t, node.CgroupPath(groupName("isolation")), func(t *testing.T) conformance.Node {
 		m := careful{open(t, false)}

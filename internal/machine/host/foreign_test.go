@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// newCookieBench is a bench whose kernel has core scheduling.
+// newCookieBench returns a bench whose kernel has core scheduling.
 func newCookieBench(t *testing.T) (*bench, *modelCore) {
 	t.Helper()
 	core := &modelCore{cookies: map[int]uint64{}}
@@ -18,7 +18,8 @@ func newCookieBench(t *testing.T) (*bench, *modelCore) {
 	return b, core
 }
 
-// others is how many cookies of others a snapshot shows that is so much later.
+// others returns how many processes with cookies of other components a snapshot
+// shows, taken the time d later.
 func (b *bench) others(t *testing.T, d time.Duration) int {
 	t.Helper()
 	s := b.snapshot(t)
@@ -29,8 +30,9 @@ func (b *bench) others(t *testing.T, d time.Duration) int {
 	return s.Isolation.Cookies
 }
 
-// TestCookiesOfOthersAreSeenWhereverTheyAre: core scheduling is the machine's, and
-// not that of the work that Tenon knows.
+// TestCookiesOfOthersAreSeenWhereverTheyAre sets a cookie on a process that
+// Tenon does not manage. The snapshot must count it, because core scheduling
+// affects the whole machine.
 func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
 	b, core := newCookieBench(t)
 	nobody, be := b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
@@ -68,8 +70,9 @@ func TestCookiesOfAnEarlierAgentAreNotOthers(t *testing.T) {
 	}
 }
 
-// TestCookieOfAnotherIsLeftToItsOwner also on best-effort work: a container
-// runtime keeps its containers apart with it.
+// TestCookieOfAnotherIsLeftToItsOwner checks that Tenon does not change the
+// cookie of another component, even on best-effort work. A container runtime
+// may use cookies to keep its containers apart.
 func TestCookieOfAnotherIsLeftToItsOwner(t *testing.T) {
 	b, core := newCookieBench(t)
 	ours, theirs := b.thread(t, "be/a", task.Normal), b.thread(t, "be/b", task.Normal)

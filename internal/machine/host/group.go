@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MakeGroup makes a cgroup and its missing ancestors, and journals each one
-// before it makes it. It leaves an existing cgroup as it is.
+// MakeGroup creates a cgroup and its missing ancestors. It journals each one
+// before it creates it. It does not change an existing cgroup.
 func (h *Host) MakeGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", p, err)
@@ -49,8 +49,8 @@ func (h *Host) RemoveGroup(p node.CgroupPath) error {
 		return fmt.Errorf("remove cgroup %s: %w", p, err)
 	}
 	if children, err := h.tree.Children(string(p)); err == nil && len(children) > 0 {
-		// Checked first: on v1 the cgroup would otherwise be removed from the
-		// hierarchies in which it happens to be empty.
+		// Check this first. On v1, the cgroup would otherwise be removed from
+		// those hierarchies in which it happens to be empty.
 		return fmt.Errorf("remove cgroup %s: it holds %d groups: %w", p, len(children), syscall.EBUSY)
 	}
 	if err := h.tree.Remove(string(p)); err != nil {
@@ -67,8 +67,8 @@ func (h *Host) Attach(p node.CgroupPath, pid int) error {
 	return h.tree.Attach(string(p), pid)
 }
 
-// Spawned journals a process that Tenon has started, so that a restore ends it
-// with all descendants if Tenon dies first.
+// Spawned journals a process that Tenon has started. If Tenon dies first, a
+// restore ends the process with all its descendants.
 func (h *Host) Spawned(pid int) error {
 	p, err := process.Of(h.fs, pid)
 	if err != nil {

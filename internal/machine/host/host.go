@@ -1,6 +1,6 @@
 // Package host is the real node: it reads kernel files into a node.Snapshot and
-// performs plan.Steps. The parts of the node are packages of their own; host joins
-// them, and keeps the knob cache.
+// performs plan.Steps. Each part of the node has a package of its own. Package
+// host combines them, and holds the knob cache.
 package host
 
 import (
@@ -32,29 +32,30 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Options select the node to open. The zero Options is the running system.
+// Options select the node to open. The zero Options select the running system.
 type Options struct {
 	Tree       *cgroup.Tree // nil: found in FS
 	FS         proc.FS      // zero: proc.Default()
 	JournalDir string       // "": journal.DefaultDir
-	// Disposable: cgroups and processes of this host belong to Tenon (the
-	// lab's), and a restore ends the processes. Otherwise they are a user's,
-	// and a restore leaves the processes alone.
+	// Disposable says that the cgroups and processes of this host belong to
+	// Tenon (as in the lab), so that a restore ends the processes. Otherwise
+	// they belong to a user, and a restore does not end the processes.
 	Disposable bool
-	// Resident: this host exists for as long as the node does (tenond's). It
-	// caches knobs and reads them again in turn, leaves out workloads whose
-	// cgroup is gone, and shows every knob that Tenon has changed and whose
-	// process has ended, so that no change is forgotten.
+	// Resident says that this host exists for as long as the agent runs (as in
+	// tenond). It caches knobs and reads them again in turn. It omits workloads
+	// whose cgroup is gone. It also shows every knob that an ended Tenon
+	// process has changed, so that no change is forgotten.
 	Resident bool
-	// Try lets Capabilities make a temporary cgroup if no existing one shows
-	// whether the kernel has a file. Without Try it writes nothing and answers
+	// Try lets Capabilities create a temporary cgroup if no existing one shows
+	// whether the kernel has a file. Without Try it writes nothing, and answers
 	// not known.
 	Try bool
-	// Spare lists further processes that Tenon must never stop or end, such as
-	// tenond's watchdog, beside this process, PID 1 and those of the journal.
+	// Spare lists more processes that Tenon must never stop or end, such as the
+	// watchdog of tenond. This process, PID 1 and the processes in the journal
+	// are always among them.
 	Spare func() []int
-	// Behalf is the process in whose name this host journals, if not this one:
-	// the watchdog's host acts for its agent.
+	// Behalf is the process in whose name this host journals; nil: this
+	// process. The host of the watchdog acts for its agent.
 	Behalf *journal.Session
 }
 
@@ -86,12 +87,12 @@ type Host struct {
 	sorted    []node.Workload // of workloads; nil: stale
 }
 
-// Open finds the parts of the node. It writes nothing: the first change creates
-// the journal. A machine without cgroups opens, and refuses operations that
-// need them.
+// Open finds the parts of the node. It writes nothing; the first change creates
+// the journal. On a machine without cgroups Open succeeds, and operations that
+// need cgroups fail.
 func Open(o Options) (*Host, error) { return open(o, isolation.Kernel{}) }
 
-// open is Open, where tests put models in the place of parts of the kernel.
+// open does the same as Open. Tests pass models of parts of the kernel.
 func open(o Options, k isolation.Kernel) (*Host, error) {
 	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), workloads: map[node.WorkloadID]node.Workload{}}
 	if h.fs == (proc.FS{}) {
@@ -135,10 +136,10 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	return h, nil
 }
 
-// mostOpen returns how many files to keep open in each hierarchy. On cgroup v1 at
-// most four have counters, and that of cpuset has settings, which get half as many
-// files. That leaves at least three eighths of the descriptors of this process to
-// the journal and the sockets.
+// mostOpen returns how many files each hierarchy may keep open. On cgroup v1 at
+// most four hierarchies have counters, and the one of cpuset has settings, for
+// which half as many files are enough. At least three eighths of the
+// descriptors of this process then remain for the journal and the sockets.
 func mostOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
@@ -147,8 +148,8 @@ func mostOpen() int {
 	return int(min(limit.Cur, 1<<20) / 8)
 }
 
-// wire makes the parts of the host, and gives each the functions that it needs of
-// others.
+// wire creates the parts of the host, and gives each part the functions of
+// other parts that it needs.
 func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	if resident {
 		h.cache = newKnobCache(h.tree, h.knobOrNil)
@@ -179,9 +180,9 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	})
 }
 
-// now returns the time on the clock of the snapshots: the wall clock at the start
-// plus the elapsed time. Setting the clock makes no rate wrong, and a replay of
-// the snapshots sees the same differences.
+// now returns the time on the clock of the snapshots: the wall clock at the
+// start plus the elapsed time. If the wall clock is set, rates stay correct,
+// and a replay of the snapshots sees the same differences.
 func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
 // Close closes the journal, and unloads the BPF scheduler. All other changes
@@ -194,7 +195,7 @@ func (h *Host) Close() error {
 	return errors.Join(h.delays.Stop(), h.journal.Close())
 }
 
-// Capabilities returns the node's capabilities. It probes once.
+// Capabilities returns what the node can do. The first call finds out.
 func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
 
 // Manage adds a workload to the snapshots, or replaces the one of the same ID.
@@ -217,25 +218,26 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	h.isolation.Expire()
 }
 
-// Show sets the knobs that a resident host's snapshots show for every cgroup;
-// before the first call that is all of them. Reading unneeded knobs would be
-// most of the cost of an idle agent.
+// Show sets which knobs the snapshots of a resident host show for every cgroup.
+// Before the first call, they show all. To read knobs that are not needed would
+// be most of the cost of an idle agent.
 func (h *Host) Show(files []node.File) {
 	h.cache.show(h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can()))
 }
 
-// Delays counts how long threads wait for a CPU, if it is asked to; snapshots
-// then show it.
+// Delays returns the part that counts how long threads wait for a CPU. If
+// counting is enabled, snapshots show the waits.
 func (h *Host) Delays() *usage.Delays { return h.delays }
 
-// Isolation keeps best-effort threads out of the way of others.
+// Isolation returns the part that keeps best-effort threads away from
+// latency-sensitive ones.
 func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
 
-// Guard does the writes about threads that snapshots must not do. The loop calls
-// it after the steps of each tick.
+// Guard makes the writes about threads that a snapshot must not make. The loop
+// calls it after the steps of each tick.
 func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.managed()) }
 
-// Session is the process in whose name this host journals.
+// Session returns the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
 
 // Kernel returns how this kernel rounds written values.
@@ -255,8 +257,8 @@ func (h *Host) Knob(k node.Knob) (node.Value, error) {
 	return h.changes.Read(k)
 }
 
-// Inode identifies the cgroup at a path: a cgroup that was made again has
-// another inode.
+// Inode returns the number that identifies the cgroup at a path. If a cgroup is
+// removed and made again, the number changes.
 func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 	if err := h.needTree(); err != nil {
 		return 0, fmt.Errorf("inode of %s: %w", p, err)
@@ -276,7 +278,7 @@ func (h *Host) Forget(id node.WorkloadID) {
 	h.sorted = nil
 }
 
-// managed returns the workloads in a stable order. The caller does not change
+// managed returns the workloads in a stable order. The caller must not change
 // the slice.
 func (h *Host) managed() []node.Workload {
 	h.mu.Lock()
@@ -288,7 +290,7 @@ func (h *Host) managed() []node.Workload {
 	return h.sorted
 }
 
-// needTree returns an error if there are no usable cgroups.
+// needTree returns an error if the node has no usable cgroups.
 func (h *Host) needTree() error {
 	if h.tree == nil {
 		return fmt.Errorf("this machine has no usable cgroups: %w", h.noTree)
@@ -324,8 +326,9 @@ func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
 // this process has read it: see journal.Repair.
 func (h *Host) RepairJournal() (damage, lost string, err error) { return h.journal.Repair() }
 
-// Prepare makes a cgroup ready to end, by any sender's request.
+// Prepare makes a cgroup ready to end, whichever program asks it to end.
 func (h *Host) Prepare(k node.Knob) error { return h.runs.prepare(k) }
 
-// Thaw thaws all that Tenon froze, before a time without an agent.
+// Thaw thaws all that Tenon froze. It is called before a time in which no agent
+// runs.
 func (h *Host) Thaw() error { return h.runs.thaw() }

@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// newVendorBench is a bench on a kernel with marks and their switch, which is
-// off. Its files take all that is written: what those kernels refuse is for the
-// tests of package cgroup.
+// newVendorBench returns a bench on a kernel with marks, whose switch is off.
+// Its files accept any text; the tests of package cgroup check what those
+// kernels refuse.
 func newVendorBench(t *testing.T, sysctls map[string]string, files map[string]string) *bench {
 	t.Helper()
 	b := newBench(t, true)
@@ -133,8 +133,8 @@ func TestRefusedMarkLeavesTheSwitchAsItWas(t *testing.T) {
 	}
 }
 
-// TestMarkThatIdlesGivesTheWeightBack: those kernels make a marked group idle, and
-// forget its weight.
+// TestMarkThatIdlesGivesTheWeightBack uses a kernel that makes a marked group
+// idle and forgets its weight. A release must restore the weight.
 func TestMarkThatIdlesGivesTheWeightBack(t *testing.T) {
 	weight := node.Knob{Cgroup: "be/a", File: node.FileCPUWeight}
 	scene := func(t *testing.T) *bench {
@@ -175,7 +175,9 @@ func TestMarkThatIdlesGivesTheWeightBack(t *testing.T) {
 	})
 }
 
-// TestRoundedMarkShowsWhatWasAsked: else every turn would write it again.
+// TestRoundedMarkShowsWhatWasAsked uses a kernel that rounds marks. The
+// snapshot must show the value that was written. Otherwise every tick would
+// write it again.
 func TestRoundedMarkShowsWhatWasAsked(t *testing.T) {
 	b := newVendorBench(t, map[string]string{}, map[string]string{"cpu.priority": "0\n"})
 	b.snapshot(t)

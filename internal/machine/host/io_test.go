@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// aDisk returns a whole disk of the machine at hand.
+// aDisk returns a whole disk of the machine that runs the test.
 func aDisk() (unit.Device, error) {
 	fs := proc.Default()
 	all, err := fs.Partitions()
@@ -32,7 +32,7 @@ func aDisk() (unit.Device, error) {
 	return unit.Device{}, errors.Join(err, errors.New("this machine has no disk"))
 }
 
-// readDisk reads so many bytes of a device, past the page cache.
+// readDisk reads a number of bytes from a device, without the page cache.
 func readDisk(argument string) error {
 	size, device := 0, ""
 	if _, err := fmt.Sscan(argument, &size, &device); err != nil {
@@ -51,7 +51,7 @@ func readDisk(argument string) error {
 	return err
 }
 
-// A loop is a file that is a block device.
+// A loop is a loop device: a block device that stores its data in a file.
 type loop struct {
 	control *os.File
 	path    string
@@ -59,7 +59,7 @@ type loop struct {
 	id      unit.Device
 }
 
-// newLoop makes a block device of its own, or skips the test.
+// newLoop creates a loop device, or skips the test.
 func newLoop(t *testing.T) *loop {
 	t.Helper()
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
@@ -96,7 +96,7 @@ func (l *loop) ask(what uintptr) error {
 	return nil
 }
 
-// remove takes the device away; a second time does nothing.
+// remove removes the device. A second call does nothing.
 func (l *loop) remove() error {
 	if device, err := os.Open(l.path); err == nil {
 		_ = unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
@@ -112,7 +112,7 @@ func (l *loop) remove() error {
 	return err
 }
 
-// partition makes a part of the device a device, with no table of partitions.
+// partition creates a partition of the device without a partition table.
 func (l *loop) partition() error {
 	device, err := os.Open(l.path)
 	if err != nil {
@@ -142,7 +142,8 @@ func limitRead(d unit.Device, bps int64) node.IOMax {
 	return node.IOMaxOf(map[unit.Device]node.IOLimits{d: l})
 }
 
-// ioGroup is a fresh group with the knobs of block I/O that others have made.
+// ioGroup returns a new group whose knobs of block I/O have values from another
+// program.
 func ioGroup(t *testing.T, m *machine, what string) node.CgroupPath {
 	t.Helper()
 	p := node.CgroupPath(groupName(what))
@@ -154,9 +155,10 @@ func ioGroup(t *testing.T, m *machine, what string) node.CgroupPath {
 	return p
 }
 
-// TestIOMaxBoundsWhatAGroupReads measures one reader with and without a limit,
-// on the same device. It needs no accurate clock: the limit is at most a
-// twentieth of what the device can do, and the bound twice the limit.
+// TestIOMaxBoundsWhatAGroupReads measures how fast one process reads a device
+// with and without a limit. The limit is at most a twentieth of the speed of
+// the device, and the test allows twice the limit, so no accurate clock is
+// needed.
 func TestIOMaxBoundsWhatAGroupReads(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "read")
@@ -185,8 +187,8 @@ func TestIOMaxBoundsWhatAGroupReads(t *testing.T) {
 	}
 }
 
-// TestALimitOfADeviceThatIsGoneDoesNotBlockARestore takes a device away that
-// had a limit before Tenon and got another.
+// TestALimitOfADeviceThatIsGoneDoesNotBlockARestore removes a device for which
+// Tenon had replaced a limit.
 func TestALimitOfADeviceThatIsGoneDoesNotBlockARestore(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "gone-device")
@@ -234,10 +236,10 @@ func TestALimitOfADeviceThatIsGoneDoesNotBlockARestore(t *testing.T) {
 	}
 }
 
-// TestAWeightIsGivenBackWithoutWhatWeighs has something weigh I/O on a device:
-// bfq on cgroup v1, iocost on v2. When it is switched off, the kernel forgets the
-// weights of bfq, so that there is nothing to put back, and keeps those of
-// iocost.
+// TestAWeightIsGivenBackWithoutWhatWeighs enables what applies I/O weights on a
+// device: bfq on cgroup v1, iocost on v2. It then disables it. The kernel
+// forgets the weights of bfq, so that there is nothing to restore, and keeps
+// those of iocost.
 func TestAWeightIsGivenBackWithoutWhatWeighs(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "weight")
@@ -291,8 +293,8 @@ func TestAWeightIsGivenBackWithoutWhatWeighs(t *testing.T) {
 	}
 }
 
-// TestDevicesComeIntoTheSnapshotAndGo looks at a device with a part, while a
-// host lives.
+// TestDevicesComeIntoTheSnapshotAndGo creates and removes a device with a
+// partition while the host is open.
 func TestDevicesComeIntoTheSnapshotAndGo(t *testing.T) {
 	m := open(t, false)
 	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Resident: true})
@@ -321,7 +323,8 @@ func TestDevicesComeIntoTheSnapshotAndGo(t *testing.T) {
 	for id, d := range devices() {
 		if d.Disk == l.id && id != l.id {
 			parts++
-			// Why a part stands for its disk: the kernel refuses it.
+			// A partition stands for its disk, because the kernel refuses
+			// limits for a partition.
 			p := ioGroup(t, m, "part")
 			err := m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FileIOMax}, To: limitRead(id, 1000)})
 			if !errors.Is(err, syscall.ENODEV) {

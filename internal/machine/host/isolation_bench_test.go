@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// BenchmarkIsolation is what a snapshot costs with a scheduler loaded and the
-// threads of all best-effort work converted, and without; of as many workloads,
-// three quarters of them best-effort, on a cgroup tree of plain files.
+// BenchmarkIsolation measures a snapshot, with a scheduler loaded and the
+// threads of all best-effort work converted, and without. Three quarters of the
+// workloads are best-effort. The cgroup tree consists of plain files.
 func BenchmarkIsolation(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		for _, mechanism := range []string{"none", "cpu.idle", "sched_ext"} {
@@ -51,8 +51,8 @@ func BenchmarkIsolation(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, in nanoseconds. Where others use the
-// machine as well it says more than the clock.
+// cpuTime returns the CPU time of this process in nanoseconds. On a busy
+// machine it says more than elapsed time.
 func cpuTime(b *testing.B) int64 {
 	b.Helper()
 	var use syscall.Rusage

@@ -25,8 +25,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A modelExt is sched_ext in memory: the policies of threads, and one scheduler
-// at a time. It refuses what the kernel refuses.
+// A modelExt is a model of sched_ext in memory: the policies of threads, and at
+// most one scheduler. It refuses what the kernel refuses.
 type modelExt struct {
 	mu       sync.Mutex
 	policies map[int]task.Policy
@@ -118,7 +118,7 @@ func (m *modelExt) Count(tids []int) (n task.Policies, err error) {
 	return n, nil
 }
 
-// set makes a thread, or changes it behind our back.
+// set adds a thread or changes its policy, without the knowledge of the host.
 func (m *modelExt) set(tid int, p task.Policy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +137,7 @@ func (m *modelExt) loaded() int {
 	return len(m.loads)
 }
 
-// A modelScheduler records its orders.
+// A modelScheduler is a scheduler that only records its orders.
 type modelScheduler struct {
 	mu      sync.Mutex
 	events  chan scx.Event
@@ -228,7 +228,7 @@ func (s *modelScheduler) Close() error {
 	return nil
 }
 
-// A bench is a host on a cgroup tree of plain files, with sched_ext in memory.
+// A bench is a host on a cgroup tree of plain files, with a model of sched_ext.
 type bench struct {
 	*Host
 	ext  *modelExt
@@ -238,10 +238,11 @@ type bench struct {
 	next int // thread id
 }
 
-// newBench has the groups be (with be/a and be/b) and ls on cgroup v2.
+// newBench returns a bench on cgroup v2 with the groups be (with be/a and be/b)
+// and ls.
 func newBench(t testing.TB, resident bool) *bench { return newCoreBench(t, resident, nil) }
 
-// newCoreBench is newBench on a kernel with such a core scheduling.
+// newCoreBench does the same on a kernel with the given core scheduling.
 func newCoreBench(t testing.TB, resident bool, core *modelCore) *bench {
 	t.Helper()
 	dir := t.TempDir()
@@ -319,7 +320,7 @@ func (b *bench) group(t testing.TB, p string) {
 	}
 }
 
-// thread makes one in a group.
+// thread adds a thread with the policy to a group.
 func (b *bench) thread(t testing.TB, p string, policy task.Policy) int {
 	t.Helper()
 	b.next++
@@ -345,13 +346,13 @@ func (b *bench) snapshot(t testing.TB) node.Snapshot {
 	return s
 }
 
-// guard is Guard so much later.
+// guard calls Guard with a time that is d later.
 func (b *bench) guard(t testing.TB, d time.Duration) {
 	t.Helper()
 	do(t, b.isolation.Guard(b.now().Add(d), b.managed()))
 }
 
-// order gives an order, as a plan does.
+// order applies an order, as a step of a plan does.
 func (b *bench) order(t testing.TB, p node.CgroupPath, text string) error {
 	t.Helper()
 	v, err := node.ParseValue(node.FileSchedulerGroup, text)
@@ -363,7 +364,7 @@ func (b *bench) order(t testing.TB, p node.CgroupPath, text string) error {
 
 func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileSchedulerGroup} }
 
-// has is what the scheduler's maps say of a cgroup.
+// has returns the entry of a cgroup in the scheduler's maps.
 func (b *bench) has(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
 	t.Helper()
 	inode, err := b.tree.Inode(string(p))
@@ -378,7 +379,8 @@ func (b *bench) has(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
 	return g, is
 }
 
-// set applies a value, and waits for what goes on after that.
+// set applies a value, and waits until the work that it starts in other
+// goroutines is done.
 func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
 	t.Helper()
 	err := b.Apply(t.Context(), plan.Step{Knob: k, To: v, Owner: plan.OwnerConformance})
@@ -401,7 +403,7 @@ func (b *bench) release(t *testing.T, k node.Knob) error {
 
 func policyOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FilePolicy} }
 
-// treeOf are the files of a tree and their texts.
+// treeOf returns the files of a tree with their content.
 func treeOf(t testing.TB, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -419,7 +421,7 @@ func treeOf(t testing.TB, root string) map[string]string {
 	return all
 }
 
-// until waits for what another goroutine does.
+// until waits until another goroutine has made so true.
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !so(); time.Sleep(time.Millisecond) {
@@ -438,7 +440,7 @@ func (b *bench) journaled(t *testing.T) journal.State {
 	return s
 }
 
-// procOf makes threads such of a group: /proc says where they are.
+// procOf writes the files of /proc that say which threads are in which group.
 func (b *bench) procOf(t *testing.T, tids map[int]string) {
 	t.Helper()
 	for tid, p := range tids {
@@ -448,6 +450,5 @@ func (b *bench) procOf(t *testing.T, tids map[int]string) {
 
 var errBoom = errors.New("boom")
 
-// demotedFor is for how long a thread that has waited too long is in the fair
-// class.
+// demotedFor is how long a demoted thread stays in the fair class.
 const demotedFor = 5 * time.Second

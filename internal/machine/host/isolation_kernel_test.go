@@ -21,9 +21,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// careful is a machine that cannot load the scheduler where TENON_TEST_NO_BPF=1
-// says that no program is to be attached: to do so rewrites the kernel's code,
-// which an emulator bears in one thread only.
+// careful is a machine that cannot load the scheduler if TENON_TEST_NO_BPF=1
+// forbids attaching programs. To attach one, the kernel rewrites its own code,
+// and an emulator can do that only with a single thread.
 type careful struct{ *machine }
 
 func (c careful) Snapshot(ctx context.Context) (node.Snapshot, error) {
@@ -40,9 +40,9 @@ func carefully(can node.Capabilities) node.Capabilities {
 	return can
 }
 
-// isolator is an agent that isolates one cgroup by all that this kernel has,
-// one after the other where they exclude each other, says so, and waits to be
-// killed.
+// isolator is an agent that isolates one cgroup by all mechanisms that this
+// kernel has. Mechanisms that exclude each other are used one after the other.
+// It then reports that it is done, and waits to be killed.
 func isolator() {
 	die := func(err error) {
 		if err != nil {
@@ -80,7 +80,7 @@ func isolator() {
 	}
 }
 
-// stepsOf are those that a kernel with these capabilities takes.
+// stepsOf returns the steps that a kernel with these capabilities accepts.
 func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 	var steps []plan.Step
 	if can.Can(node.FeatureSchedExt) { // or at least the policy
@@ -97,9 +97,9 @@ func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 	return steps
 }
 
-// TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack: the scheduler goes
-// with its agent, the threads have their policy and their cookie until the
-// restore.
+// TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack kills an agent. The
+// scheduler ends with the agent. The threads keep their policy and their cookie
+// until a restore removes them.
 func TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack(t *testing.T) {
 	m := open(t, false)
 	can := m.Capabilities()

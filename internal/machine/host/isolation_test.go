@@ -68,8 +68,8 @@ func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
 	}
 }
 
-// TestRestoreAfterADeadAgent is what another process finds: threads with the
-// policy, and the journal.
+// TestRestoreAfterADeadAgent restores as another process does that finds only
+// threads with the policy, and the journal.
 func TestRestoreAfterADeadAgent(t *testing.T) {
 	b := newBench(t, true)
 	a, inherited := b.thread(t, "be/a", task.Normal), 0
@@ -118,7 +118,8 @@ func TestOnlyBestEffortWorkIsConverted(t *testing.T) {
 	}
 }
 
-// TestWorkOfAnotherClassLosesThePolicy: it would not run in time, below all others.
+// TestWorkOfAnotherClassLosesThePolicy checks work that changes its class. With
+// the policy, it would run below all other work.
 func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	b := newBench(t, true)
 	promoted, stays := b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
@@ -140,8 +141,9 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
-// TestOthersKeepWhatNobodyGaveThem: while only long slices are in use, the
-// policy of other work was set by another component.
+// TestOthersKeepWhatNobodyGaveThem checks that Tenon does not change the policy
+// of other work while only long slices are in use. Another component must have
+// set that policy.
 func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 	b := newBench(t, true)
 	slice := node.Knob{Cgroup: "be", File: node.FileSlice}
@@ -161,8 +163,9 @@ func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 	}
 }
 
-// TestWorkIsWatchedForAWhileAfterTheMechanism: a thread created during the
-// release has a copy of its parent's attributes.
+// TestWorkIsWatchedForAWhileAfterTheMechanism creates a thread during the
+// release of a mechanism. The thread copies the attributes of its parent, so
+// Tenon must check again later.
 func TestWorkIsWatchedForAWhileAfterTheMechanism(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)
@@ -188,8 +191,8 @@ func TestWorkIsWatchedForAWhileAfterTheMechanism(t *testing.T) {
 	}
 }
 
-// TestNewWorkInPlaceOfWhatEndedIsNotExempt: a unit that is started again has
-// the same cgroup by name.
+// TestNewWorkInPlaceOfWhatEndedIsNotExempt restarts a unit whose cgroup was
+// exempt. The new cgroup has the same name, and must not be exempt.
 func TestNewWorkInPlaceOfWhatEndedIsNotExempt(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)

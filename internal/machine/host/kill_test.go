@@ -10,9 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAGroupThatIsFrozenToBeKilledIsJournaled: if Tenon dies between freezing
-// and thawing, the journal entry lets a restore thaw the cgroup. Where the
-// kernel kills without freezing, no entry is needed.
+// TestAGroupThatIsFrozenToBeKilledIsJournaled checks the journal during a kill
+// that freezes the cgroup first. If Tenon dies before the thaw, the entry lets
+// a restore thaw the cgroup. If the kernel can kill without a freeze, no entry
+// is needed.
 func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 	for name, c := range map[string]struct {
 		kills bool
@@ -58,8 +59,8 @@ func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 	}
 }
 
-// TestWhoDiesAmidAKillLeavesNothingFrozen: the journal is as the one who was
-// killed just before the thaw has left it.
+// TestWhoDiesAmidAKillLeavesNothingFrozen uses the journal of a process that
+// was killed just before the thaw. A restore must thaw the cgroup.
 func TestWhoDiesAmidAKillLeavesNothingFrozen(t *testing.T) {
 	h, write, _ := counted(t, "job")
 	write("job", "cgroup.freeze", "1")

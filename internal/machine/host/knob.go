@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// adapters returns how this host reads and writes each kind of knob.
+// adapters returns the adapters for each kind of knob on this host.
 func (h *Host) adapters() knob.Table {
 	table := knob.Table{
 		node.FileCPUWeight: {

@@ -7,18 +7,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEveryKnobHasAnAdapter: what is forgotten fails by its name.
+// TestEveryKnobHasAnAdapter checks that the table has each knob. The error
+// names the one that is missing.
 func TestEveryKnobHasAnAdapter(t *testing.T) {
 	if wrong := node.MissingFiles(withKnobs(new(Host)).adapters()); wrong != "" {
 		t.Error(wrong)
 	}
 }
 
-// withKnobs gives a host that a test made the parts of a resident one.
+// withKnobs adds the parts of a resident host to a host that a test made.
 func withKnobs(h *Host) *Host {
 	h.wire(true, nil, isolation.Kernel{})
 	return h
 }
 
-// yes is the answer of a node that a test made.
+// yes returns an answer for a node that a test made.
 func yes(why string) node.Answer { return node.Answer{Verdict: node.Yes, Why: why} }

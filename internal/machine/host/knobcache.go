@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A knobCache is the cache of the knobs of a resident host. Reading all knobs of a
-// hundred workloads in every tick would be most of the agent's cost.
+// A knobCache is the cache of the knobs of a resident host. If every tick read
+// all knobs of a hundred workloads, that would be most of the agent's cost.
 type knobCache struct {
 	tree     *cgroup.Tree
 	readKnob func(node.Knob) node.Value
@@ -39,22 +39,22 @@ type knobCache struct {
 	ending map[node.Knob]node.Run // cgroups that were asked to end, or killed
 }
 
-// newKnobCache returns an empty cache of the knobs in tree, which read reads; nil:
-// a knob cannot be read.
+// newKnobCache returns an empty cache of the knobs in tree. read reads a knob,
+// and returns nil if it cannot be read.
 func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache {
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
-// asked is what read was asked for.
+// asked holds the arguments of the last read.
 type asked struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 }
 
-// read returns the knobs of cgroups, sorted, and those that Tenon changed: from
-// the cache, except for new ones and those due for a read. It keeps the slices.
-// The caller does not change the map; it is the same one as long as no value
-// changes.
+// read returns the knobs of the given cgroups, which are sorted, and those that
+// Tenon changed. It takes them from the cache, except for new ones and those
+// due for a read. It keeps the slices. The caller must not change the map.
+// While no value changes, each call returns the same map.
 func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.Knob) map[node.Knob]node.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 	return c.now
 }
 
-// same reports whether two slices are the same memory.
+// same reports whether two slices share the same memory.
 func same[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -121,13 +121,14 @@ func (c *knobCache) set(k node.Knob, v node.Value) {
 	c.known[k], c.now = v, nil
 }
 
-// forgetValue makes the next read read a knob.
+// forgetValue makes the next call of read read a knob from the kernel.
 func (c *knobCache) forgetValue(k node.Knob) {
 	delete(c.known, k)
 	c.now, c.gaps = nil, true
 }
 
-// split separates the cached knobs that Tenon has changed from the others.
+// split divides the cached knobs into those that Tenon has changed and the
+// others.
 func (c *knobCache) split(touched []node.Knob) {
 	c.touched, c.ours, c.others = touched, nil, nil
 	for _, k := range c.order {
@@ -139,7 +140,8 @@ func (c *knobCache) split(touched []node.Knob) {
 	}
 }
 
-// setCgroups drops cgroups that are no longer shown, or were made again.
+// setCgroups drops cgroups that snapshots no longer show, or that were removed
+// and made again.
 func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	known, inodes := c.known, c.inodes
 	c.known, c.inodes = make(map[node.Knob]node.Value, len(known)), make(map[node.CgroupPath]uint64, len(groups))
@@ -178,8 +180,8 @@ func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	c.now, c.gaps = nil, true
 }
 
-// store stores the value read after a write; after an error the knob is read
-// again.
+// store stores the value that was read back after a write. After an error, the
+// knob will be read again.
 func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	if c == nil {
 		return
@@ -196,7 +198,7 @@ func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	c.set(k, v)
 }
 
-// drop makes the next read of all read a knob.
+// drop makes the next call of read read a knob from the kernel.
 func (c *knobCache) drop(k node.Knob) {
 	if c == nil {
 		return
@@ -224,7 +226,7 @@ func (c *knobCache) inode(p node.CgroupPath) (uint64, bool) {
 	return inode, known
 }
 
-// show sets the files that every cached cgroup shows.
+// show sets which files the cache has for every cgroup.
 func (c *knobCache) show(files []node.File) {
 	if c == nil {
 		return
@@ -238,7 +240,7 @@ func (c *knobCache) show(files []node.File) {
 	}
 }
 
-// expire makes the next read compare the inode of every cgroup.
+// expire makes the next call of read compare the inode of every cgroup.
 func (c *knobCache) expire() {
 	if c == nil {
 		return
@@ -248,7 +250,7 @@ func (c *knobCache) expire() {
 	c.stale, c.innerStale = true, true
 }
 
-// inside returns the last result of list, or a new one after expire.
+// inside returns the last result of list. After expire, it calls list again.
 func (c *knobCache) inside(list func() []node.CgroupPath) []node.CgroupPath {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -258,15 +260,16 @@ func (c *knobCache) inside(list func() []node.CgroupPath) []node.CgroupPath {
 	return c.inner
 }
 
-// showsRuns reports whether snapshots show how best-effort workloads run.
+// showsRuns reports whether snapshots show the run state of best-effort
+// workloads.
 func (c *knobCache) showsRuns() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.runs
 }
 
-// follow makes the cache read a knob in every snapshot until its cgroup has ended,
-// and reports whether it was killed before.
+// follow makes the cache read a knob in every snapshot until its cgroup has
+// ended. It reports whether the cgroup was killed before.
 func (c *knobCache) follow(k node.Knob, v node.Run) (killed bool) {
 	if c == nil {
 		return false
@@ -281,7 +284,7 @@ func (c *knobCache) follow(k node.Knob, v node.Run) (killed bool) {
 	return killed
 }
 
-// dropEnding drops the knobs of ending cgroups; c.mu is held.
+// dropEnding drops the knobs of cgroups that are ending. The caller holds c.mu.
 func (c *knobCache) dropEnding() {
 	for k := range c.ending {
 		switch v, cached := c.known[k]; {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// drawn is a host over files in a directory, as a v2 hierarchy shows them.
+// drawn returns a host over files in a directory that look like a v2 hierarchy.
 func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string)) {
 	t.Helper()
 	root := t.TempDir()
@@ -130,7 +130,7 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	}
 }
 
-// counted is a resident host over files that has a journal of its own. The third
+// counted returns a resident host over files, with its own journal. The third
 // result writes a file of /proc.
 func counted(t *testing.T, names ...string) (*Host, func(group, file, text string), func(file, text string)) {
 	t.Helper()

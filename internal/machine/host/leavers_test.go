@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A modelCore is core scheduling in memory: the cookies of threads.
+// A modelCore is a model of core scheduling in memory: the cookies of threads.
 type modelCore struct {
 	mu      sync.Mutex
 	cookies map[int]uint64
@@ -65,8 +65,9 @@ func (c modelCookie) Close() { c.of.lasts++ }
 
 func cookieOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCookie} }
 
-// TestReleaseThatFailsIsTriedAgain: otherwise the threads would keep the
-// attribute beside the next mechanism.
+// TestReleaseThatFailsIsTriedAgain makes a release fail. Tenon must try it
+// again; otherwise the threads would keep the attribute while the next
+// mechanism is in use.
 func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 	tests := map[string]struct {
 		knob node.Knob
@@ -106,8 +107,8 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhoLeftTheGroupLosesItToo: a thread that was moved out of a best-effort
-// cgroup is in no managed cgroup.
+// TestWhoLeftTheGroupLosesItToo moves a thread out of a best-effort cgroup into
+// one that Tenon does not manage. The release must remove its attribute, too.
 func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 	scene := func(t *testing.T) (*bench, *modelCore, int, int) {
 		core := &modelCore{cookies: map[int]uint64{}}

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// changes starts to watch a tree of directories, and returns a function that
-// lists what was made, removed or written in them since.
+// changes watches a tree of directories. It returns a function that lists what
+// was created, removed or written in the tree since.
 func changes(t *testing.T, root string) func() []string {
 	t.Helper()
 	fd, err := syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC)
@@ -51,8 +51,8 @@ func changes(t *testing.T, root string) func() []string {
 	}
 }
 
-// newV2 is a cgroup v2 tree of plain files, with one group, in which no
-// controller is on.
+// newV2 creates a cgroup v2 tree of plain files, with one group. No controller
+// is enabled.
 func newV2(t *testing.T) (root string, fs proc.FS) {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,8 +78,8 @@ func newV2(t *testing.T) (root string, fs proc.FS) {
 	return root, fs
 }
 
-// TestOnlyWhoTriesMakesACgroup: tenon plan, doctor, status and explain look, and
-// change no byte of the cgroup tree.
+// TestOnlyWhoTriesMakesACgroup checks that tenon plan, doctor, status and
+// explain change no byte of the cgroup tree.
 func TestOnlyWhoTriesMakesACgroup(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("try=%t", try), func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A losing is a cgroup that a host in dir has bounded and made idle, and one that
-// it made.
+// A losing is a cgroup that a host with its journal in dir has limited and made
+// idle, and a cgroup that the host created.
 type losing struct {
 	m         *machine
 	dir       string
@@ -50,7 +50,7 @@ func (x losing) at(t *testing.T, p node.CgroupPath) string {
 
 func (x losing) weight() node.Knob { return node.Knob{Cgroup: x.job, File: node.FileCPUWeight} }
 
-// restored restores without an agent, and checks that nothing is left.
+// restored restores without an agent, and checks that no change is left.
 func (x losing) restored(t *testing.T) {
 	t.Helper()
 	h, err := host.Open(host.Options{JournalDir: x.dir})
@@ -72,8 +72,9 @@ func (x losing) restored(t *testing.T) {
 	}
 }
 
-// TestARemovedJournalIsRecoveredFromTheCgroups: the state directory is removed
-// while no agent runs. The values from before stand at the cgroups, too.
+// TestARemovedJournalIsRecoveredFromTheCgroups removes the state directory
+// while no agent runs. The notes at the cgroups still have the values from
+// before.
 func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 	t.Run("by a restore", func(t *testing.T) {
 		x := openLosing(t)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAThrottledContainerIsCountedForItsPod: one container of two is held back by
-// its own limit, and the pod as a whole by none of its.
+// TestAThrottledContainerIsCountedForItsPod throttles one of two containers by
+// its own limit. The pod itself has no limit, but must count as throttled.
 func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	m := open(t, false)
 	if m.tree.VersionOf("cpu") == 0 {
@@ -30,7 +30,7 @@ func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	go func() { worked <- m.tell(pid, fmt.Sprint("alloc ", 32<<20)) }() // takes CPU time
 	t.Cleanup(func() { <-worked })
 	limit := node.Some(unit.MilliCPU(20))
-	// Without a limit for one part there is none for the whole.
+	// If one container has no limit, the pod as a whole has none.
 	for _, of := range []node.Maybe[unit.MilliCPU]{limit, {}} {
 		m.Manage(node.Workload{
 			ID: "web", Class: node.LS, Cgroup: pod, CPULimit: of,

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// aPod has containers with the given limits, which they also request.
+// aPod returns a pod whose containers have the given limits and equal requests.
 func aPod(name string, class node.Class, limits map[string]corev1.ResourceList) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-pod-1", Labels: map[string]string{kube.LabelQOSClass: string(class)}}}
 	p.Status.Phase = corev1.PodRunning
@@ -27,9 +27,9 @@ func aPod(name string, class node.Class, limits map[string]corev1.ResourceList) 
 	return p
 }
 
-// TestPodsGetTheirKnobsFromTheRunningKernel turns the knobs of pods and their
-// containers, in a tree such as the kubelet makes, for three turns and a resize,
-// and gives them back. The kernel refuses no step.
+// TestPodsGetTheirKnobsFromTheRunningKernel sets the knobs of pods and their
+// containers, in a tree like that of the kubelet. It runs three ticks and a
+// resize, and then releases the knobs. The kernel must refuse no step.
 func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	m := open(t, false)
 	layout := kube.Layout{Root: groupName("kubelet")}
@@ -46,7 +46,7 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 			do(t, m.tree.Make(string(p.Join(c.Name))))
 		}
 	}
-	// What the kubelet writes.
+	// kubelet writes a quota as the kubelet does.
 	kubelet := func(p node.CgroupPath, v cgroup.CPUMax) { do(t, m.tree.WriteCPUMax(string(p), v)) }
 	half := cgroup.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}
 	kubelet(layout.Pod(&pods[1]), half)
@@ -93,8 +93,8 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	}
 	for range 3 {
 		turn()
-		// The kubelet does so each minute, and the kernel refuses it where a group
-		// is idle.
+		// The kubelet writes these weights each minute. The kernel refuses the
+		// write if the group is idle.
 		do(t, m.tree.WriteCPUWeight(string(level), cgroup.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}))
 		is(be, node.FileCPUMax, node.Limit(1200))
 		is(be, node.FileCPUWeight, idle)
@@ -109,14 +109,14 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 		is(ls.Join("nginx"), node.FileCPUMax, burst)
 	}
 
-	// The owner of the service resizes it to one CPU; Tenon's burst follows.
+	// The owner resizes the service to one CPU. Tenon's burst must follow.
 	pods[1].Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	turn()
 	saved.Quota, burst.Quota, burst.Burst = 100*time.Millisecond, 100*time.Millisecond, 2*burst.Burst
 	is(ls, node.FileCPUMax, burst)
 	is(ls.Join("nginx"), node.FileCPUMax, burst)
 
-	// No policy manages the pods any more.
+	// From now on, no policy manages the pods.
 	c, pods = policy.Config{}, nil
 	m.ManageOnly(nil)
 	if _, err := m.Restore(t.Context()); err != nil {

@@ -11,9 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestThreadsAreReleasedBySomebodyElse: as by the watchdog of a tenond that
-// hangs. The threads of other cgroups stay, and the next read by the owner
-// finds those that were moved.
+// TestThreadsAreReleasedBySomebodyElse moves threads out of sched_ext through
+// another host, as the watchdog does when tenond hangs. The threads of other
+// cgroups must stay. The next read by the first host must find the moved
+// threads.
 func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 	b := newBench(t, true)
 	in, beside := b.thread(t, "be/a", task.Normal), b.thread(t, "ls", task.Ext)
@@ -39,8 +40,9 @@ func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 	}
 }
 
-// TestASchedulerIsTendedBetweenSnapshots: with a period of a minute there is no
-// other sign of life, and a spilled thread would stay out for as long.
+// TestASchedulerIsTendedBetweenSnapshots uses a period of a minute. The
+// scheduler must get heartbeats in between, and a demoted thread must return in
+// time.
 func TestASchedulerIsTendedBetweenSnapshots(t *testing.T) {
 	b := newBench(t, true)
 	if err := b.isolation.Tend(); err != nil {

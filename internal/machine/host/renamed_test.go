@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A renaming is a cgroup with Tenon's values beside one with those of its owner.
+// A renaming is a cgroup with Tenon's values, beside a cgroup with values of
+// its owner.
 type renaming struct {
 	m      *machine
 	h      *host.Host
@@ -36,7 +37,7 @@ func (r renaming) set(t *testing.T, p node.CgroupPath) {
 	do(t, r.h.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FileCPUWeight}, To: node.CPUWeight{Idle: true}}))
 }
 
-// rename renames a cgroup in every hierarchy that has it.
+// rename renames a cgroup in every hierarchy that contains it.
 func (r renaming) rename(t *testing.T, from, to node.CgroupPath) {
 	t.Helper()
 	for _, c := range cgroup.Controllers() {
@@ -50,7 +51,7 @@ func (r renaming) rename(t *testing.T, from, to node.CgroupPath) {
 	}
 }
 
-// exchange gives each of the two cgroups the name of the other.
+// exchange exchanges the names of the two cgroups.
 func (r renaming) exchange(t *testing.T) {
 	t.Helper()
 	r.rename(t, r.be, r.be+"-aside")
@@ -76,8 +77,9 @@ func (r renaming) restored(t *testing.T) {
 	}
 }
 
-// TestRenamedCgroupsAreRestored: the kernel lets others rename a cgroup of
-// cgroup v1. It keeps its values and its inode, by which Tenon follows it.
+// TestRenamedCgroupsAreRestored renames cgroups on cgroup v1. A renamed cgroup
+// keeps its values and its inode. Tenon must find it by the inode and restore
+// it.
 func TestRenamedCgroupsAreRestored(t *testing.T) {
 	t.Run("when they exchanged their names", func(t *testing.T) {
 		r := openRenaming(t)
@@ -110,8 +112,8 @@ func TestRenamedCgroupsAreRestored(t *testing.T) {
 	})
 }
 
-// TestTheAgentFollowsRenamedCgroups: the snapshot shows the values from before
-// at the new names, so the policies give them back there.
+// TestTheAgentFollowsRenamedCgroups checks that the snapshot has the values
+// from before at the new names, so that the policies release the knobs there.
 func TestTheAgentFollowsRenamedCgroups(t *testing.T) {
 	for name, notice := range map[string]func(*testing.T, renaming) *host.Host{
 		"while it runs": func(t *testing.T, r renaming) *host.Host {

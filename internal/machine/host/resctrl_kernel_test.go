@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divided is the real node as the suite about resctrl wants it.
+// divided is the real node with the methods that the suite about resctrl needs.
 type divided struct {
 	*machine
 	root string
@@ -28,7 +28,7 @@ type divided struct {
 
 var showControls = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
-// openDivided opens a node on which resctrl is mounted and unused.
+// openDivided opens a node on which resctrl is mounted and not in use.
 func openDivided(t *testing.T) divided {
 	t.Helper()
 	fs, err := resctrl.Find("/proc")
@@ -77,8 +77,8 @@ func TestResctrlConformance(t *testing.T) {
 	})
 }
 
-// picture is all of resctrl: the groups, what they get, and how many tasks are
-// outside the default one.
+// picture describes all of resctrl: the groups, what they may use, and how many
+// tasks are outside the default group.
 func (d divided) picture(t *testing.T) string {
 	t.Helper()
 	fs := resctrlFS(d.root)
@@ -106,7 +106,7 @@ func (d divided) picture(t *testing.T) string {
 }
 
 // TestResctrlIsRestoredAfterTheAgentDied leaves control groups, masks and moved
-// tasks behind, as kill -9 does, and has another process put all of it back.
+// tasks behind, as after kill -9. Another process must restore all of it.
 func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 	d := openDivided(t)
 	s, err := d.Snapshot(t.Context())
@@ -187,7 +187,8 @@ func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 	}
 }
 
-// TestResctrlChildrenAreInTheGroupOfTheirParent is why tasks are moved once.
+// TestResctrlChildrenAreInTheGroupOfTheirParent shows that a child starts in
+// the control group of its parent. Tenon therefore moves a task only once.
 func TestResctrlChildrenAreInTheGroupOfTheirParent(t *testing.T) {
 	d := openDivided(t)
 	if info, err := resctrlFS(d.root).Info(); err != nil || info.Groups < 2 {

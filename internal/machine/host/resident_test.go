@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resident is a host such as tenond's, over the given journal.
+// resident returns a resident host, like that of tenond, with the journal in
+// dir.
 func resident(t testing.TB, dir string, behalf *journal.Session) *host.Host {
 	t.Helper()
 	h, err := host.Open(host.Options{JournalDir: dir, Resident: true, Behalf: behalf})
@@ -91,7 +92,8 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 	next := resident(t, dir, nil)
 	_, err := next.Adopt()
 	do(t, err)
-	// Another Tenon process sees that a living process answers for the knob.
+	// Another Tenon process must see that a living process is responsible for
+	// the knob.
 	self, err := proc.Default().PIDStat(os.Getppid())
 	do(t, err)
 	other := resident(t, dir, &journal.Session{PID: os.Getppid(), Start: int64(self.StartTime)})
@@ -121,8 +123,8 @@ func TestChangesInGroupsThatAreGoneAreForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot shows what sensing costs in each turn, with everything
-// read anew and as tenond reads.
+// BenchmarkSnapshot measures the cost of a snapshot, once with all files read
+// again and once with the cache of tenond.
 func BenchmarkSnapshot(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("making cgroups needs root")

@@ -32,8 +32,8 @@ type runs struct {
 	spare   func() []int // nil: no further processes
 }
 
-// read reads whether a cgroup is Running or Frozen. Without a freezer it is
-// Running.
+// read reads whether a cgroup is Running or Frozen. If there is no freezer, it
+// is Running.
 func (x *runs) read(p string) (node.Run, error) {
 	frozen, err := x.tree.Frozen(p)
 	switch {
@@ -65,8 +65,8 @@ func (x *runs) write(p node.CgroupPath, v node.Run) error {
 }
 
 // end asks all processes in and below a cgroup to end, or kills them. That
-// cannot be undone and is not journaled. It first thaws a cgroup that Tenon has
-// frozen, and forgets the freeze.
+// cannot be undone, so it is not journaled. If Tenon has frozen the cgroup, end
+// first thaws it and forgets the freeze.
 func (x *runs) end(k node.Knob, v node.Run) error {
 	if err := x.mayStop(k.Cgroup); err != nil {
 		return err
@@ -92,10 +92,10 @@ func (x *runs) end(k node.Knob, v node.Run) error {
 	return nil
 }
 
-// prepare makes a cgroup ready to end, by any sender's request: a process has
-// to run in order to end. It thaws a cgroup that Tenon froze, forgets the
-// freeze, and exempts the cgroup from isolation. If only the last part fails,
-// the cgroup ends later.
+// prepare makes a cgroup ready to end, whichever program asks it to end: a
+// process must run in order to end. It thaws a cgroup that Tenon froze, forgets
+// the freeze, and exempts the cgroup from isolation. If only the exemption
+// fails, the cgroup still ends, but later.
 func (x *runs) prepare(k node.Knob) error {
 	if err := x.changes.Release(k); err != nil {
 		return err
@@ -104,7 +104,8 @@ func (x *runs) prepare(k node.Knob) error {
 	return nil
 }
 
-// thaw thaws all that Tenon froze, before a time without an agent.
+// thaw thaws all that Tenon froze. It is called before a time in which no agent
+// runs.
 func (x *runs) thaw() error {
 	touches, err := x.changes.Own()
 	if err != nil {
@@ -120,7 +121,7 @@ func (x *runs) thaw() error {
 }
 
 // kill kills all processes in and below a cgroup. If that needs a short freeze,
-// the journal holds it until the thaw.
+// the journal has the freeze until the thaw.
 func (x *runs) kill(k node.Knob) error {
 	p := string(k.Cgroup)
 	before, err := x.changes.Read(k)
@@ -134,7 +135,8 @@ func (x *runs) kill(k node.Knob) error {
 	if err != nil {
 		return err
 	}
-	// The kill must also work while the journal is full.
+	// The kill must work even if the journal cannot be written because its file
+	// system is full.
 	err = errors.Join(x.journal.Intend(k, inode, before, node.Frozen), x.tree.Kill(p))
 	if now, readErr := x.changes.Read(k); readErr == nil && now == node.Frozen {
 		return err // a restore tries the thaw again
@@ -173,7 +175,7 @@ func (x *runs) mayStop(p node.CgroupPath) error {
 	return nil
 }
 
-// runKnobs lists the knobs that stop best-effort workloads.
+// runKnobs lists the knobs that freeze and end best-effort workloads.
 func runKnobs(workloads []node.Workload) []node.Knob {
 	var all []node.Knob
 	for _, w := range workloads {
@@ -184,8 +186,8 @@ func runKnobs(workloads []node.Workload) []node.Knob {
 	return all
 }
 
-// shown returns the value for a snapshot: as read, but Ended if no
-// process is left.
+// shown returns the value for a snapshot: the value that was read, or Ended if
+// no process is left.
 func (x *runs) shown(p string) node.Value {
 	v, err := x.read(p)
 	if err != nil {

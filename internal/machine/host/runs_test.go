@@ -19,10 +19,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Signal sends a task of the machine a signal.
+// Signal sends a signal to a task of the machine.
 func (m *machine) Signal(pid int, s syscall.Signal) error { return syscall.Kill(pid, s) }
 
-// Alive reports whether a task has not ended; a zombie has.
+// Alive reports whether a task still runs. A zombie does not.
 func (m *machine) Alive(pid int) bool {
 	s, err := proc.Default().PIDStat(pid)
 	return err == nil && s.State != 'Z' && s.State != 'X'
@@ -30,7 +30,8 @@ func (m *machine) Alive(pid int) bool {
 
 func runOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileRun} }
 
-// inhabited makes a group with a task in it, which is killed at the end.
+// inhabited creates a group with a task in it. The task is killed at the end of
+// the test.
 func (m *machine) inhabited(t *testing.T, name string) (node.CgroupPath, int) {
 	t.Helper()
 	p := m.group(t, name)
@@ -43,8 +44,8 @@ func (m *machine) inhabited(t *testing.T, name string) (node.CgroupPath, int) {
 	return p, pid
 }
 
-// TestAFrozenWorkloadGoesOnAfterRestore: also when the agent that froze it was
-// killed with SIGKILL.
+// TestAFrozenWorkloadGoesOnAfterRestore checks that a restore thaws frozen
+// work, even if the agent that froze it was killed with SIGKILL.
 func TestAFrozenWorkloadGoesOnAfterRestore(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
@@ -84,7 +85,7 @@ func TestAFrozenWorkloadGoesOnAfterRestore(t *testing.T) {
 	}
 }
 
-// freezer is an agent that freezes a group and is killed.
+// freezer is an agent that freezes a group and is then killed.
 func freezer() {
 	h, err := host.Open(host.Options{JournalDir: os.Getenv("VICTIM_JOURNAL")})
 	if err == nil {
@@ -98,8 +99,8 @@ func freezer() {
 	time.Sleep(time.Minute)
 }
 
-// TestNobodyStopsTenon: a cgroup that contains the watchdog or a Tenon process
-// is neither frozen nor ended, nor is the root.
+// TestNobodyStopsTenon checks that Tenon refuses to freeze or end a cgroup that
+// contains the watchdog or a Tenon process, and the root.
 func TestNobodyStopsTenon(t *testing.T) {
 	m := open(t, false)
 	p, pid := m.inhabited(t, "own")
@@ -118,8 +119,8 @@ func TestNobodyStopsTenon(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAWorkloadIsSeenAtOnce: what else a resident host knows of knobs
-// may be some seconds old.
+// TestTheEndOfAWorkloadIsSeenAtOnce checks that a snapshot shows the end of a
+// workload at once, although other cached values may be some seconds old.
 func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	m := open(t, false)
 	h := resident(t, t.TempDir(), nil)
@@ -150,9 +151,9 @@ func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotDieIsSaid kills a cgroup below a frozen one, where on cgroup
-// v1 no process dies, as in uninterruptible sleep: the second attempt is an
-// error.
+// TestWhatDoesNotDieIsSaid kills a cgroup below a frozen one. There, on cgroup
+// v1, no process dies, as in uninterruptible sleep. The second attempt must
+// return an error.
 func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	m := open(t, false)
 	if m.tree.VersionOf("freezer") != 1 {
@@ -183,8 +184,8 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	}
 }
 
-// TestAGroupThatSomebodyElseEndsRuns: a cgroup that the kubelet ends has to
-// run.
+// TestAGroupThatSomebodyElseEndsRuns checks that a cgroup that the kubelet ends
+// is thawed, because a process must run in order to end.
 func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
@@ -198,7 +199,8 @@ func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 	}
 }
 
-// TestWhatTenonFrozeGoesOnWhenItIsThawed, and nothing else does.
+// TestWhatTenonFrozeGoesOnWhenItIsThawed checks that Thaw thaws exactly what
+// Tenon froze.
 func TestWhatTenonFrozeGoesOnWhenItIsThawed(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {

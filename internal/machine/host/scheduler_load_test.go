@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// slowly makes the kernel take its time to check a scheduler, until the gate is
-// closed, and begins to load one.
+// slowly makes the kernel verify a scheduler until gate is closed, and begins
+// to load one.
 func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
 	t.Helper()
 	gate = make(chan struct{})
@@ -24,7 +24,7 @@ func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
 	return gate
 }
 
-// ask applies a value that cannot be in effect at once.
+// ask applies a value that cannot take effect at once.
 func (b *bench) ask(t *testing.T, v node.Scheduler) {
 	t.Helper()
 	if err := b.Apply(t.Context(), plan.Step{Knob: bescheduler.Knob, To: v}); !errors.Is(err, bescheduler.ErrLoading) {
@@ -38,8 +38,9 @@ func (b *bench) begun() int {
 	return b.ext.waits
 }
 
-// TestLoopTurnsOnWhileTheSchedulerIsLoaded: the check takes longer than
-// best-effort work may go unbounded.
+// TestLoopTurnsOnWhileTheSchedulerIsLoaded checks that ticks continue during a
+// load. The verification takes longer than best-effort work may be without
+// limits.
 func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	b := newBench(t, true)
 	gate := b.slowly(t)
@@ -60,8 +61,8 @@ func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	}
 }
 
-// TestMindThatChangesWhileTheSchedulerIsLoaded holds for what is wanted when the
-// load ends.
+// TestMindThatChangesWhileTheSchedulerIsLoaded changes the wanted scheduler
+// during a load. What is wanted when the load ends must be in effect.
 func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 	calmer := loaded
 	calmer.Hold = time.Millisecond
@@ -134,7 +135,8 @@ func TestLoadThatFailsLate(t *testing.T) {
 	}
 }
 
-// TestClosingDoesNotWaitForALoad: a service that is asked to stop has to.
+// TestClosingDoesNotWaitForALoad checks that Close returns during a load,
+// because a service must stop soon after it was asked to.
 func TestClosingDoesNotWaitForALoad(t *testing.T) {
 	b := newBench(t, true)
 	gate := b.slowly(t)
@@ -153,7 +155,8 @@ func TestClosingDoesNotWaitForALoad(t *testing.T) {
 	}
 }
 
-// TestShortLivedHostWaitsForALoad: a lab measures with what it has set.
+// TestShortLivedHostWaitsForALoad checks that a host that is not resident waits
+// for the load, because a lab measures with the settings that it made.
 func TestShortLivedHostWaitsForALoad(t *testing.T) {
 	b := newBench(t, false)
 	do(t, b.Apply(t.Context(), plan.Step{Knob: bescheduler.Knob, To: loaded}))

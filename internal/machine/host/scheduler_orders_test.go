@@ -17,8 +17,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestSchedulerIsNotLoadedAnewForNobody: the CPUs change, and during the reload
-// the scheduler becomes unwanted.
+// TestSchedulerIsNotLoadedAnewForNobody changes the CPUs, so that the scheduler
+// is loaded again. During that load the scheduler becomes unwanted, and must be
+// unloaded.
 func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 	gone := scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
 	t.Run("while it is loaded", func(t *testing.T) {
@@ -43,7 +44,7 @@ func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 	})
 }
 
-// ordered are the orders that a snapshot shows.
+// ordered returns the orders that a snapshot shows.
 func ordered(s node.Snapshot) map[string]string {
 	all := map[string]string{}
 	for k, v := range s.Knobs.Now {
@@ -54,8 +55,8 @@ func ordered(s node.Snapshot) map[string]string {
 	return all
 }
 
-// TestOrdersReachTheSchedulerAndReadBack: what the snapshot shows is what the
-// maps hold.
+// TestOrdersReachTheSchedulerAndReadBack checks that the snapshot shows exactly
+// what the maps contain.
 func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
@@ -80,7 +81,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 		t.Errorf("journaled: %v, want the scheduler alone: orders end with it", st.Touches)
 	}
 
-	// Another process with access to the maps changes them.
+	// Another process that has access to the maps changes them.
 	inode, err := b.Inode("be/a")
 	do(t, err, s.DropGroup(inode), s.SetPod(scx.Pod{Slot: 3}))
 	late := node.Snapshot{}
@@ -96,7 +97,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 		t.Errorf("shown after the maps have changed: %v", got)
 	}
 
-	// An order is taken back, and the weight of its slot with it.
+	// The policy cancels an order, and the weight of its slot with it.
 	do(t, b.order(t, "be/b", "BE slot 4 weight 50"), b.order(t, "be/b", "NORMAL"), b.order(t, "ls", "none"))
 	if g, _ := b.has(t, "be/b"); g.Class != scx.Normal || s.pods[4] != (scx.Pod{Slot: 4}) {
 		t.Errorf("be/b is %v, slot 4 has %v", g, s.pods[4])
@@ -110,8 +111,9 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	}
 }
 
-// TestOrdersWaitForTheScheduler: the kernel checks it for a second or more, and
-// best-effort work is in its bounds as soon as it acts.
+// TestOrdersWaitForTheScheduler gives orders while the kernel verifies the
+// scheduler, which takes a second or more. The limits of best-effort work must
+// hold from the moment at which the scheduler is loaded.
 func TestOrdersWaitForTheScheduler(t *testing.T) {
 	b := newBench(t, true)
 	gate := b.slowly(t)
@@ -181,7 +183,8 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestOrderOfACgroupThatIsMadeAnewIsGone: it is another cgroup by inode.
+// TestOrderOfACgroupThatIsMadeAnewIsGone removes a cgroup and makes it again.
+// The new cgroup has another inode, and must have no order.
 func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
@@ -200,8 +203,8 @@ func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
 	}
 }
 
-// TestSnapshotWritesNothing: neither to the scheduler nor to threads, not even
-// where something is to be put right.
+// TestSnapshotWritesNothing checks that a snapshot writes neither to the
+// scheduler nor to threads, even if something must be corrected.
 func TestSnapshotWritesNothing(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", 0)
@@ -234,7 +237,8 @@ func TestSnapshotWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAWorkloadThatEndsIsShownAsSuch until it counts as called off.
+// TestAWorkloadThatEndsIsShownAsSuch checks that a snapshot shows a workload as
+// ending until the eviction counts as cancelled.
 func TestAWorkloadThatEndsIsShownAsSuch(t *testing.T) {
 	b := newBench(t, true)
 	run := node.Knob{Cgroup: "be/a", File: node.FileRun}

@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// fill adds the knobs to a snapshot of managed workloads. touches are the
-// knobs that Tenon has changed. The maps of two snapshots are the same ones if
-// nothing in them has changed: to make them is most of the cost of a snapshot of
+// fill adds the knobs to a snapshot of the managed workloads. touches are the
+// knobs that Tenon has changed. If nothing has changed, two snapshots share the
+// same maps. To make new maps would be most of the cost of a snapshot of
 // thousands of cgroups.
 func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches map[node.Knob]journal.Touch) {
 	var cached map[node.Knob]node.Value
@@ -58,8 +58,8 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 	s.Knobs.Before = beforeOf(h, s.Knobs.Now, touches)
 }
 
-// beforeOf returns the values from before of the shown knobs. A cgroup that was
-// made again has none.
+// beforeOf returns the values from before for the shown knobs. A cgroup that
+// was removed and made again has none.
 func beforeOf(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	before := map[node.Knob]node.Value{}
 	for k, t := range touches {
@@ -77,7 +77,8 @@ func beforeOf(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journ
 	return before
 }
 
-// A shown is which knobs the last snapshot had, and from what that follows.
+// A shown remembers which knobs the last snapshot had, and from which inputs
+// that list followed.
 type shown struct {
 	mu      sync.Mutex
 	managed []node.Workload
@@ -93,8 +94,8 @@ type shown struct {
 	former map[node.Knob]node.Value
 }
 
-// list returns the cgroups whose knobs a snapshot shows, and the knobs that it
-// shows besides. The caller does not change them.
+// list returns the cgroups whose knobs a snapshot shows, and further knobs that
+// it shows. The caller must not change the results.
 func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[node.Knob]journal.Touch) ([]node.CgroupPath, []node.Knob) {
 	inner, runs := h.below(workloads), h.cache.showsRuns()
 	all := len(workloads) == len(managed) // otherwise some are gone
@@ -120,8 +121,8 @@ func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[no
 	return x.groups, x.touched
 }
 
-// before returns the values from before of the shown knobs of cgroups, now, which
-// are those of the cache.
+// before returns the values from before for the shown knobs of cgroups. now are
+// the present values from the cache.
 func (x *shown) before(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -131,13 +132,13 @@ func (x *shown) before(h *Host, now map[node.Knob]node.Value, touches map[node.K
 	return x.former
 }
 
-// sameMap reports whether two maps are the same memory.
+// sameMap reports whether two maps share the same memory.
 func sameMap[K comparable, V any](a, b map[K]V) bool {
 	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
-// shownCgroups lists the cgroups of the workloads and of their containers, and all
-// above them but the root.
+// shownCgroups lists the cgroups of the workloads and of their containers, and
+// all cgroups above them except the root.
 func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	var groups []node.CgroupPath
 	seen := map[node.CgroupPath]bool{"": true}
@@ -157,10 +158,10 @@ func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	return groups
 }
 
-// below lists the cgroups inside best-effort workloads on cgroup v1, where a
-// parent's limit may not be below its children's: a policy that bounds such
-// work must see and change them all. If some work has exclusive CPUs, the same
-// holds for latency-sensitive work.
+// below lists the cgroups inside best-effort workloads on cgroup v1. There a
+// parent's limit may not be below that of its children, so a policy that limits
+// such work must see and change all of them. If some work has exclusive CPUs,
+// the list also has the cgroups inside latency-sensitive work.
 func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil

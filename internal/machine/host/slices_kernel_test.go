@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestLongSlicesAreGivenAndTakenBack: threads below a group have the long slice,
-// but for those of other classes and those with one of their own, until a
-// restore.
+// TestLongSlicesAreGivenAndTakenBack checks that the threads below a group have
+// the long slice until a restore. Threads of other classes, and threads that
+// set a slice of their own, must not get it.
 func TestLongSlicesAreGivenAndTakenBack(t *testing.T) {
 	m := open(t, false)
 	if a := m.Capabilities()[node.FeatureEEVDFSlice]; a.Verdict != node.Yes {

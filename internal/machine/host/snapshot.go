@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Snapshot reads the managed workloads; the knobs of their cgroup, of their
-// contention root, and of all cgroups above these but the root; and the use of
-// the node. Values that cannot be read are absent.
+// Snapshot reads the managed workloads and the use of the node. For each
+// workload it reads the knobs of its cgroup, of its contention root, and of all
+// cgroups above these except the root. A value that cannot be read is absent.
 func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return node.Snapshot{}, err
@@ -56,7 +56,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// inode returns the inode of a cgroup; a resident host uses its cache.
+// inode returns the inode of a cgroup. A resident host takes it from its cache.
 func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	if h.cache != nil {
 		if inode, known := h.cache.inode(p); known {
@@ -66,11 +66,12 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	return h.tree.Inode(string(p))
 }
 
-// Sweep notifies a resident host that cgroups appeared or disappeared; groups
-// are all cgroups, sorted. The host compares the inode of each cached cgroup,
-// follows renamed cgroups, forgets its changes in cgroups that are gone, and
-// journals what new cgroups have copied from their parents
-// (change.Knobs.AdoptBorn). It reports whether to call it again soon.
+// Sweep tells a resident host that cgroups appeared or disappeared. groups are
+// all cgroups, sorted. The host compares the inode of each cached cgroup,
+// follows renamed cgroups, and forgets its changes in cgroups that are gone. It
+// also journals what new cgroups have copied from their parents
+// (change.Knobs.AdoptBorn). again reports whether Sweep should be called again
+// soon.
 func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.cache.expire()
 	h.isolation.Expire()

@@ -56,8 +56,8 @@ func TestALongWaitDemotesForAWhile(t *testing.T) {
 	}
 }
 
-// TestAKnobBelowAnExemptGroupExemptsItToo: what is frozen or ends may hold
-// groups with knobs of their own.
+// TestAKnobBelowAnExemptGroupExemptsItToo checks that groups inside an exempt
+// group are exempt, too, if they have knobs of their own.
 func TestAKnobBelowAnExemptGroupExemptsItToo(t *testing.T) {
 	b := newBench(t, true)
 	tid := b.thread(t, "be/a", task.Normal)

@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestMain makes the test binary its own helper: a task that sleeps in a cgroup
-// and obeys commands, or a Tenon process for a test to kill.
+// TestMain lets the test binary act as its own helper: as a task that sleeps in
+// a cgroup and obeys commands, or as a Tenon process that a test kills.
 func TestMain(m *testing.M) {
 	switch os.Getenv("TENON_TEST_ROLE") {
 	case "task":
@@ -44,10 +44,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// obey is a task: it does one command a line: "alloc BYTES" takes memory that cannot be
-// reclaimed, "fork" starts a child that ends at once, "read BYTES DEVICE" reads
-// past the page cache, and "cache BYTES FILE" through it. It answers "ok" or the
-// number of the error.
+// obey is the main function of a task. It reads one command in each line:
+// "alloc BYTES" allocates memory that cannot be reclaimed, "fork" starts a
+// child that ends at once, "read BYTES DEVICE" reads without the page cache,
+// and "cache BYTES FILE" reads through it. It answers "ok", or the number of
+// the error.
 func obey(in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -78,8 +79,9 @@ func obey(in io.Reader, out io.Writer) {
 	}
 }
 
-// fork makes a child that ends at once and waits for it. It goes past the Go
-// runtime, which would start threads for it, and these count as tasks too.
+// fork starts a child that ends at once, and waits for it. It does not use the
+// Go runtime, which would start threads for this, and those would count as
+// tasks.
 func fork() error {
 	pid, _, errno := syscall.RawSyscall(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0)
 	if errno != 0 {
@@ -101,7 +103,7 @@ type helper struct {
 	out     *bufio.Scanner
 }
 
-// machine is the real node as the conformance suite wants it.
+// machine is the real node with the methods that the conformance suite needs.
 type machine struct {
 	*host.Host
 	tree *cgroup.Tree
@@ -110,9 +112,8 @@ type machine struct {
 	tasks map[int]*helper
 }
 
-// open gives the real node with a journal of its own. It needs root and a
-// cgroup tree that can be written; where the machine must have them
-// (TENON_TEST_STRICT) it is a failure to lack them.
+// open returns the real node with its own journal. It needs root and a writable
+// cgroup tree. With TENON_TEST_STRICT, a machine without these fails the test.
 func open(t *testing.T, disposable bool) *machine {
 	t.Helper()
 	tree, err := cgroup.Detect("/proc")
@@ -186,7 +187,7 @@ func (m *machine) Start(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	return pid, nil
 }
 
-// tell sends a command to a task and returns the error that it met.
+// tell sends a command to a task, and returns the error that the task reported.
 func (m *machine) tell(pid int, line string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +224,7 @@ func (m *machine) Stop(pid int) error {
 	return nil
 }
 
-// file is the path of a kernel file, in the hierarchy of its controller.
+// file returns the path of a kernel file in the hierarchy of its controller.
 func (m *machine) file(p node.CgroupPath, name string) (string, error) {
 	controller, _, _ := strings.Cut(name, ".")
 	switch controller {
@@ -250,7 +251,8 @@ func (m *machine) WriteFile(p node.CgroupPath, name, text string) error {
 	if err != nil {
 		return err
 	}
-	// Not os.WriteFile: a cgroup file is never created or truncated.
+	// os.WriteFile would create or truncate the file. A cgroup file must never
+	// be created or truncated.
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err

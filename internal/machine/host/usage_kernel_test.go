@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// readCached reads so many bytes of a file through the page cache.
+// readCached reads a number of bytes of a file through the page cache.
 func readCached(argument string) error {
 	size, file := int64(0), ""
 	if _, err := fmt.Sscan(argument, &size, &file); err != nil {
@@ -30,8 +30,8 @@ func readCached(argument string) error {
 	return err
 }
 
-// useOf is what a snapshot with everything read anew holds of a group, and of
-// the node.
+// useOf returns what a snapshot without a cache shows of a group, and of the
+// node.
 func useOf(t *testing.T, m *machine, p node.CgroupPath) (of, all node.Usage) {
 	t.Helper()
 	m.Manage(job(p))
@@ -62,8 +62,8 @@ func TestTheCountersOfThisKernelAreKnown(t *testing.T) {
 	}
 }
 
-// TestColdCacheAndRefaultsAreCounted reads a file within a group, and then
-// again and again with less room than it needs.
+// TestColdCacheAndRefaultsAreCounted reads a file within a group once, and then
+// repeatedly with less memory than the file needs.
 func TestColdCacheAndRefaultsAreCounted(t *testing.T) {
 	m := open(t, false)
 	const size = 60 << 20
@@ -77,7 +77,8 @@ func TestColdCacheAndRefaultsAreCounted(t *testing.T) {
 	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
 		t.Skip("there is no file system here that has its files elsewhere than in memory")
 	}
-	// The pages that are there now are this process's.
+	// Drop the pages of the file from the cache. They are charged to this
+	// process now.
 	do(t, errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)))
 
 	p := m.group(t, "reads")

@@ -17,7 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sleeper is a process of a lab. A stubborn one has to be killed.
+// sleeper is the main function of a process of a lab. A stubborn one ignores
+// SIGTERM and must be killed.
 func sleeper() {
 	if os.Getenv("VICTIM_STUBBORN") != "" {
 		signal.Ignore(syscall.SIGTERM)
@@ -25,8 +26,9 @@ func sleeper() {
 	time.Sleep(time.Minute)
 }
 
-// victim is a lab at full load: it makes groups, starts processes and turns the knobs of a foreign tree as fast as it can, until it
-// is killed. VICTIM_JOURNAL, VICTIM_TREE and VICTIM_GROUP say where.
+// victim is a lab at full load. It creates groups, starts processes and writes
+// the knobs of a foreign tree as fast as it can, until it is killed.
+// VICTIM_JOURNAL, VICTIM_TREE and VICTIM_GROUP say where.
 func victim() {
 	die := func(err error) {
 		if err != nil {

@@ -8,14 +8,14 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// A Cookie is the cookie of best-effort threads: task.Cookies.
+// A Cookie is the cookie of best-effort threads. task.Cookies implements it.
 type Cookie interface {
 	ID() uint64
 	Share(list task.List, spare func(tid int) bool) (int, error)
 	Close()
 }
 
-// Cores is the access to core scheduling: package task.
+// Cores gives access to core scheduling. Package task implements it.
 type Cores interface {
 	NewCookie(from ...int) (Cookie, error)
 	CookieOf(tid int) (uint64, error)
@@ -36,7 +36,8 @@ func (kernelCores) CookieOf(tid int) (uint64, error) { return task.CoreCookie(ti
 
 func (kernelCores) Clear(l task.List) (int, error) { return task.ClearCookies(l) }
 
-// Policies is the access to the scheduling policies of threads: package task.
+// Policies gives access to the scheduling policies of threads. Package task
+// implements it.
 type Policies interface {
 	Extend(list task.List, spare func(tid int) bool) (int, error)
 	Shorten(task.List) (int, error)
@@ -70,14 +71,14 @@ func newCookies(c Cores) *cookies {
 	return &cookies{Cores: c, issued: map[uint64]bool{}}
 }
 
-// present returns our cookie; nil: there is none.
+// present returns Tenon's cookie; nil: there is none.
 func (c *cookies) present() Cookie {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own
 }
 
-// id returns the number of our cookie; 0: there is none.
+// id returns the number of Tenon's cookie; 0: there is none.
 func (c *cookies) id() uint64 {
 	if own := c.present(); own != nil {
 		return own.ID()
@@ -85,8 +86,8 @@ func (c *cookies) id() uint64 {
 	return 0
 }
 
-// get returns the cookie of best-effort threads, possibly an earlier agent's, which
-// the threads of from may have.
+// get returns the cookie for best-effort threads. It may be the cookie of an
+// earlier agent, if threads that from returns have it.
 func (c *cookies) get(from func() []int) (Cookie, error) {
 	if own := c.present(); own != nil {
 		return own, nil
@@ -104,7 +105,8 @@ func (c *cookies) get(from func() []int) (Cookie, error) {
 	return own, err
 }
 
-// drop gives up our cookie, once no thread is to have it.
+// drop gives up Tenon's cookie. It is called when no thread should have the
+// cookie any more.
 func (c *cookies) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,15 +116,16 @@ func (c *cookies) drop() {
 	}
 }
 
-// forget forgets the cookies that were set, as no thread has them any more.
+// forget forgets the cookies that Tenon has set, because no thread has them any
+// more.
 func (c *cookies) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.issued)
 }
 
-// isForeign reports whether a cookie is not Tenon's. It can tell only after this
-// process has its own cookie.
+// isForeign reports whether a cookie belongs to another component. It can tell
+// only after this process has a cookie of its own.
 func (c *cookies) isForeign(id uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,14 +133,15 @@ func (c *cookies) isForeign(id uint64) bool {
 	return id != 0 && known && (c.own == nil || id != c.own.ID()) && !c.issued[id]
 }
 
-// hasForeign reports whether a thread has a cookie that is not Tenon's.
+// hasForeign reports whether a thread has a cookie of another component.
 func (c *cookies) hasForeign(tid int) bool {
 	id, err := c.CookieOf(tid)
 	return err == nil && c.isForeign(id)
 }
 
-// note records the cookies of threads before they are cleared. If this process has
-// set none, the cookies in a best-effort cgroup are an earlier agent's.
+// note records the cookies of threads before they are cleared. If this process
+// has set no cookie, the cookies in a best-effort cgroup come from an earlier
+// agent.
 func (c *cookies) note(list task.List) {
 	tids, _ := list() // clearing them fails likewise, and reports it
 	ids := map[uint64]bool{}
@@ -154,7 +158,7 @@ func (c *cookies) note(list task.List) {
 	maps.Copy(c.issued, ids)
 }
 
-// clearIssued clears the noted cookies of threads.
+// clearIssued clears those cookies of threads that note has recorded.
 func (c *cookies) clearIssued(list task.List) error {
 	c.mu.Lock()
 	issued := maps.Clone(c.issued)
@@ -172,7 +176,8 @@ func (c *cookies) clearIssued(list task.List) error {
 	return err
 }
 
-// clearOurs clears our cookies of threads, and returns of how many.
+// clearOurs clears Tenon's cookies of threads, and returns the number of
+// threads.
 func (c *cookies) clearOurs(list task.List) int {
 	c.mu.Lock()
 	ours := maps.Clone(c.issued)

@@ -1,6 +1,6 @@
-// Package isolation keeps best-effort threads out of the way of latency-sensitive
-// ones, by the mechanisms of the kernel: it reads and writes the knobs of isolation,
-// and reports when a mechanism fails.
+// Package isolation keeps best-effort threads off the CPUs of latency-sensitive
+// ones, by mechanisms of the kernel. It reads and writes the knobs of
+// isolation, and reports when a mechanism fails.
 package isolation
 
 import (
@@ -28,20 +28,21 @@ import (
 )
 
 const (
-	// failuresKept is how long a mechanism failure is reported, and failuresShown
-	// how many are.
+	// failuresKept is how long snapshots show a mechanism failure.
+	// failuresShown is the maximum number that they show.
 	failuresKept  = time.Hour
 	failuresShown = 32
-	// eventsKept bounds the queue of events; further ones add nothing.
+	// eventsKept is the length of the queue of events. If the queue is full, a
+	// further event is dropped, because the loop will wake anyway.
 	eventsKept = 16
-	// sameFailure is how long after a refusal further ones count as the same
-	// failure: one tick writes many knobs.
+	// sameFailure is the time after a refusal in which further refusals count
+	// as the same failure. One tick writes many knobs.
 	sameFailure = 5 * time.Second
 )
 
-// Isolation is the isolation knobs of a node. It does not read thread knobs that
-// Tenon has not set: reading all threads is the main cost of these mechanisms. It
-// is safe for concurrent use.
+// Isolation holds the isolation knobs of a node. It does not read thread knobs
+// that Tenon has not set, because to read all threads is the main cost of these
+// mechanisms. It is safe for concurrent use.
 type Isolation struct {
 	fs        proc.FS
 	tree      *cgroup.Tree // nil: this machine has no cgroups that we can use
@@ -76,8 +77,8 @@ type Isolation struct {
 	status    node.IsolationStatus // but for what the scheduler counts
 }
 
-// A Kernel is how the isolation reaches the kernel; what is nil is the kernel of
-// this machine.
+// A Kernel gives access to those parts of the kernel that isolation uses. A nil
+// field stands for the kernel of this machine.
 type Kernel struct {
 	SchedExt bescheduler.Kernel
 	Policies Policies
@@ -122,24 +123,25 @@ func New(o Options) *Isolation {
 	return i
 }
 
-// An Event wakes the loop for a mechanism failure or stray threads.
+// An Event wakes the loop because of a mechanism failure or stray threads.
 type Event struct {
 	At   time.Time
 	Text string
 }
 
-// Events returns the channel of these events while the host is open. Events
-// that are not received are dropped.
+// Events returns the channel of these events. It is valid while the host is
+// open. An event that cannot be delivered at once is dropped.
 func (i *Isolation) Events() <-chan Event { return i.wakes }
 
-// Scheduler is the BPF scheduler of best-effort threads.
+// Scheduler returns the BPF scheduler of best-effort threads.
 func (i *Isolation) Scheduler() *bescheduler.Scheduler { return i.scheduler }
 
-// Exempt is the cgroups that are exempt from isolation.
+// Exempt returns the cgroups that are exempt from isolation.
 func (i *Isolation) Exempt() *exempt.Groups { return i.exempt }
 
-// makeFair moves the threads of a cgroup to the fair class, where some may be in
-// sched_ext: in the BPF scheduler they would run later, or be reported as stalled.
+// makeFair moves the threads of a cgroup from sched_ext to the fair class. In
+// the BPF scheduler such threads would run later, or the kernel would report
+// them as stalled.
 func (i *Isolation) makeFair(p node.CgroupPath) error {
 	i.mu.Lock()
 	clear(i.tallies)
@@ -154,7 +156,7 @@ func (i *Isolation) makeFair(p node.CgroupPath) error {
 	return err
 }
 
-// exemptionEnded makes the next snapshot show what a cgroup really has.
+// exemptionEnded makes the next snapshot read the real values of a cgroup.
 func (i *Isolation) exemptionEnded(p node.CgroupPath, notIdle bool) {
 	i.Expire()
 	again := i.marks.Remark(p)
@@ -166,12 +168,13 @@ func (i *Isolation) exemptionEnded(p node.CgroupPath, notIdle bool) {
 	}
 }
 
-// Has reports whether a knob is one of isolation that no knob cache holds.
+// Has reports whether a knob is a knob of isolation that the knob cache does
+// not hold.
 func Has(k node.Knob) bool {
 	return k == vendormark.Switch || k.File == node.FileScheduler || k.File.OfThreads() || k.File.OrdersScheduler()
 }
 
-// Adapters is how the knobs of isolation are read and written.
+// Adapters returns the adapters of the knobs of isolation.
 func (i *Isolation) Adapters() knob.Table {
 	of := knob.Adapter{Read: i.read, Write: i.write}
 	return knob.Table{
@@ -186,8 +189,8 @@ func (i *Isolation) Adapters() knob.Table {
 	}
 }
 
-// Show stores which isolation knobs are wanted, and returns the other files,
-// plus the marks if this kernel has them.
+// Show records which isolation knobs snapshots must contain. It returns the
+// other files, and the marks if this kernel has them.
 func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -205,8 +208,8 @@ func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 	})
 }
 
-// Expire makes the next snapshot check all threads at once: new threads may
-// lack the best-effort attributes.
+// Expire makes the next snapshot check all threads at once, because new threads
+// may lack the best-effort attributes.
 func (i *Isolation) Expire() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -259,8 +262,8 @@ func (i *Isolation) wake(text string) {
 	}
 }
 
-// Fill adds the isolation knobs and the mechanism failures to a snapshot. It writes
-// nothing.
+// Fill adds the isolation knobs and the mechanism failures to a snapshot. It
+// writes nothing to the kernel.
 func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()
@@ -320,8 +323,8 @@ func (i *Isolation) read(k node.Knob) (node.Value, error) {
 	return i.marks.Read(k)
 }
 
-// write writes an isolation knob. If the kernel refuses the write and
-// the cgroup still exists, that is a mechanism failure.
+// write writes an isolation knob. If the kernel refuses the write although the
+// cgroup still exists, write records a mechanism failure.
 func (i *Isolation) write(k node.Knob, v node.Value) error {
 	var err error
 	mechanism := node.MechanismVendor
@@ -344,16 +347,18 @@ func (i *Isolation) write(k node.Knob, v node.Value) error {
 	return err
 }
 
-// isFailure reports whether an error is the kernel's refusal of a mechanism, and
-// not a problem of one cgroup or thread that the next tick may find gone; loaded: a
-// BPF scheduler is.
+// isFailure reports whether an error means that the kernel refuses the
+// mechanism as such. An error that concerns one cgroup or thread does not
+// count, because that may be gone in the next tick. loaded says whether a BPF
+// scheduler is loaded.
 func isFailure(v node.Value, err error, loaded bool) bool {
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
 		return false
 	}
 	switch v := v.(type) {
 	case node.Scheduler:
-		// follow reports the end of a loaded scheduler.
+		// The end of a loaded scheduler does not count here, because follow
+		// reports it.
 		return v.Loaded && !loaded && !errors.Is(err, scx.ErrClosed) && !errors.Is(err, bescheduler.ErrLoading)
 	case node.Threads:
 		return v == node.ThreadsBE && errors.Is(err, task.ErrUnsupported)

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// others is the use of sched_ext and core scheduling by other components.
+// others describes how other components use sched_ext and core scheduling.
 type others struct {
 	at      time.Time
 	name    string // of the loaded scheduler
@@ -20,11 +20,11 @@ type others struct {
 	cookies int                      // processes with a cookie that is not Tenon's
 }
 
-// lookForOthers checks whether other components use sched_ext and core
-// scheduling. It does so rarely, since both are set up once, and when there is
-// a new workload, since a container runtime can give each container a cookie.
-// Only the loop of snapshots calls it; it holds i.mu only for the fields that
-// other goroutines read.
+// lookForOthers checks whether other components use sched_ext or core
+// scheduling. It does so rarely, because both are usually set up once. It also
+// does so when there is a new workload, because a container runtime may give
+// each container a cookie. Only the goroutine of the loop calls it. It holds
+// i.mu only for fields that other goroutines read.
 func (i *Isolation) lookForOthers(s *node.Snapshot) {
 	i.mu.Lock()
 	f := i.others
@@ -53,8 +53,8 @@ func (i *Isolation) lookForOthers(s *node.Snapshot) {
 	i.others = f
 }
 
-// foreignCookies counts the processes with a cookie that is not Tenon's. It
-// reads the first thread of each process.
+// foreignCookies counts the processes with a cookie of another component. It
+// reads only the first thread of each process.
 func (i *Isolation) foreignCookies() (n int) {
 	pids, err := i.fs.PIDs()
 	if err != nil {
@@ -79,7 +79,7 @@ func (i *Isolation) foreignCookies() (n int) {
 }
 
 // foreignScheduler returns the name of the loaded sched_ext scheduler; empty:
-// none.
+// none is loaded.
 func foreignScheduler(sys string) string {
 	dir := filepath.Join(sys, "kernel/sched_ext")
 	state, err := os.ReadFile(filepath.Join(dir, "state"))

@@ -10,11 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ReleaseExt moves the threads in and below a cgroup, and no others, to the
-// fair class, whichever scheduler they are in, and returns their number. The
-// kernel then applies cpu.max to them, which it does not for threads of
-// sched_ext. The journal does not change: the owner of the cgroup's FilePolicy
-// finds these threads as strays. A cgroup that is gone has no threads.
+// ReleaseExt moves the threads in and below a cgroup to the fair class,
+// whichever scheduler they are in, and returns their number. The kernel applies
+// cpu.max to threads of the fair class, but not to those of sched_ext. The
+// journal does not change. The owner of the cgroup's FilePolicy later finds
+// these threads as strays. A cgroup that does not exist has no threads.
 func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 	n, err := i.policies.Shorten(func() ([]int, error) { return subtree.Threads(i.tree, p) })
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
@@ -23,11 +23,12 @@ func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 	return n, fmt.Errorf("give the threads of %s back to the kernel's own scheduler: %w", p, err)
 }
 
-// Unload takes down the BPF scheduler: see bescheduler.Scheduler.
+// Unload unloads the BPF scheduler: see bescheduler.Scheduler.
 func (i *Isolation) Unload() (bool, error) { return i.scheduler.Unload() }
 
 // Tend serves the loaded scheduler between two snapshots: it sends the
-// heartbeat, and ends demotions in time. Without a scheduler it does nothing.
+// heartbeat, and ends demotions whose time is over. If no scheduler is loaded,
+// it does nothing.
 func (i *Isolation) Tend() error { return i.tend(i.now()) }
 
 func (i *Isolation) tend(at time.Time) error {
@@ -38,9 +39,9 @@ func (i *Isolation) tend(at time.Time) error {
 	return i.scheduler.Beat()
 }
 
-// Guard does the writes about threads that snapshots must not do: it removes
-// best-effort attributes from threads of other work than best-effort, and sends
-// the scheduler's heartbeat. The loop calls it after the steps of each tick.
+// Guard makes the writes about threads that a snapshot must not make. It
+// removes best-effort attributes from threads of other classes, and sends the
+// heartbeat to the scheduler. The loop calls it after the steps of each tick.
 func (i *Isolation) Guard(at time.Time, workloads []node.Workload) error {
 	if i.tree == nil {
 		return nil

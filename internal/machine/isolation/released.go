@@ -14,14 +14,15 @@ import (
 )
 
 // mayHave reports whether threads may still have the attribute of a journaled
-// knob: also during its release, and after a release that failed.
+// knob. They may have it even during a release, and after a release that
+// failed.
 func mayHave(t journal.Touch) bool {
 	return t.Written != node.Value(node.ThreadsNormal) || t.Pending != nil && t.Pending != node.Value(node.ThreadsNormal)
 }
 
-// LastReleased cleans up after the release of the last journaled knob of a thread
-// attribute, in any process: it removes the attribute from threads that left
-// their cgroups. For other knobs it does nothing.
+// LastReleased cleans up when the last journaled knob of a thread attribute was
+// released, by any process: it removes the attribute from threads that have
+// left their cgroups. For other knobs it does nothing.
 func (i *Isolation) LastReleased(k node.Knob) error {
 	if !k.File.OfThreads() {
 		return nil
@@ -48,8 +49,9 @@ func (i *Isolation) LastReleased(k node.Knob) error {
 	return nil
 }
 
-// recheckReleased repeats that once, a while later: a thread that was created while
-// LastReleased listed all threads has a copy of its parent's attributes.
+// recheckReleased does the same again a while later. A thread that was created
+// while LastReleased listed all threads has a copy of its parent's attributes,
+// but may not be in that list.
 func (i *Isolation) recheckReleased(at time.Time) {
 	i.mu.Lock()
 	due := maps.Clone(i.recheck)
@@ -74,8 +76,9 @@ func (i *Isolation) recheckReleased(at time.Time) {
 }
 
 // removeEverywhere removes a best-effort attribute from all threads of the
-// machine: a thread that was moved out of a best-effort cgroup keeps it, and is in
-// no managed cgroup. It runs after the last release only, since it reads every
+// machine. It must look at all, because a thread that was moved out of a
+// best-effort cgroup keeps the attribute and may be in a cgroup that Tenon does
+// not manage. It runs only after the last release, because it reads every
 // thread. While the sched_ext scheduler of another component is loaded, threads
 // with SCHED_EXT belong to that scheduler and keep their policy.
 func (i *Isolation) removeEverywhere(f node.File) error {
@@ -96,8 +99,8 @@ func (i *Isolation) removeEverywhere(f node.File) error {
 	return nil
 }
 
-// allThreads lists all threads of the machine but kernel threads, which never
-// have these attributes.
+// allThreads lists all threads of the machine except kernel threads, which
+// never have these attributes.
 func allThreads(fs proc.FS) ([]int, error) {
 	pids, err := fs.PIDs()
 	if err != nil {
@@ -111,7 +114,7 @@ func allThreads(fs proc.FS) ([]int, error) {
 	return all, nil
 }
 
-// unconvert removes the attribute of a knob from its threads.
+// unconvert removes the attribute of a knob from the threads of its cgroup.
 func (i *Isolation) unconvert(k node.Knob) error {
 	i.mu.Lock()
 	given := i.converted[k]

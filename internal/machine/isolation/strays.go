@@ -41,8 +41,9 @@ func (i *Isolation) convertStray(e scx.Stray) {
 	}
 }
 
-// belongs reports whether a thread is in a cgroup with the thread attribute of
-// a file, the policy or the cookie, and whether that is known.
+// belongs reports whether a thread is in a cgroup whose threads must have the
+// attribute f, the policy or the cookie. known reports whether that could be
+// found out.
 func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	entries, err := i.fs.Cgroup(tid)
 	if err != nil {
@@ -68,7 +69,7 @@ func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 }
 
 // demote moves a thread of an idle cgroup that has waited too long to the fair
-// class for some seconds: otherwise the kernel would eject the scheduler.
+// class for some seconds. Otherwise the kernel would eject the scheduler.
 func (i *Isolation) demote(e scx.LongWait) {
 	i.mu.Lock()
 	_, again := i.demoted[e.TID]
@@ -82,8 +83,8 @@ func (i *Isolation) demote(e scx.LongWait) {
 	}
 }
 
-// endDemotions ends the demotions whose time is over, when a CPU is free for the
-// thread.
+// endDemotions moves demoted threads back when their time is over and a CPU is
+// free for them.
 func (i *Isolation) endDemotions(at time.Time) {
 	i.mu.Lock()
 	var over []int
@@ -93,7 +94,7 @@ func (i *Isolation) endDemotions(at time.Time) {
 		}
 	}
 	i.mu.Unlock()
-	// Without a free CPU the thread would go on waiting.
+	// Without a free CPU the thread would continue to wait.
 	over = slices.DeleteFunc(over, func(tid int) bool { return !i.scheduler.HasRoom(tid) })
 	i.mu.Lock()
 	for _, tid := range over {
@@ -183,7 +184,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	}
 }
 
-// count prints a number of things.
+// count prints a number with its noun, in the singular or the plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

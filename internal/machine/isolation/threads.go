@@ -17,17 +17,18 @@ import (
 // demotedFor is how long a demoted thread stays in the fair class.
 const demotedFor = 5 * time.Second
 
-// latePause is the time after which a restore looks for threads created
-// meanwhile.
+// latePause is the time after which a restore looks for threads that were
+// created during it.
 const latePause = 50 * time.Millisecond
 
-// ErrOwn means that a cgroup contains a process that Tenon or the node needs.
+// ErrOwn means that a cgroup contains a process of Tenon, or one that the node
+// needs.
 var ErrOwn = errors.New("it holds a process of Tenon or of the system")
 
 // ErrNotBE means that a cgroup contains work of another class.
 var ErrNotBE = errors.New("it is not best-effort work")
 
-// bestEffort lists the threads in and below a cgroup, without those of other
+// bestEffort lists the threads in and below a cgroup. It omits threads of other
 // classes and of exempt cgroups.
 func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 	i.mu.Lock()
@@ -45,8 +46,9 @@ func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 }
 
 // readThreads reads the common attribute of the threads in and below a cgroup.
-// Threads that are real-time, exempt, demoted or with a slice of their own do
-// not count. If no thread counts, it returns the value that Tenon last set.
+// Threads that are real-time, exempt or demoted do not count, nor do threads
+// that set a slice of their own. If no thread counts, it returns the value that
+// Tenon last set.
 func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 	i.mu.Lock()
 	given, demoted := i.converted[k], maps.Clone(i.demoted)
@@ -69,7 +71,8 @@ func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 	return node.ThreadsNormal, nil
 }
 
-// writeThreads makes the threads in and below a cgroup best-effort, or normal.
+// writeThreads sets or removes the best-effort attribute of a knob on the
+// threads in and below a cgroup.
 func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	defer func() {
 		i.mu.Lock()
@@ -100,8 +103,9 @@ func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	return fmt.Errorf("write %v: threads are made %s or %s", k, node.ThreadsBE, node.ThreadsNormal)
 }
 
-// mayConvert refuses cgroups that contain processes which Tenon or the node
-// needs, and work of other classes: no thread of such work would run in time.
+// mayConvert refuses cgroups with processes of Tenon or of the system, and
+// cgroups with work of other classes. With the attribute, no thread of such
+// work would run in time.
 func (i *Isolation) mayConvert(p node.CgroupPath) error {
 	i.mu.Lock()
 	class, is := i.classes[p]
@@ -124,7 +128,7 @@ func (i *Isolation) mayConvert(p node.CgroupPath) error {
 	return nil
 }
 
-// convert sets the attribute of a knob on its threads.
+// convert sets the attribute of a knob on the threads of its cgroup.
 func (i *Isolation) convert(k node.Knob) (int, error) {
 	list := func() ([]int, error) { return i.bestEffort(k.Cgroup) }
 	switch k.File {
@@ -145,8 +149,8 @@ func (i *Isolation) convert(k node.Knob) (int, error) {
 	return c.Share(list, i.cookies.hasForeign)
 }
 
-// withCookies lists threads that may have an earlier agent's cookie: the next look
-// finds those in cgroups below.
+// withCookies lists threads that may have the cookie of an earlier agent.
+// Threads in cgroups below are missing; the next check finds them.
 func (i *Isolation) withCookies() []int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -161,9 +165,9 @@ func (i *Isolation) withCookies() []int {
 	return from
 }
 
-// TakeBackLate removes attributes from threads that a restore has missed. A
-// thread that is being created copies its parent's attributes and may be listed
-// later: much later if best-effort work gets little CPU.
+// TakeBackLate removes attributes from threads that a restore has missed. A new
+// thread copies its parent's attributes, but may appear in the list of threads
+// only later; much later if best-effort work gets little CPU.
 func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	if len(knobs) == 0 {
 		return nil
@@ -178,8 +182,8 @@ func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	return errors.Join(errs...)
 }
 
-// verifyThreads adds the thread knobs that Tenon has set: from the cache,
-// except for those due for a read.
+// verifyThreads adds to a snapshot the thread knobs that Tenon has set. It
+// takes them from the cache, except for those due for a read.
 func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	i.mu.Lock()
 	knobs := slices.SortedFunc(maps.Keys(i.converted), node.Knob.Compare)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// append calls decide with the present state, and writes the entry that it
-// returns. It writes nothing for nil.
+// append calls decide with the present state, and writes the entry that decide
+// returns. If that is nil, it writes nothing.
 func (j *Journal) append(decide func(State) *entry) error {
 	return j.appendAll(func(s State) []*entry {
 		if e := decide(s); e != nil {
@@ -15,8 +15,9 @@ func (j *Journal) append(decide func(State) *entry) error {
 	})
 }
 
-// appendAll calls decide with the present state, and writes the entries that it
-// returns in one write: all of them, or after a kill the first of them.
+// appendAll calls decide with the present state, and writes the entries that
+// decide returns in one write. If the process is killed during the write, the
+// file has all of them or the first of them.
 func (j *Journal) appendAll(decide func(State) []*entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -64,8 +65,9 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	return nil
 }
 
-// linesOf returns the text of entries: with the first line of the file before them
-// if there is no file, and with the damage that was found in the file.
+// linesOf returns the text of entries. If there is no file yet, the first line
+// of a file comes before them. If the file was found damaged, a line about the
+// damage comes before them.
 func linesOf(j *Journal, es []*entry) ([]byte, error) {
 	var text []byte
 	before := []*entry{}
@@ -86,8 +88,8 @@ func linesOf(j *Journal, es []*entry) ([]byte, error) {
 	return text, nil
 }
 
-// lines is about how many lines text has: the file is worth a compaction if it
-// has more than twice as many. Then each entry pays for one line of a
+// lines estimates how many lines text has. If the file has more than twice as
+// many, a compaction is worth its cost. Each entry then pays for one line of a
 // compaction, however many knobs the journal has.
 func (s State) lines() int {
 	return 1 + len(s.Groups) + len(s.Controls) + 2*len(s.Touches) + len(s.Processes)

@@ -2,8 +2,8 @@ package journal
 
 import "tenon.sh/tenon/internal/model/node"
 
-// An Intention is a write that is about to come: of knob Knob of the cgroup
-// with the given inode, from Before to Value.
+// An Intention is a write that is about to be made: of knob Knob of the cgroup
+// with the given inode, from the value Before to Value.
 type Intention struct {
 	Knob          node.Knob
 	Inode         uint64
@@ -14,13 +14,13 @@ type Intention struct {
 type Outcome struct {
 	Knob node.Knob
 	// Value is what the kernel shows after the write; nil if the kernel refused
-	// the write and the knob is unchanged.
+	// the write and the knob did not change.
 	Value node.Value
 }
 
-// IntendAll is Intend for several knobs, each named once. Their entries are one
-// write to the file, so a hundred cost little more than one. After an error some
-// may be recorded; their writes must not be performed.
+// IntendAll does the same as Intend, for several different knobs. It writes all
+// entries at once, so a hundred cost little more than one. After an error some
+// of them may be recorded; the caller must not write any of the knobs.
 func (j *Journal) IntendAll(all []Intention) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
@@ -31,7 +31,8 @@ func (j *Journal) IntendAll(all []Intention) error {
 	})
 }
 
-// ConfirmAll is Wrote or Abandon for each of several knobs.
+// ConfirmAll calls Wrote or Abandon for each of several knobs, with one write
+// to the file.
 func (j *Journal) ConfirmAll(all []Outcome) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
@@ -46,7 +47,7 @@ func (j *Journal) ConfirmAll(all []Outcome) error {
 	})
 }
 
-// ForgetAll is Forget for several knobs.
+// ForgetAll does the same as Forget, for several knobs.
 func (j *Journal) ForgetAll(all []node.Knob) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
@@ -59,8 +60,8 @@ func (j *Journal) ForgetAll(all []node.Knob) error {
 	})
 }
 
-// Adopt transfers knobs to this session, because the process that wrote them has
-// ended. The values from before stay.
+// Adopt transfers knobs to this session, because the process that wrote them
+// has ended. The values from before do not change.
 func (j *Journal) Adopt(all []node.Knob) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))

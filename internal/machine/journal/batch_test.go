@@ -17,8 +17,9 @@ func nth(i int) node.Knob {
 	return node.Knob{Cgroup: node.CgroupPath(fmt.Sprintf("kubepods/besteffort/pod-%06d", i)), File: node.FileCPUMax}
 }
 
-// TestAnEntryCostsTheSameAmongManyKnobs checks that the number of knobs in the
-// journal does not change how many bytes an entry writes, compactions included.
+// TestAnEntryCostsTheSameAmongManyKnobs checks that the number of bytes that an
+// entry writes, including compactions, does not depend on the number of knobs
+// in the journal.
 func TestAnEntryCostsTheSameAmongManyKnobs(t *testing.T) {
 	perEntry := func(knobs int) float64 {
 		j := open(t, t.TempDir(), me)

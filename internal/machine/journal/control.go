@@ -8,14 +8,15 @@ import (
 
 // A MadeControl is a control group of resctrl that Tenon has created.
 type MadeControl struct {
-	// Inode is the inode number of its directory; 0 if Tenon died while it
-	// created the group. A new group with the same name has another inode.
+	// Inode is the inode number of the directory of the group; 0 if Tenon died
+	// while it created the group. If a group is removed and made again, its
+	// inode differs.
 	Inode uint64
 	By    Session
 }
 
-// MadeControl records a control group of resctrl: with inode 0 before Tenon
-// creates it, and with its inode afterwards.
+// MadeControl records a control group of resctrl. It is called with inode 0
+// before Tenon creates the group, and with the inode afterwards.
 func (j *Journal) MadeControl(group string, inode uint64) error {
 	return j.append(func(State) *entry { return &entry{Op: opMadeControl, Control: group, Inode: inode} })
 }
@@ -51,7 +52,7 @@ func (s *State) applyControl(e entry) error {
 	return nil
 }
 
-// controlEntries returns the smallest list of entries that replays to
+// controlEntries returns the smallest list of entries that results in
 // s.Controls.
 func (s State) controlEntries() []entry {
 	var es []entry

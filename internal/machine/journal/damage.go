@@ -12,19 +12,20 @@ import (
 	"syscall"
 )
 
-// Operations about the file itself. A file begins with a line of opBegin, so an
-// empty file, or one without its beginning, is recognized as damaged.
+// Operations about the file itself. A file begins with a line of opBegin. An
+// empty file, or one without its beginning, is thereby recognized as damaged.
 const (
 	opBegin   = "begin"
 	opDamaged = "damaged" // Value says how; the fact outlives a compaction
 	opSettled = "settled" // a restore has reported the damage
 )
 
-// lineStart begins each line. A rest that does not begin like this is not a
-// line that a killed writer left unfinished.
+// lineStart begins each line. If the text after the last complete line does not
+// begin like this, it is damage and not the start of a line that a killed
+// writer left.
 const lineStart = `{"op":"`
 
-// sealed ends a line with its check sum (CRC-32, IEEE) as its last field, and a
+// sealed adds to a line its check sum (CRC-32, IEEE) as the last field, and a
 // newline.
 func sealed(line []byte) []byte {
 	sum := crc32.ChecksumIEEE(line)
@@ -37,7 +38,8 @@ const (
 )
 
 // unsealed returns a line without its check sum, and whether the sum is right.
-// A line without a sum is of an earlier version of Tenon and taken as it is.
+// A line without a sum comes from an earlier version of Tenon and counts as
+// right.
 func unsealed(line []byte) (bare []byte, right bool) {
 	at := len(line) - sumWidth
 	if at <= 0 || !bytes.HasPrefix(line[at:], []byte(`,"sum":"`)) {
@@ -47,7 +49,7 @@ func unsealed(line []byte) (bare []byte, right bool) {
 	return bare, string(line[at:])+"\n" == fmt.Sprintf(sumField, crc32.ChecksumIEEE(bare))
 }
 
-// whole says what is wrong with the text of a file as a whole; empty: nothing.
+// whole says how the text of a file is damaged as a whole; empty: it is not.
 func whole(text []byte, read State, head file, rest []byte) string {
 	switch first, _, _ := bytes.Cut(text, []byte{'\n'}); {
 	case len(text) == 0:
@@ -68,23 +70,23 @@ func likeLine(text []byte) bool {
 	return string(text[:n]) == lineStart[:n]
 }
 
-// lockName is the file whose lock all processes share. It holds the inode
-// number and the length of the journal after the last entry, so that a journal
-// that was cut off between two lines is recognized.
+// lockName is the file whose lock all processes share. It also contains the
+// inode number and the length of the journal after the last entry. A journal
+// that was cut off between two lines is recognized by this length.
 const lockName = "journal.lock"
 
 const extentForm = "%20d %20d\n"
 
-// noteExtent records how long the journal is. A failure is harmless: the next
-// entry records it.
+// noteExtent records the present length of the journal. A failure does no harm,
+// because the next entry records the length again.
 func (j *Journal) noteExtent() {
 	if st, is := j.read.Sys().(*syscall.Stat_t); is {
 		_, _ = j.lock.WriteAt(fmt.Appendf(nil, extentForm, st.Ino, j.size), 0)
 	}
 }
 
-// missing returns how many bytes the file lacks at its end, by the record in
-// the file of the lock.
+// missing returns how many bytes are missing at the end of the file, compared
+// with the length that the lock file records.
 func (j *Journal) missing(info fs.FileInfo) int64 {
 	text, err := os.ReadFile(filepath.Join(j.dir, lockName))
 	var inode uint64
@@ -101,9 +103,10 @@ func (j *Journal) missing(info fs.FileInfo) int64 {
 	return max(size-info.Size(), 0)
 }
 
-// Damage says how the file was damaged after this process had read it: removed,
-// emptied, cut off or overwritten by another program. Until Repair the entries
-// are in this process's memory alone. It is empty if the file is whole.
+// Damage says how another program damaged the file after this process had read
+// it: whether it was removed, emptied, cut off or overwritten. Until Repair,
+// only the memory of this process has the entries. It is empty if the file is
+// whole.
 func (j *Journal) Damage() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -114,10 +117,10 @@ func (j *Journal) Damage() string {
 }
 
 // Repair writes the file again if it was damaged after this process had read
-// it, and returns the damage; empty: the file was whole. It also returns the
-// damage, once, if an entry has repaired the file since the last Repair. The
-// entries that other processes wrote after the last load are lost. lost says
-// how entries were lost for good, until Settle; empty: none.
+// it. It returns the damage; empty: the file was whole. If an entry has
+// repaired the file since the last Repair, it returns that damage once. Entries
+// that other processes wrote after the last load are lost. lost says how
+// entries were lost for good, until Settle is called; empty: none were.
 func (j *Journal) Repair() (damage, lost string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -154,7 +157,8 @@ func (j *Journal) repair(locked bool) (damage string, err error) {
 	return damage, j.load()
 }
 
-// Settle forgets that entries were lost: a restore has said so.
+// Settle forgets that entries were lost. It is called when a restore has
+// reported the loss.
 func (j *Journal) Settle() error {
 	return j.append(func(s State) *entry {
 		if s.Damage == "" {
@@ -166,7 +170,7 @@ func (j *Journal) Settle() error {
 
 // load reads the part of the file that was added since the last load, or all of
 // it if the file was replaced. If another program has damaged the file since
-// the last load, the state stays as it was, and lost says what happened.
+// then, the state does not change, and lost says what happened.
 func (j *Journal) load() error {
 	known := j.read != nil && !j.state.Empty()
 	f, err := os.Open(j.path)

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// damages are what another program may do to the file of the journal.
+// damages are ways in which another program may damage the journal's file.
 var damages = map[string]func(t *testing.T, path string){
 	"directory removed": func(t *testing.T, path string) { do(t, os.RemoveAll(filepath.Dir(path))) },
 	"file removed":      func(t *testing.T, path string) { do(t, os.Remove(path)) },
@@ -49,7 +49,7 @@ func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	do(t, os.WriteFile(path, change(text), 0o644))
 }
 
-// written is a journal with two touched knobs, and what it knows.
+// written returns a journal with two knobs, and its entries.
 func written(t *testing.T) (*journal.Journal, map[node.Knob]journal.Touch) {
 	t.Helper()
 	j := open(t, filepath.Join(t.TempDir(), "state"), me)
@@ -58,8 +58,8 @@ func written(t *testing.T) (*journal.Journal, map[node.Knob]journal.Touch) {
 	return j, state(t, j).Touches
 }
 
-// TestAProcessRepairsTheJournalThatItHasRead: the process keeps the entries in
-// memory, so they survive each kind of damage.
+// TestAProcessRepairsTheJournalThatItHasRead checks that the entries survive
+// each kind of damage, because the process has them in its memory.
 func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
 	for name, damage := range damages {
 		for _, by := range []string{"repair", "the next entry"} {
@@ -90,9 +90,10 @@ func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
 	}
 }
 
-// TestANewReaderSeesThatEntriesWereLost: it says so also after it has written
-// entries of its own and the file was compacted, until a restore settles it. A
-// journal that was removed leaves no trace in the directory.
+// TestANewReaderSeesThatEntriesWereLost checks that a process that has not read
+// the entries reports their loss. It must report it even after it has written
+// entries of its own and compacted the file, until a restore settles the loss.
+// If the whole journal was removed, the directory shows no trace of it.
 func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
 	for name, damage := range damages {
 		if strings.HasSuffix(name, "removed") && name != "beginning removed" {
@@ -122,8 +123,9 @@ func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
 	}
 }
 
-// TestWhatAKilledWriterLeavesIsNoDamage: a killed writer leaves the start of a
-// line, and an earlier version of Tenon leaves lines without a check sum.
+// TestWhatAKilledWriterLeavesIsNoDamage checks two things that must not count
+// as damage: the start of a line that a killed writer left, and lines without a
+// check sum from an earlier version of Tenon.
 func TestWhatAKilledWriterLeavesIsNoDamage(t *testing.T) {
 	const old = `{"op":"made","cgroup":"be","by":{"pid":1,"start":2}}` + "\n"
 	for name, change := range map[string]func([]byte) []byte{
@@ -146,8 +148,8 @@ func TestWhatAKilledWriterLeavesIsNoDamage(t *testing.T) {
 	}
 }
 
-// TestDamageIsSeenWithoutTheRecordOfTheLength: an empty file and one without
-// its first line are damaged, whatever the file of the lock says.
+// TestDamageIsSeenWithoutTheRecordOfTheLength checks that an empty file, and
+// one without its first line, count as damaged, whatever the lock file says.
 func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
 	for _, name := range []string{"emptied", "beginning removed", "zeroed", "garbage", "one digit changed"} {
 		t.Run(name, func(t *testing.T) {
@@ -161,8 +163,9 @@ func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
 	}
 }
 
-// TestNobodyElseReadsTheJournal: a process that can read a lock file can hold the
-// lock, and the journal names all work of the machine.
+// TestNobodyElseReadsTheJournal checks that only the owner can read the files.
+// A process that can read a lock file can hold the lock, and the journal names
+// all work of the machine.
 func TestNobodyElseReadsTheJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	for range 2 { // the second time with files as an older version made them

@@ -15,7 +15,7 @@ import (
 )
 
 // tmpfs mounts a small file system. It returns its directory, and a function
-// that fills it completely.
+// that fills it up.
 func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	t.Helper()
 	dir = t.TempDir()
@@ -44,9 +44,9 @@ func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	}
 }
 
-// TestAFullFileSystemStopsOnlyWhatIsNew checks that known knobs can be narrowed
-// and widened on a full tmpfs, and that knobs without an entry in the journal
-// are not changed.
+// TestAFullFileSystemStopsOnlyWhatIsNew fills the tmpfs. Knobs that the journal
+// has must still be narrowed and widened, and knobs without an entry must not
+// change.
 func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)
@@ -81,9 +81,9 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-// TestAFullFileSystemAndAHolderThatStandsStill checks that, while another
-// process holds the lock, entries of known knobs are still written, and that
-// the file that this process may be writing is not used.
+// TestAFullFileSystemAndAHolderThatStandsStill fills the file system while
+// another process holds the lock. Entries about known knobs must still be
+// written. The file that the other process may be writing must not be used.
 func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)

@@ -1,15 +1,15 @@
 // Package journal records the changes of Tenon to this machine since boot: the
 // value of each knob from before Tenon's first write, the last value that Tenon
-// wrote, the groups that it created and the processes that it started. With the
-// journal, every knob can be restored without a daemon and after kill -9.
+// wrote, the groups that it created, and the processes that it started. With
+// the journal, every knob can be restored without a daemon, even after kill -9.
 //
 // The journal is one file of JSON lines on tmpfs. Its name contains the boot
 // id, because kernel state does not survive a reboot. Each line is one write(2)
-// with O_APPEND, so that a writer that dies leaves at most one incomplete line
-// at the end, which readers skip. Several processes share the file under
+// with O_APPEND. A writer that dies therefore leaves at most one incomplete
+// line at the end, which readers skip. Several processes share the file under
 // flock(2), but none waits long for the lock. There is no fsync: tmpfs has no
-// disk, and a machine that loses its memory also loses its cgroups. On a full
-// file system, a reserve has the space for entries about known knobs.
+// disk, and a machine that loses its memory also loses its cgroups. For a full
+// file system, space is reserved for entries about known knobs.
 package journal
 
 import (
@@ -28,24 +28,25 @@ import (
 // DefaultDir is the directory of the journal on a real machine.
 const DefaultDir = "/run/tenon"
 
-// compactAbove is the size of the file, in bytes, above which it is rewritten
-// without obsolete entries, if most of its lines are obsolete. A line has some
+// compactAbove is a size of the file in bytes. A larger file is rewritten
+// without obsolete entries, if most of its lines are obsolete. A line has about
 // 200 bytes, and each write of a knob adds two.
 const compactAbove = 256 << 10
 
-// A Session is one Tenon process. It tells entries of living processes from
-// those of dead ones, and entries of the lab from those of users.
+// A Session is one Tenon process. Entries carry it to distinguish the entries
+// of living processes from those of dead ones, and those of the lab from those
+// of users.
 type Session struct {
 	PID int `json:"pid"`
 	// Start is the start time of the process, in nanoseconds after boot
 	// (/proc/PID/stat). The pair of PID and Start is never used again.
 	Start int64 `json:"start"`
-	// Lab means that the groups and processes of this session belong to the
-	// lab, and that a restore may end them. Otherwise they belong to a user.
+	// Lab says that the groups and processes of this session belong to the lab,
+	// so that a restore may end them. Otherwise they belong to a user.
 	Lab bool `json:"lab,omitempty"`
 }
 
-// A Journal is the view of one process of the shared file. It is safe for
+// A Journal is the shared file as one process sees it. It is safe for
 // concurrent use.
 type Journal struct {
 	dir, path string
@@ -60,14 +61,14 @@ type Journal struct {
 	size  int64       // of the file, with torn lines
 	torn  bool        // the byte before off is not a newline
 	lost  string      // how the file was damaged since it was read; empty: it was not
-	// repaired is the damage that an entry found and repaired, until Repair
-	// returns it.
+	// repaired is the damage that an entry found and repaired. Repair returns
+	// it once.
 	repaired string
 	work     Work
 	changes  uint64 // how often state changed
 }
 
-// Work is what the journal has cost this process.
+// Work counts what the journal has cost this process.
 type Work struct {
 	Writes int   // of the file
 	Bytes  int64 // that they wrote, compactions included
@@ -101,15 +102,15 @@ func (j *Journal) State() (State, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	// Without the lock, a reader may see an incomplete line of another process.
-	// It stops before that line, and reads it the next time.
+	// It stops before that line, and the next load reads it.
 	if err := j.load(); err != nil {
 		return State{}, err
 	}
 	return j.state.clone(), nil
 }
 
-// Changes counts how often the state has changed, entries of other processes
-// included: as long as it stays the same, so does State.
+// Changes counts how often the state has changed, including by entries of other
+// processes. While the count stays the same, State returns the same.
 func (j *Journal) Changes() (uint64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -146,7 +147,7 @@ func (j *Journal) Touches(f node.File) (bool, error) {
 
 // Intend records that Tenon is about to write knob k of the cgroup with the
 // given inode. It stores the value from before only if no process has an entry
-// for this knob of this cgroup.
+// yet for this knob of this cgroup.
 func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) error {
 	return j.append(func(s State) *entry { return s.intend(Intention{k, inode, before, value}) })
 }
@@ -157,7 +158,8 @@ func (j *Journal) Wrote(k node.Knob, value node.Value) error {
 }
 
 // Abandon records that the kernel refused the intended value and that the knob
-// is unchanged. A knob without any successful write leaves the journal.
+// did not change. If no write of the knob ever succeeded, the knob leaves the
+// journal.
 func (j *Journal) Abandon(k node.Knob) error {
 	return j.append(func(s State) *entry { return s.abandon(k) })
 }
@@ -168,8 +170,8 @@ func (j *Journal) Forget(k node.Knob) error {
 	return j.append(func(s State) *entry { return s.forget(k) })
 }
 
-// Rebase changes the value from before of knob k, because the owner of the knob
-// would have written this value by now, like the kubelet when a pod is resized.
+// Rebase changes the value from before of knob k to what the owner of the knob
+// would have written by now. An example is the kubelet when a pod is resized.
 // It does nothing for a knob without an entry.
 func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	return j.append(func(s State) *entry {
@@ -181,12 +183,13 @@ func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 }
 
 // Made records a cgroup that Tenon is about to create. The entry comes before
-// the mkdir, so that no group can exist without an entry.
+// the mkdir, so that no group of Tenon exists without an entry.
 func (j *Journal) Made(p node.CgroupPath) error {
 	return j.append(func(State) *entry { return &entry{Op: opMade, Cgroup: p} })
 }
 
-// Removed deletes the entries of a cgroup that Tenon created, and of its knobs.
+// Removed deletes the entries of a cgroup that Tenon created, and those of its
+// knobs.
 func (j *Journal) Removed(p node.CgroupPath) error {
 	return j.append(func(s State) *entry {
 		if !s.mentions(p) {
@@ -212,21 +215,21 @@ func (j *Journal) Reaped(p Process) error {
 	})
 }
 
-// lockPatience is how long a writer waits for another one, which holds the
-// lock for some ten microseconds.
+// lockPatience is how long a writer waits for the lock. A writer usually holds
+// it for some ten microseconds.
 const lockPatience = 250 * time.Millisecond
 
 // acquire takes the lock that all processes share. The lock has a file of its
 // own, because compaction replaces the journal.
 //
-// A process that was stopped while it holds the lock must not stop the others,
-// least of all the watchdog, which works while the agent is stopped. After
-// lockPatience the writer therefore continues without the lock, and locked is
-// false. The journal is also correct without the lock: each entry is one
-// write(2) with O_APPEND, a second Intend for the same knob does not change the
-// value from before, and a process that compacts looks for entries that arrived
-// meanwhile. A process without the lock compacts only if the file system is
-// full.
+// A process may be stopped while it holds the lock. It must not stop the
+// others, least of all the watchdog, which works while the agent is stopped.
+// After lockPatience the writer therefore continues without the lock, and
+// locked is false. The journal is correct without the lock, too: each entry is
+// one write(2) with O_APPEND, a second Intend for the same knob does not change
+// the value from before, and a process that compacts looks for entries that
+// arrived meanwhile. A process without the lock compacts only if the file
+// system is full.
 func (j *Journal) acquire() (locked bool, err error) {
 	if j.lock != nil && !j.lockStands() {
 		_ = j.lock.Close()
@@ -241,8 +244,8 @@ func (j *Journal) acquire() (locked bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		// A process that can read the file of a lock can hold the lock. An older version
-		// let everybody read these files.
+		// A process that can read a lock file can hold its lock. An older
+		// version of Tenon made these files readable for all users.
 		_, _, _ = f.Chmod(0o600), os.Chmod(j.path, 0o600), os.Chmod(j.nextPath(), 0o600)
 		j.lock = f
 	}
@@ -259,8 +262,8 @@ func (j *Journal) acquire() (locked bool, err error) {
 	}
 }
 
-// lockStands reports whether the lock is that of the file which other processes
-// open: the directory may have been removed and made again.
+// lockStands reports whether the lock is on the file that other processes open.
+// It is not if the directory was removed and made again.
 func (j *Journal) lockStands() bool {
 	held, err := j.lock.Stat()
 	if err != nil {
@@ -270,7 +273,7 @@ func (j *Journal) lockStands() bool {
 	return err == nil && os.SameFile(held, now)
 }
 
-// lockPoll is how often it is asked for.
+// lockPoll is the time between two attempts to take the lock.
 const lockPoll = 200 * time.Microsecond
 
 func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
@@ -286,8 +289,8 @@ func (j *Journal) removeOtherBoots() {
 	}
 }
 
-// compact rewrites the file with one or two lines for each thing that still
-// matters, and replaces it by the file next in one rename.
+// compact rewrites the journal with one or two lines for each thing that it
+// still needs. It writes the file next and renames it.
 func (j *Journal) compact(next string) error {
 	text, err := j.state.text()
 	if err != nil {

@@ -242,8 +242,9 @@ func TestALargeJournalIsCompacted(t *testing.T) {
 	}
 }
 
-// TestKill9LeavesAUsableJournal kills a process that only writes entries. The
-// journal must have each entry that the process reported as written.
+// TestKill9LeavesAUsableJournal kills a process that does nothing but write
+// entries. The journal must have each entry that the process reported as
+// written.
 func TestKill9LeavesAUsableJournal(t *testing.T) {
 	if dir := os.Getenv("JOURNAL_VICTIM_DIR"); dir != "" {
 		j := open(t, dir, me)
@@ -328,8 +329,8 @@ func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// If two processes both write a first entry for a knob, the value of the second
-// must not replace the value from before.
+// If two processes both write a first entry for a knob, the entry of the second
+// process must not replace the value from before.
 func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 	dir := t.TempDir()
 	if err := open(t, dir, me).Intend(weight, 1, normal, idle); err != nil {
@@ -352,8 +353,8 @@ func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 	}
 }
 
-// A writer that has stopped waiting for the lock leaves the compaction to its
-// holder, which may be compacting.
+// A writer that continues without the lock must not compact, because the holder
+// of the lock may be compacting.
 func TestWithoutTheLockNobodyCompacts(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)

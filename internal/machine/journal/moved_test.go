@@ -6,9 +6,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEntriesMoveWithTheirCgroups also through a compaction: two cgroups that
-// exchanged their names exchange their entries, and an entry of another inode
-// stays.
+// TestEntriesMoveWithTheirCgroups lets two cgroups exchange their names. Their
+// entries must be exchanged, even across a compaction, and an entry with
+// another inode must not move.
 func TestEntriesMoveWithTheirCgroups(t *testing.T) {
 	j, err := Open(t.TempDir(), "boot", Session{PID: 1})
 	if err != nil {

@@ -8,19 +8,20 @@ import (
 	"tenon.sh/tenon/internal/model/valuetext"
 )
 
-// line returns the JSON of an entry. The names of cgroups need not be UTF-8.
+// line returns the JSON form of an entry. The names of cgroups need not be
+// UTF-8.
 func (e entry) line() ([]byte, error) {
 	return json.Marshal(e.renamed(valuetext.QuotePath[node.CgroupPath]))
 }
 
-// entryOf reads the JSON of an entry.
+// entryOf parses the JSON form of an entry.
 func entryOf(line []byte) (entry, error) {
 	var e entry
 	err := json.Unmarshal(line, &e)
 	return e.renamed(valuetext.UnquotePath[node.CgroupPath]), err
 }
 
-// renamed returns the entry with f of its paths.
+// renamed returns the entry with f applied to each of its paths.
 func (e entry) renamed(f func(node.CgroupPath) node.CgroupPath) entry {
 	e.Cgroup = f(e.Cgroup)
 	if e.Knob != nil && f(e.Knob.Cgroup) != e.Knob.Cgroup {

@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAnotherValueFromBeforeIsKept checks that Rebase has an effect in a
-// journal that is opened again and in one that is compacted, and no effect on a
+// TestAnotherValueFromBeforeIsKept checks that the effect of Rebase lasts when
+// the journal is opened again or compacted, and that Rebase does nothing for a
 // knob without an entry.
 func TestAnotherValueFromBeforeIsKept(t *testing.T) {
 	dir := t.TempDir()

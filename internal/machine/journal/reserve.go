@@ -8,14 +8,14 @@ import (
 )
 
 // reserveSize is the least space, in bytes, that is reserved for a full file
-// system: a compacted journal of some three hundred entries.
+// system. A compacted journal of about three hundred entries fits into it.
 const reserveSize = 64 << 10
 
-// lineSize is more bytes than most lines have.
+// lineSize is a length in bytes that most lines do not reach.
 const lineSize = 256
 
-// reserve returns the space that a compacted journal needs, as a power of two,
-// so that it seldom changes.
+// reserve returns the space that a compacted journal needs. It is a power of
+// two, so that it rarely changes.
 func (s State) reserve() int64 {
 	size := int64(reserveSize)
 	for need := int64(s.lines()) * lineSize; size < need; size *= 2 {
@@ -24,14 +24,14 @@ func (s State) reserve() int64 {
 }
 
 // nextPath returns the path of the file that replaces the journal when it is
-// compacted. The file is created early and empty, with allocated space, so that
-// there is space for entries on a full file system: Tenon must be able to
-// narrow best-effort work when a service needs its CPU. Entries for new knobs
-// fail without free space, so that the journal does not grow.
+// compacted. The file is created early and empty, with allocated space. This
+// reserves space for entries on a full file system: Tenon must be able to
+// narrow best-effort work when a service needs its CPU. Without free space,
+// entries for new knobs fail, so that the journal does not grow.
 func (j *Journal) nextPath() string { return j.path + ".next" }
 
 // keepReserve allocates the reserve, or as much of it as possible. It returns
-// an error if that is not all of it.
+// an error if it could not allocate all of it.
 func (j *Journal) keepReserve() error {
 	want := j.state.reserve()
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= want {
@@ -42,8 +42,8 @@ func (j *Journal) keepReserve() error {
 		return fmt.Errorf("reserve space for the journal: %w", err)
 	}
 	defer f.Close()
-	// On a full file system there may be only the page that the last compaction
-	// has freed, which is enough for the next one.
+	// On a full file system, there may be only the page that the last
+	// compaction has freed. That is enough for the next compaction.
 	const keepSize = 1 // FALLOC_FL_KEEP_SIZE
 	for size := want; size >= int64(os.Getpagesize()); size /= 2 {
 		sizeErr := syscall.Fallocate(int(f.Fd()), keepSize, 0, size)
@@ -61,7 +61,7 @@ func (j *Journal) keepReserve() error {
 }
 
 // write appends a line to the journal. If the file system is full, it uses the
-// reserve, except for entries about new knobs.
+// reserve, unless the entry is about a new knob.
 func (j *Journal) write(line []byte, first, locked bool) error {
 	if err := j.keepReserve(); err != nil && first {
 		return err
@@ -70,11 +70,11 @@ func (j *Journal) write(line []byte, first, locked bool) error {
 	if first || !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
-	// The written part of the line is incomplete; compaction removes it.
+	// Only a part of the line was written. Compaction removes it.
 	next := j.nextPath()
 	if !locked {
-		// The holder of the lock may be compacting. Use the space of the
-		// reserve, but not its file.
+		// The holder of the lock may be compacting. Take the space of the
+		// reserve, but do not write to its file.
 		_ = os.Remove(next)
 		next = fmt.Sprintf("%s.%d", next, os.Getpid())
 	}
@@ -101,7 +101,7 @@ func (j *Journal) appendLine(line []byte) error {
 }
 
 // writeNext writes the file that will replace the journal. It does not truncate
-// an empty file, because that would free its allocated space.
+// an empty file, because that would free the allocated space.
 func writeNext(next string, text []byte) error {
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// State is the result of all entries of the journal.
+// State is what all entries of the journal result in.
 type State struct {
 	Touches   map[node.Knob]Touch
 	Groups    map[node.CgroupPath]Session // groups that Tenon created, with the session
@@ -20,12 +20,12 @@ type State struct {
 	// Torn is the number of lines that could not be read. Each is the last line
 	// of a writer that was killed.
 	Torn int
-	// Damage says that entries were lost, and how: another program has changed
-	// the file. Empty: no entry is known to be lost.
+	// Damage says that entries were lost because another program changed the
+	// file, and how. Empty: no loss is known.
 	Damage string
 }
 
-// A file is what the lines about the file itself say.
+// A file holds what the lines about the file itself say.
 type file struct {
 	lines int  // how many it has
 	begun bool // it has its first line
@@ -34,12 +34,12 @@ type file struct {
 
 // A Touch is the entry of a knob that Tenon has written, or was about to write.
 type Touch struct {
-	// Inode is the inode number of the directory of the cgroup. A new cgroup
-	// with the same name has another inode.
+	// Inode is the inode number of the directory of the cgroup. If a cgroup is
+	// removed and made again, its inode differs.
 	Inode  uint64
 	Before node.Value
-	// Written is the last value that Tenon wrote, as the kernel shows it; nil
-	// if no write was confirmed.
+	// Written is the last value that Tenon wrote, in the form that the kernel
+	// shows; nil if no write was confirmed.
 	Written node.Value
 	// Pending is the value of a write that began but was not confirmed; nil if
 	// there is none.
@@ -103,9 +103,9 @@ func (s State) Empty() bool {
 	return len(s.Touches)+len(s.Groups)+len(s.Controls)+len(s.Processes) == 0
 }
 
-// replay applies the complete lines of text and returns how many bytes they
-// have. A line without its newline is left: its writer may be about to
-// finish it, or has died, and then the next append ends it.
+// replay applies the complete lines of text, and returns how many bytes these
+// have. It does not apply a line without a newline: its writer may be about to
+// finish it. If the writer has died, the next append completes the line.
 func (s *State) replay(text []byte, f *file) int {
 	n := 0
 	for {
@@ -206,7 +206,7 @@ func (s *State) applyKnob(e entry) error {
 	return nil
 }
 
-// text is the file with the fewest lines that replay to s.
+// text returns the shortest file that results in s.
 func (s State) text() ([]byte, error) {
 	var text []byte
 	for _, e := range s.entries() {
@@ -219,7 +219,7 @@ func (s State) text() ([]byte, error) {
 	return text, nil
 }
 
-// entries are the fewest lines that replay to s.
+// entries returns the smallest list of entries that results in s.
 func (s State) entries() []entry {
 	es := []entry{{Op: opBegin}}
 	if s.Damage != "" {

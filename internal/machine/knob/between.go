@@ -14,21 +14,22 @@ import (
 // was cleared.
 const DefaultWeight = 100 * unit.Weight(256)
 
-// A betweenFunc reports whether now is a possible state of a knob whose change
-// from one value to another was interrupted. It is not called if now is equal
-// to from or to.
+// A betweenFunc reports whether now is a possible value of a knob if the change
+// from one value to the other was interrupted. It is not called if now equals
+// from or to.
 type betweenFunc func(from, to, now node.Value) bool
 
-// whole is the betweenFunc of a knob that changes in one write.
+// whole is the betweenFunc of a knob that changes in one write, so that there
+// is no value in between.
 func whole(_, _, _ node.Value) bool { return false }
 
-// betweens has the function for each knob file. A knob with coupled kernel
-// files changes in several writes, and some changes have a neutral value
-// between them.
+// betweens has the function for each knob. A knob of several coupled kernel
+// files changes in several writes, and some changes pass through a neutral
+// value.
 var betweens = map[node.File]betweenFunc{
 	node.FileCPUWeight: typed(func(from, _, now node.CPUWeight) bool {
-		// The kernel resets the weight when idle is cleared, before Tenon
-		// writes the new weight.
+		// When idle is cleared, the kernel resets the weight before Tenon
+		// writes the new one.
 		return from.Idle && now == node.CPUWeight{Weight: DefaultWeight}
 	}),
 	node.FileCPUMax: typed(func(f, t, n node.CPUMax) bool {
@@ -61,8 +62,8 @@ var betweens = map[node.File]betweenFunc{
 	node.FileSlice:  whole,
 }
 
-// Between reports whether now is a possible state of a knob of file f whose
-// change from one value to another was interrupted.
+// Between reports whether now is a possible value of a knob with file f if the
+// change from one value to the other was interrupted.
 func Between(f node.File, from, to, now node.Value) bool {
 	if now == from || now == to {
 		return true
@@ -82,7 +83,7 @@ func typed[V node.Value](between func(from, to, now V) bool) betweenFunc {
 
 func oneOf[T comparable](v T, list ...T) bool { return slices.Contains(list, v) }
 
-// limitsBetween is the betweenFunc of I/O limits: a write changes one device
+// limitsBetween is the betweenFunc of I/O limits. One write changes one device
 // and, on v1, one rate.
 func limitsBetween(f, t, n node.IOMax) bool {
 	return linesBetween(f.Limits(), t.Limits(), n.Limits(), node.NoIOLimits, func(f, t, n node.IOLimits) bool {
@@ -96,8 +97,8 @@ func weightsBetween(f, t, n node.IOWeight) bool {
 		linesBetween(f.Weights(), t.Weights(), n.Weights(), 0, func(f, t, n int64) bool { return oneOf(n, f, t) })
 }
 
-// waysBetween is the betweenFunc of cache ways: code and data have one line
-// each, and only one of them may be written.
+// waysBetween is the betweenFunc of cache ways. Code and data have one line
+// each, and only one of them may have been written.
 func waysBetween(from, to, now node.L3) bool {
 	code, data, err1 := now.Parts()
 	fromCode, fromData, err2 := from.Parts()
@@ -107,7 +108,7 @@ func waysBetween(from, to, now node.L3) bool {
 }
 
 // linesBetween reports whether every line of now is a mix of those of from and
-// to. none is the value of a missing line.
+// to. none is the value that a missing line stands for.
 func linesBetween[T any](from, to, now map[unit.Device]T, none T, mixed func(from, to, now T) bool) bool {
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {
 		if v, has := m[d]; has {

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEveryKnobIsInTheTable checks that the table has each knob file; its error
-// names the missing one.
+// TestEveryKnobIsInTheTable checks that the table has each knob. The error
+// names the one that is missing.
 func TestEveryKnobIsInTheTable(t *testing.T) {
 	if wrong := node.MissingFiles(betweens); wrong != "" {
 		t.Error(wrong)

@@ -9,21 +9,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Files are the files of a cgroup with their content, by the names of the
-// cgroup version. A File of package node may be several of them.
+// Files are the files of a cgroup with their content, under the names that the
+// cgroup version has. One File of package node may consist of several of them.
 type Files struct {
 	Version int
 	Text    map[string]string
 }
 
-// A Writing is a text, and the name of the file to which it is written.
+// A Writing is a text and the name of the file to which it must be written.
 type Writing struct{ File, Text string }
 
-// NoLimitV1 is the value by which cgroup v1 shows that there is no memory
-// limit, with pages of 4 KiB.
+// NoLimitV1 is the number by which cgroup v1 shows that there is no memory
+// limit. It depends on the page size; this one is for pages of 4 KiB.
 const NoLimitV1 = unit.MaxBytes / 4096 * 4096
 
-// Number reads a file with one number; "max" is the largest number.
+// Number reads a file with one number. "max" counts as the largest number.
 func (f Files) Number(file string) int64 {
 	if text := f.Text[file]; text != "max" {
 		v, _ := strconv.ParseInt(text, 10, 64)
@@ -90,8 +90,8 @@ func (f Files) Max() node.CPUMax {
 	return v
 }
 
-// OfMax returns the writes that set the bandwidth limit v, in an order that the
-// kernel accepts for any present value.
+// OfMax returns the writes that set the bandwidth limit v. Their order is one
+// that the kernel accepts whatever the present value is.
 func (f Files) OfMax(v node.CPUMax) []Writing {
 	micro := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 	quota := map[int]string{1: "-1", 2: "max"}[f.Version]

@@ -1,5 +1,5 @@
-// Package knob has the table of adapters by which a node, real or simulated,
-// reads and writes each kind of knob, and the intermediate states of each
+// Package knob has the adapters by which a node, real or simulated, reads and
+// writes each kind of knob, and the values that a knob may have during a
 // change.
 package knob
 
@@ -12,11 +12,12 @@ import (
 // An Adapter reads and writes one kind of knob on a node.
 type Adapter struct {
 	Read func(node.Knob) (node.Value, error)
-	// Write writes a value, which must have the type of the file of the knob.
+	// Write writes a value. The value must have the type that belongs to the
+	// file of the knob.
 	Write func(node.Knob, node.Value) error
 }
 
-// Of returns an adapter for a kind of knob with values of one type.
+// Of returns an adapter for a kind of knob whose values have the type V.
 func Of[V node.Value](read func(node.Knob) (V, error), write func(node.Knob, V) error) Adapter {
 	return Adapter{
 		Read: func(k node.Knob) (node.Value, error) {
@@ -44,7 +45,8 @@ func (t Table) Read(k node.Knob) (node.Value, error) {
 	return nil, node.ErrUnknownFile(k.File)
 }
 
-// Write writes a knob. The value must have the type of the file of the knob.
+// Write writes a knob. The value must have the type that belongs to the file of
+// the knob.
 func (t Table) Write(k node.Knob, v node.Value) error {
 	if a, known := t[k.File]; known {
 		return a.Write(k, v)

@@ -10,14 +10,14 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Delay is the time for which the threads of a command were runnable but waited
-// for a CPU, summed over the threads, from /proc/PID/task/TID/schedstat. The
-// counters of a thread disappear when it ends, so that they are sampled; waits
-// after the last sample of a thread are missing.
+// Delay is how long the threads of a command were runnable but waited for a
+// CPU, summed over the threads, from /proc/PID/task/TID/schedstat. The counters
+// of a thread disappear when it ends, so they are sampled. Waits after the last
+// sample of a thread are missing.
 type Delay struct {
 	Waited time.Duration
 	// Seen is the CPU time of the same threads in the same samples. If it is
-	// less than the CPU time of the whole group, waits are missing in Waited
+	// less than the CPU time of the whole group, waits are missing in Waited,
 	// too.
 	Seen time.Duration
 }
@@ -36,23 +36,23 @@ type thread struct{ run, delay time.Duration }
 
 const (
 	// samplePeriod is the minimum time between two samples. The waits of a
-	// thread in its last period are lost.
+	// thread after its last sample are lost.
 	samplePeriod = 200 * time.Millisecond
-	// sampleShare limits the cost: after a sample that took t of CPU time,
-	// there is a pause of sampleShare·t (0.5 % of one CPU), up to the longest
-	// pause.
+	// sampleShare limits the cost of sampling. After a sample that took t of
+	// CPU time, there is a pause of sampleShare·t (0.5 % of one CPU), up to the
+	// longest pause.
 	sampleShare  = 200
 	longestPause = 2 * time.Second
 )
 
 // newDelayMeter returns a meter for the process main, whose counters begin at
-// base, and for the processes that procs lists.
+// base, and for the processes that procs returns.
 func newDelayMeter(fs proc.FS, procs func() ([]int, error), main int, base Delay) *delayMeter {
 	return &delayMeter{fs: fs, procs: procs, main: main, base: base, threads: map[int]thread{}}
 }
 
 // sample reads every thread of the group once. It skips a thread that has ended
-// meanwhile.
+// since it was listed.
 func (m *delayMeter) sample() {
 	pids, _ := m.procs()
 	if !slices.Contains(pids, m.main) {
@@ -79,7 +79,7 @@ func (m *delayMeter) sample() {
 	}
 }
 
-// run takes samples until stop is closed, and one at the end.
+// run takes samples until stop is closed, and a last one then.
 func (m *delayMeter) run(stop <-chan struct{}) {
 	runtime.LockOSThread() // the CPU time of this thread is the cost of the samples
 	defer runtime.UnlockOSThread()

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GateArg is the first argument of a gate: a copy of Tenon that waits until it
-// is in its cgroup, and then executes the command. A program that launches
-// commands must pass its arguments to Gate first.
+// GateArg is the first argument of a gate. A gate is a copy of Tenon that waits
+// until it is in its cgroup, and then executes the command. A program that
+// launches commands must pass its arguments to Gate first.
 const GateArg = "__tenon_gate"
 
 // A gated is a gate process that has not executed its command yet.
@@ -37,9 +37,10 @@ type gateOrder struct {
 	Args []string
 }
 
-// startGate starts the gate. program is the argv prefix that starts this
-// program. The pipes keep their descriptor numbers in the child, because fixed
-// numbers could collide with descriptors that the caller passes to the command.
+// startGate starts the gate. program is the start of the argv with which this
+// program is started again. The pipes keep their descriptor numbers in the
+// child, because fixed numbers could collide with descriptors that the caller
+// passes to the command.
 func startGate(program []string, order gateOrder) (*gated, error) {
 	var open, report [2]int
 	if err := unix.Pipe2(open[:], 0); err != nil {
@@ -67,8 +68,8 @@ func startGate(program []string, order gateOrder) (*gated, error) {
 	return g, nil
 }
 
-// A baseline is the CPU time that the gate had used before it executed the
-// command, which inherits its counters.
+// A baseline is the CPU time that the gate used before it executed the command.
+// The command inherits the counters of the gate.
 type baseline struct {
 	thread Delay         // of the thread that calls exec
 	cpu    time.Duration // of the whole process
@@ -108,11 +109,11 @@ func (g *gated) close() {
 	g.report.Close()
 }
 
-// Gate executes the command when the launcher allows it, and never returns.
-// args are the arguments after GateArg.
+// Gate waits until the launcher allows it, and then executes the command. It
+// never returns. args are the arguments after GateArg.
 func Gate(args []string) {
-	// The attributes below belong to a thread. exec keeps those of the thread
-	// that calls it.
+	// The attributes below belong to a thread, and exec keeps those of the
+	// thread that calls it.
 	runtime.LockOSThread()
 	if len(args) < 5 {
 		fmt.Fprintf(os.Stderr, "tenon: %s is for Tenon's own use\n", GateArg)
@@ -188,7 +189,7 @@ func (e *StartError) Status() int {
 	return 126
 }
 
-// find resolves the command like a shell.
+// find looks for the program of a command as a shell does.
 func find(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil && !errors.Is(err, exec.ErrDot) {

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The test binary is also its own gate.
+// TestMain lets the test binary act as its own gate.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GateArg {
 		Gate(os.Args[2:])
@@ -158,8 +158,8 @@ func TestScriptWithoutInterpreterLineRuns(t *testing.T) {
 }
 
 func TestCommandInheritsWhatTenonWasGiven(t *testing.T) {
-	// The Go runtime raises the soft limit of open files for itself, and could
-	// use descriptor numbers that belong to the command.
+	// The Go runtime raises the soft limit of open files for itself. It could
+	// then use descriptor numbers that belong to the command.
 	shell := func(script string) string {
 		_, out := runScript(t, node.LS, script)
 		return strings.TrimSpace(out)

@@ -40,8 +40,7 @@ func (r *run) enter(ctx context.Context) error {
 		if len(pids) > 0 {
 			return fmt.Errorf("cgroup %s is in use by %s: choose another --name", group, list(pids))
 		}
-		// The group is left from a launcher that was killed, and its command
-		// has ended.
+		// A launcher that was killed has left the group. Its command has ended.
 		if err := r.removeTree(group); err != nil {
 			return err
 		}
@@ -58,8 +57,8 @@ func (r *run) enter(ctx context.Context) error {
 	return r.Host.Attach(r.workload.Cgroup, r.process.Pid)
 }
 
-// leave removes the group. If it was the last group of its class, leave removes
-// the group of the class too.
+// leave removes the group. If it was the last group of its class, leave also
+// removes the parent group of the class.
 func (r *run) leave() error {
 	if !r.made {
 		return nil
@@ -119,9 +118,9 @@ const (
 	lockPoll    = 5 * time.Millisecond
 )
 
-// lock serializes the creation and removal of groups among all launchers of a
-// node, because the last launcher removes a group that the next one may need.
-// The kernel releases the lock of a launcher that dies.
+// lock makes all launchers of a node create and remove groups one at a time.
+// Otherwise the last launcher of a class could remove a parent group that the
+// next one needs. The kernel releases the lock of a launcher that dies.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)

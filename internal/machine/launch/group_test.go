@@ -22,7 +22,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A bench is a launcher on the real kernel, below a cgroup of its own.
+// A bench is a launcher on the real kernel, with a cgroup of its own as the
+// root.
 type bench struct {
 	*Launcher
 	t     *testing.T
@@ -54,7 +55,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// launcher returns a launcher with a Host of its own, as each tenon run has it.
+// launcher returns a launcher with a Host of its own, as each tenon run has.
 func (b *bench) launcher(tree *cgroup.Tree, root node.CgroupPath) *Launcher {
 	l, err := newLauncher(tree, root, b.dir)
 	if err != nil {
@@ -93,7 +94,7 @@ func script(name string, class node.Class, text string) Command {
 	return Command{Name: name, Class: class, Args: []string{"sh", "-c", text}}
 }
 
-// left lists the groups below the root of the bench.
+// left lists the groups that exist below the root of the bench.
 func (b *bench) left() string {
 	names, err := b.Tree.Children(string(b.Root))
 	if err != nil {
@@ -179,9 +180,9 @@ func TestMemoryLimitKills(t *testing.T) {
 
 func TestWaitingForACPUIsMeasured(t *testing.T) {
 	b := newBench(t)
-	// Three busy loops share one CPU, so that two of them always wait. The test
-	// is long enough for two samples, even if samples are expensive, as under
-	// emulation.
+	// Three busy loops share one CPU, so two of them always wait. The test is
+	// long enough for two samples even if samples are expensive, as in an
+	// emulator.
 	spin := "timeout 6 sh -c 'while :; do :; done'"
 	r, err := b.run(script("job", node.LS, "taskset -p -c 0 $$ >/dev/null; "+spin+" & "+spin+" & "+spin+"; wait"))
 	if err != nil {

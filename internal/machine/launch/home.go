@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// homes lists the directories of the cgroups of this process, one for each
-// hierarchy in which the command's group is elsewhere.
+// homes lists the directories of the cgroups of this process. It has one for
+// each hierarchy in which the group of the command is another one.
 func (r *run) homes() ([]string, error) {
 	entries, err := r.FS.SelfCgroup()
 	if err != nil {

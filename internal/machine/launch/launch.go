@@ -1,6 +1,6 @@
 // Package launch runs one command in its QoS class, in a cgroup of its own
-// whose knobs are set before its first instruction. Signals and the exit status
-// are passed through, and the cgroup is removed at the end.
+// whose knobs are set before the first instruction of the command. It passes on
+// signals and the exit status, and removes the cgroup at the end.
 package launch
 
 import (
@@ -20,8 +20,8 @@ import (
 )
 
 // The groups for launched commands, below Launcher.Root. BE commands share one
-// group and all others another, because best-effort work must yield at the
-// contention root, which is the parent of the groups of the commands.
+// group, and all other commands share another. The contention root of BE is the
+// group that they share.
 const (
 	SensitiveGroup  = "tenon-ls"
 	BestEffortGroup = "tenon-be"
@@ -50,7 +50,7 @@ func (c Command) Workload(root node.CgroupPath) node.Workload {
 	}
 }
 
-// Check fills in the name, and returns the first error in c.
+// Check sets the name if it is empty, and returns the first error in c.
 func (c *Command) Check() error {
 	if len(c.Args) == 0 {
 		return errors.New("no command: put it after --, as in tenon run --qos BE -- make -j4")
@@ -60,7 +60,7 @@ func (c *Command) Check() error {
 		c.Name = fmt.Sprintf("%s-%d", strings.TrimLeft(base, "."), os.Getpid())
 	}
 	// A cgroup directory also contains the files of the kernel, such as cpu.max
-	// and cgroup.procs.
+	// and cgroup.procs. A name must not be equal to one of these.
 	if len(c.Name) > 128 || strings.Map(plainByte, c.Name) != c.Name || strings.ContainsRune(c.Name, '.') && fileLike(c.Name) {
 		return fmt.Errorf("name %q: want up to 128 letters, digits and . _ -, not like a kernel file such as cpu.max", c.Name)
 	}
@@ -89,29 +89,30 @@ type Launcher struct {
 	Host *host.Host
 	Tree *cgroup.Tree
 	FS   proc.FS
-	// Root is the cgroup below which the groups are created: "" for the whole
+	// Root is the cgroup below which Tenon creates the groups: "" for the whole
 	// node, or a subtree that is delegated to the user.
 	Root node.CgroupPath
-	// Turn does one tick of the agent's loop, which sets the knobs of the
+	// Turn makes one tick of the agent's loop. The tick sets the knobs of the
 	// workloads that Host manages.
 	Turn func(context.Context) error
 	// StateDir holds the lock that serializes launches on one node.
 	StateDir string
-	// Program is the argv prefix that starts this program again.
+	// Program is the start of the argv with which this program is started
+	// again.
 	Program []string
 	// Note receives messages for the user, one line each.
 	Note func(string)
-	// Yield runs the command without a cgroup, with the lowest priority that
-	// threads can set themselves. See Launcher.Run.
+	// Yield runs the command without a cgroup, with the lowest priority that a
+	// thread can give itself. See Launcher.Run.
 	Yield bool
 }
 
 // Run runs c, and returns when the command has ended and its group is empty.
 // With Yield there is no group: a best-effort command gets SCHED_IDLE, nice 19
 // and the idle I/O class, and any other command runs unchanged. The error is a
-// *StartError if the command itself could not be started. The error satisfies
-// Forbidden if Tenon lacks the permission to create groups; the command has
-// then not run.
+// *StartError if the command itself could not be started. If Tenon lacks the
+// permission to create groups, the error satisfies Forbidden, and the command
+// has not run.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
@@ -147,8 +148,8 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		case errors.As(err, &refused):
 			refused.Name = c.Args[0]
 		case result.Signal != "":
-			// A signal ended the command before it got any CPU time, which may
-			// take long for best-effort work.
+			// A signal ended the command before it got any CPU time.
+			// Best-effort work may wait long for that.
 			return result, r.leave()
 		}
 		return Result{}, errors.Join(err, r.leave())

@@ -29,20 +29,20 @@ type Result struct {
 	// WaitedSeconds is the time for which threads were runnable and waited for
 	// a CPU, summed over threads.
 	WaitedSeconds float64 `json:"waited_seconds"`
-	// WaitedCoverage is the share of CPUSeconds whose threads were sampled,
-	// from 0 to 1. If it is below 1, WaitedSeconds is too small.
+	// WaitedCoverage is the part of CPUSeconds whose threads were sampled, from
+	// 0 to 1. If it is below 1, WaitedSeconds is too small.
 	WaitedCoverage float64 `json:"waited_coverage_ratio"`
 	// OOMKills is the number of processes that the kernel killed at the memory
 	// limit.
 	OOMKills int64 `json:"oom_kills"`
 }
 
-// coverageWhole is the coverage from which on the sampled delays count as
+// coverageWhole is the coverage from which the sampled delays count as
 // complete.
 const coverageWhole = 0.95
 
-// account fills in the resources from the group or, without a group, from the
-// CPU time of the process.
+// account sets the used resources from the counters of the group. Without a
+// group, it sets them from the CPU time of the process.
 func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	if r.made {
 		if s, err := r.Tree.CPUStat(string(r.workload.Cgroup)); err == nil {

@@ -22,7 +22,8 @@ func Forbidden(err error) bool {
 }
 
 // Lesser explains in one line which properties c gets and does not get on a
-// system where the error cause forbids cgroups, and how to change that.
+// system on which the error cause forbids cgroups. It also says how to change
+// that.
 func Lesser(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {
@@ -38,9 +39,9 @@ func Lesser(c Command, cause error) string {
 	return fmt.Sprintf("%s (%s); for all of it: %s", gets, strings.ReplaceAll(cause.Error(), "\n", "; "), how)
 }
 
-// Delegated returns the highest cgroup v2 at or above that of this process in
-// which an unprivileged user may create groups and move processes. The error
-// satisfies Forbidden if there is none.
+// Delegated returns the highest cgroup, at or above that of this process, in
+// which an unprivileged user may create groups and move processes. It looks
+// only at cgroup v2. The error satisfies Forbidden if there is none.
 // (Documentation/admin-guide/cgroup-v2.rst, "Delegation".)
 func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if tree.VersionOf("cpu") != 2 {
@@ -65,8 +66,8 @@ func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 // delegated walks up from own. A user can create a group if its directory and
 // its cgroup.procs are writable; the kernel checks the latter on the common
 // ancestor of a move. The cpu controller must also be enabled for children, or
-// the user must be able to enable it: a group other than the root may enable
-// controllers for its children only if it has no processes.
+// the user must be able to enable it. A group other than the root may enable
+// controllers for its children only if it has no processes itself.
 func delegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
 	for p := own; ; p = p.Parent() {
 		dir := root + "/" + string(p)

@@ -14,9 +14,9 @@ var passed = []os.Signal{
 	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
 }
 
-// catchSignals starts to receive the signals that Tenon passes on. An ignored
-// signal, such as SIGHUP under nohup, stays ignored, because the command
-// inherits that.
+// catchSignals starts to receive the signals that Tenon passes on. A signal
+// that is ignored, such as SIGHUP under nohup, stays ignored, because the
+// command inherits that.
 func catchSignals() (<-chan os.Signal, func()) {
 	caught := make(chan os.Signal, 16)
 	for _, s := range passed {
@@ -27,8 +27,8 @@ func catchSignals() (<-chan os.Signal, func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// pass sends s to the command, except a signal that the terminal has sent: the
-// command is in the same process group, and has already received it.
+// pass sends s to the command, unless the terminal sent the signal: the command
+// is in the same process group, so it has received the signal already.
 func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:

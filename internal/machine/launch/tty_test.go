@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// launcherEnv makes the test binary a launcher of its arguments. Without
-	// rootEnv it creates no cgroup; rootEnv names the parent of the cgroup.
+	// launcherEnv makes the test binary launch its arguments. Without rootEnv
+	// it creates no cgroup. rootEnv names the parent of the cgroup.
 	launcherEnv = "TENON_TEST_LAUNCH"
 	rootEnv     = "TENON_TEST_ROOT"
 	stateEnv    = "TENON_TEST_STATE"

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// lingerQuiet is the time for which Tenon waits for the remaining processes
-	// of a command before it tells the user.
+	// lingerQuiet is how long Tenon waits for the remaining processes of a
+	// command before it tells the user about them.
 	lingerQuiet = time.Second
 	lingerPoll  = 20 * time.Millisecond
 )
 
-// begin starts the command behind the gate, and passes signals on meanwhile,
+// begin starts the command behind the gate. Meanwhile it passes signals on,
 // because a best-effort command on a busy node may wait long for its first CPU
 // time.
 func (r *run) begin(gate *gated) (base baseline, err error) {
@@ -75,7 +75,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	return result, err
 }
 
-// untilZombie blocks until the child has ended, without reaping it.
+// untilZombie waits until the child has ended, but does not reap it.
 func untilZombie(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -86,9 +86,9 @@ func untilZombie(pid int) {
 }
 
 // linger waits until the remaining processes of the command have ended, because
-// they lose their class when their group is removed. A signal ends the wait:
-// linger then moves the processes into the group of tenon run, and tells the
-// user.
+// they would lose their class if their group were removed. A signal ends the
+// wait. linger then moves the processes into the group of tenon run, and tells
+// the user.
 func (r *run) linger() error {
 	told := time.Now().Add(lingerQuiet)
 	for {
@@ -130,7 +130,8 @@ func (r *run) moveOut() error {
 	if err != nil {
 		return err
 	}
-	// Processes may fork while they are moved.
+	// Processes may fork while they are being moved, so one pass over them is
+	// not enough.
 	for range 100 {
 		pids, err := r.members()
 		if err != nil || len(pids) == 0 {
