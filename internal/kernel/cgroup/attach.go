@@ -57,8 +57,8 @@ func (t *Tree) attach(path string, id int, file func(*hierarchy) string) error {
 	return nil
 }
 
-// Procs lists the processes of the group in ascending order, without the groups
-// below it.
+// Procs lists the processes of the group itself in ascending order. Processes
+// of groups below it are not listed.
 func (t *Tree) Procs(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -75,8 +75,8 @@ func (t *Tree) Procs(path string) ([]int, error) {
 	return ids, nil
 }
 
-// parseProcs reads one process id per line. The kernel guarantees neither the
-// order nor that an id is unique. 0 is a process outside our PID namespace.
+// parseProcs reads one process id per line. The kernel guarantees no order, and
+// an id may appear twice. 0 stands for a process outside our PID namespace.
 func parseProcs(text string) ([]int, error) {
 	var ids []int
 	for line := range strings.FieldsSeq(text) {

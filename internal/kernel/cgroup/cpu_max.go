@@ -40,12 +40,12 @@ func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 	return v, nil
 }
 
-// WriteCPUMax changes quota, period and burst. The order of the writes avoids
-// values that the kernel refuses: it lowers the burst before it writes the
-// quota, or raises it afterwards. After an error WriteCPUMax restores the old
-// value. The kernel returns EINVAL for values outside the bounds of CPUMax and,
-// on v1, for a quota per period above the parent's or below a child's. A burst
-// on a kernel without bursts gives ErrUnsupported.
+// WriteCPUMax changes quota, period and burst. It orders the writes so that the
+// kernel refuses none of them: it lowers the burst before it writes the quota,
+// or raises it afterwards. After an error it restores the old value. The kernel
+// returns EINVAL for values outside the bounds of CPUMax and, on v1, for a
+// quota per period above the parent's or below a child's. A burst on a kernel
+// without bursts gives ErrUnsupported.
 func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	old, err := t.ReadCPUMax(path)
 	if err != nil {

@@ -14,10 +14,10 @@ func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
 
 // WriteCPUs writes cpuset.cpus. On v1 the set must be a subset of the parent's
 // (EACCES), must include the sets of the children (EBUSY), and must not become
-// empty while the group has tasks (ENOSPC). v2 has only the last rule, which
-// also covers tasks below the group. Therefore an empty set, once replaced,
-// cannot be restored while there are tasks. A CPU number that the kernel does
-// not support gives ERANGE.
+// empty while the group has tasks (ENOSPC). v2 has only the last rule, and
+// there tasks below the group count, too. Therefore, once a set has replaced
+// the empty one, the empty set cannot be restored while there are tasks. A CPU
+// number that the kernel does not support gives ERANGE.
 func (t *Tree) WriteCPUs(path string, cpus unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.cpus", cpus.String())
 }

@@ -14,8 +14,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// readFile reads a pseudo file. The kernel reports its size as 0; the buffer
-// holds nearly every file, so that one read(2) gets a consistent text.
+// readFile reads a pseudo file. The kernel reports its size as 0. The buffer is
+// larger than nearly every such file, so that one read(2) gets a consistent
+// text.
 func readFile(path string) (string, error) {
 	fd, err := openfile.Open(path)
 	if err != nil {
@@ -58,8 +59,9 @@ func (h *hierarchy) read(path, file string) (string, error) {
 	return strings.TrimSuffix(text, "\n"), nil
 }
 
-// readValue is a faster read for files that the kernel writes in one piece:
-// every file except the lists of processes. See openfile.ReadWhole.
+// readValue is a faster read. It is only for files that the kernel writes in
+// one piece, which are all except the lists of processes. See
+// openfile.ReadWhole.
 func (h *hierarchy) readValue(path, file string) (string, error) {
 	dir, err := h.dir(path)
 	if err != nil {
@@ -87,13 +89,13 @@ func (h *hierarchy) write(path, file, value string) error {
 	if err != nil {
 		return err
 	}
-	// The group may have been renamed since its files were opened, and the value
-	// is read again after the write.
+	// Close the kept files, because the group may have been renamed since they
+	// were opened, and the value is read back after the write.
 	if h.open != nil {
 		h.open.Close(path)
 	}
-	// The kernel ignores the truncation. In a fixture of plain files it removes
-	// the old content.
+	// The kernel ignores O_TRUNC. In a fixture of plain files it removes the
+	// old content.
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
 		// Without the newline, an empty value would cause no write(2).
@@ -111,8 +113,8 @@ func read[T any](t *Tree, controller, path, file string, parse func(string) (T, 
 	return readBy((*hierarchy).readValue, t, controller, path, file, parse)
 }
 
-// readOften is read for the settings that an agent reads again and again, through
-// a handle that stays open.
+// readOften does the same as read, for settings that an agent reads again and
+// again. It keeps the file open.
 func readOften[T any](t *Tree, controller, path, file string, parse func(string) (T, error)) (T, error) {
 	return readBy((*hierarchy).setting, t, controller, path, file, parse)
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Frozen reports whether the group itself is set to frozen; it ignores the
-// ancestors (cgroup.freeze, Linux 5.2; v1: freezer.self_freezing). A group
-// outside v1's freezer hierarchy gives ErrGone, a node without a freezer
-// ErrUnsupported.
+// Frozen reports whether the group itself is set to frozen (cgroup.freeze,
+// Linux 5.2; v1: freezer.self_freezing). A frozen ancestor does not count. A
+// group outside v1's freezer hierarchy gives ErrGone, and a node without a
+// freezer ErrUnsupported.
 func (t *Tree) Frozen(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {

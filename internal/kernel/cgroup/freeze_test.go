@@ -58,8 +58,8 @@ FREEZING
 }
 
 // TestOnlyProcessesThatAreHereAreListed checks ProcsBelow on v1. There
-// cgroup.procs lists a process if any of its threads is in the group;
-// ProcsBelow keeps only processes whose first thread is in the group.
+// cgroup.procs lists a process if any of its threads is in the group.
+// ProcsBelow must keep only processes whose first thread is in the group.
 func TestOnlyProcessesThatAreHereAreListed(t *testing.T) {
 	tree := fixture(t, onlyV1+`-- cpu/a/cgroup.procs --
 7

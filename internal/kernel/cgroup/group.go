@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// removeWait is the maximum time for which a removal waits for a busy group:
-// killed tasks stay in the group until they are reaped.
+// removeWait is how long a removal waits for a busy group at most. Killed tasks
+// stay in the group until they are reaped.
 const removeWait = 2 * time.Second
 
 // Make makes a group and its missing ancestors in every hierarchy. On v2 it
 // enables cpu, cpuset, memory, pids and io in the ancestors, as far as the
-// kernel permits; without a controller the group lacks its files. On v1 a new
+// kernel permits. Without a controller the group lacks its files. On v1 a new
 // group gets the CPUs and memory nodes of its parent, because otherwise no task
-// could enter. Make does not change an existing group. If it fails, it removes
-// the groups that it made.
+// could enter it. Make does not change an existing group. If it fails, it
+// removes the groups that it made.
 func (t *Tree) Make(path string) error {
 	var made []string
 	for _, h := range t.all {
@@ -140,15 +140,16 @@ func (t *Tree) Exists(path string) bool {
 	return err == nil
 }
 
-// home returns the hierarchy that represents the group: that of cpu, or the
-// first other hierarchy in which the group exists. On v1 a group may exist in
-// some hierarchies only.
+// home returns the hierarchy that represents the group: that of cpu or, if the
+// group is not in it, the first other hierarchy that has the group. On v1 a
+// group may exist in some hierarchies only.
 func (t *Tree) home(path string) (*hierarchy, error) {
 	h, _, err := find(t, path)
 	return h, err
 }
 
-// find is home, with what stat says of the group's directory there.
+// find returns the result of home, and the result of stat(2) for the directory
+// of the group there.
 func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	var st syscall.Stat_t
 	for _, h := range t.all {
@@ -163,9 +164,9 @@ func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
 }
 
-// childless reports whether a directory holds no other: the kernel counts two
-// links and one for each child (fs/kernfs/inode.c: kernfs_refresh_inode). File
-// systems that do not count children show one link.
+// childless reports whether a directory contains no other directory. The kernel
+// counts two links, and one more for each child (fs/kernfs/inode.c:
+// kernfs_refresh_inode). File systems that do not count children show one link.
 func childless(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.

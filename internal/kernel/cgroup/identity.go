@@ -12,12 +12,12 @@ import (
 )
 
 // ErrSwitchedOff means that a vendor's kernel has marks for groups, but that
-// they are switched off at present.
+// their switch is off.
 var ErrSwitchedOff = errors.New("switched off")
 
 // An Identity is the mark of a group on a vendor's kernel, in the values of
 // cpu.bvt_warp_ns. A group of -1 yields to all others, 0 is the default, and 1
-// has precedence. 2 also keeps groups of -1 off the SMT siblings of its CPUs.
+// takes precedence. 2 also keeps groups of -1 off the SMT siblings of its CPUs.
 type Identity int
 
 const (
@@ -95,11 +95,11 @@ func (v Vendor) Read(path string) (Identity, error) {
 
 func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), identityExpels) }
 
-// Write marks a group. If the kernel lacks a value, Write rounds: without the
-// file for siblings 2 becomes 1, and without levels above 0 both become 0.
-// Write returns ErrSwitchedOff if marks are switched off, or if the kernel
-// cannot reset a mark. While core scheduling is on, Write and Switch refuse
-// every mark except 0.
+// Write marks a group. If the kernel lacks a level, Write rounds: without the
+// file for siblings, 2 becomes 1; without levels above 0, both become 0. Write
+// returns ErrSwitchedOff if marks are switched off, or if the kernel cannot
+// reset a mark. While core scheduling is on, Write and Switch refuse every mark
+// except 0.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
 		return fmt.Errorf("mark %s with identity %d: want %d to %d", shown(path), id, identityBE, identityExpels)
@@ -129,9 +129,10 @@ func (v Vendor) Write(path string, id Identity) error {
 }
 
 // writePriority marks a group that has cpu.priority. A mark below 0 also makes
-// the group idle; any other mark clears idle and the weight. writePriority then
-// restores the weight that the group had just before. The caller must remember
-// the weight from before a mark made the group idle: see Idles.
+// the group idle; any other mark clears idle and resets the weight. In that
+// case writePriority restores the weight that the group had just before. The
+// caller must remember the weight from before a mark made the group idle: see
+// Idles.
 func (v Vendor) writePriority(path string, id Identity) error {
 	before, weightErr := v.files.weight(path)
 	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
@@ -193,7 +194,7 @@ func (v Vendor) Switched() (bool, error) {
 }
 
 // Switch turns the effect of marks on or off. It refuses to turn it on while
-// core scheduling is on, because both together have locked up kernels up to
+// core scheduling is on, because the two together have locked up kernels up to
 // 5.10.134-16.1.
 func (v Vendor) Switch(on bool) error {
 	value := "0"
@@ -206,8 +207,8 @@ func (v Vendor) Switch(on bool) error {
 	return v.files.setSysctl(sysctlIdentity, value)
 }
 
-// besideCores returns an error while core scheduling is on. Any process with
-// the privilege may have turned it on since the last mark.
+// besideCores returns an error while core scheduling is on. Any privileged
+// process may have turned it on since the last mark was written.
 func (v Vendor) besideCores() error {
 	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
 		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))

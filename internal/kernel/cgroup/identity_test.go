@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vendorKernel models which values the kernels with marks accept and refuse
+// vendorKernel models which marks the kernels with marks accept and refuse
 // (docs of Alibaba Cloud Linux; ANCK and openEuler kernel sources).
 type vendorKernel struct {
 	groups  map[string]map[string]string

@@ -136,8 +136,8 @@ func TestIOWritesOnlyWhatDiffers(t *testing.T) {
 		}
 		for file, want := range map[string]string{
 			"blkio.throttle.read_bps_device": "8:0 5", "blkio.throttle.write_bps_device": "",
-			// The kernel truncates numbers of more than 32 bits, at worst to a
-			// limit of 0.
+			// The kernel truncates numbers of more than 32 bits. In the worst
+			// case the result is a limit of 0.
 			"blkio.throttle.write_iops_device": "8:0 0",
 		} {
 			if got := content(t, tree, block, "a", file); got != want {

@@ -16,10 +16,10 @@ import (
 type IOUse struct{ Read, Written unit.Bytes }
 
 // IOUse reads io.stat (Documentation/admin-guide/cgroup-v2.rst, IO; v1:
-// blkio.throttle.io_service_bytes_recursive). On v2 a page that is written back
-// later counts for the group that dirtied it. On v1 it counts for the root, and
-// on Linux 6.18 only for devices on which some group has a limit: the numbers
-// of v1 are too small.
+// blkio.throttle.io_service_bytes_recursive). On v2, when a page is written
+// back, that counts for the group that dirtied it. On v1 it counts for the
+// root, and on Linux 6.18 only for devices on which some group has a limit. The
+// numbers of v1 are therefore too small.
 func (t *Tree) IOUse(path string) (IOUse, error) {
 	if t.VersionOf(block) == 1 {
 		return read(t, block, path, "blkio.throttle.io_service_bytes_recursive", v1ParseIOUse)

@@ -16,8 +16,8 @@ type IOWeight struct {
 	Devices map[unit.Device]int64
 }
 
-// A Weigher is one of the two kernel mechanisms that weigh block I/O. Each has
-// its own files and affects only the devices for which it is switched on.
+// A Weigher is one of the two kernel features that weigh block I/O. Each has
+// its own files, and affects only the devices for which it is switched on.
 type Weigher struct{ v1, v1Devices, v2 string }
 
 var (
@@ -53,9 +53,9 @@ func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 }
 
 // WriteIOWeight writes the weights that differ. The kernel refuses a weight out
-// of range (EINVAL or ERANGE) and a weight for a device without this mechanism
-// (EOPNOTSUPP, which is ErrUnsupported). WriteIOWeight still writes the other
-// weights.
+// of range (EINVAL or ERANGE), and a weight for a device on which w is not
+// switched on (EOPNOTSUPP, which is ErrUnsupported). WriteIOWeight still writes
+// the other weights.
 func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
 	now, err := t.ReadIOWeight(w, path)
 	if err != nil {

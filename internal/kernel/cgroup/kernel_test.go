@@ -165,8 +165,8 @@ func TestWeightIsLostUnderIdleAndWrittenAgain(t *testing.T) {
 }
 
 // TestEveryLimitCanFollowEveryOther changes from each limit to each other
-// limit. Every change must succeed, whatever the intermediate values are, also
-// if the limits of the parent and the child leave no room for other values.
+// limit. Every change must succeed, even if the limits of the parent and the
+// child leave no room for intermediate values.
 func TestEveryLimitCanFollowEveryOther(t *testing.T) {
 	tree, path := kernelGroup(t)
 	middle, leaf := path+"/m", path+"/m/leaf"

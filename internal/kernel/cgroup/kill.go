@@ -11,13 +11,12 @@ import (
 )
 
 // The loop of the agent is blocked during these waits, so they are short. A
-// later tick kills the processes that are still alive.
+// later tick kills the processes that are then still alive.
 const (
 	// stillWait is the maximum time to wait until a group is frozen, before its
 	// processes are killed.
 	stillWait = 25 * time.Millisecond
-	// killWait is the maximum time for which processes that fork are killed
-	// again.
+	// killWait is how long processes that fork are killed again at most.
 	killWait = 25 * time.Millisecond
 	// killPoll is the time between two checks.
 	killPoll = 2 * time.Millisecond
@@ -112,10 +111,10 @@ func (t *Tree) Populated(path string) (bool, error) {
 }
 
 // Signal sends a signal to each process of ProcsBelow, and returns the number
-// of processes that received it. Signal opens a handle (pidfd) of each process
-// and then reads the list again. Therefore it never signals a process outside
-// the group that has reused a PID. A child that is forked meanwhile may miss
-// the signal.
+// of processes that received it. It opens a handle (pidfd) of each process and
+// then reads the list again, so that it never signals a process outside the
+// group that got a reused PID. A child that is forked meanwhile may not get the
+// signal.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, shown(path), syscall.EINVAL)
@@ -175,7 +174,7 @@ func (t *Tree) Kill(path string) error {
 }
 
 // KillFreezes reports whether Kill freezes the group for a moment. If the
-// caller dies at that moment, the group stays frozen.
+// caller dies in that moment, the group stays frozen.
 func (t *Tree) KillFreezes(path string) bool {
 	h, err := t.home(path)
 	if err != nil {
@@ -190,16 +189,16 @@ func (t *Tree) KillFreezes(path string) bool {
 	return err == nil
 }
 
-// hunt freezes the group, because frozen processes cannot fork, and kills its
-// processes one by one.
+// hunt kills the processes of the group one by one. It freezes the group first,
+// because frozen processes cannot fork.
 func (t *Tree) hunt(path string) error {
 	frozen := t.Freeze(path, true) == nil
 	for end := time.Now().Add(stillWait); frozen && time.Now().Before(end); time.Sleep(killPoll) {
 		if still, err := t.Still(path); still || err != nil {
 			break
 		}
-		// v1 may miss a task that starts to wait for the exec of its child at
-		// this moment. A second write freezes that task.
+		// v1 may miss a task that at this moment begins to wait for the exec of
+		// its child. A second write freezes that task.
 		frozen = t.Freeze(path, true) == nil
 	}
 	_, err := t.Signal(path, syscall.SIGKILL)

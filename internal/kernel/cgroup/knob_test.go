@@ -333,7 +333,8 @@ func TestV1LimitIsNeverWiderOnTheWay(t *testing.T) {
 }
 
 func TestIdleIsNotWrittenAgain(t *testing.T) {
-	// The file holds 01, which a write would replace by 1.
+	// The file contains 01. If Tenon wrote the same value, the file would
+	// contain 1.
 	tree := fixture(t, onlyV2+"-- v2/a/cpu.idle --\n01\n")
 	if err := tree.WriteCPUWeight("a", CPUWeight{Idle: true}); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func (t *Tree) ReadMemory(path string) (Memory, error) {
 // WriteMemory writes the values that differ from the present ones. Wider limits
 // come first, then protection. Narrower limits come last, high before max: high
 // only reclaims, while a max below the present use reclaims and then kills. On
-// v1, protection and high give ErrUnsupported, and a max that reclaim cannot
+// v1, protection and high give ErrUnsupported, and a max below what reclaim can
 // reach gives EBUSY.
 func (t *Tree) WriteMemory(path string, v Memory) error {
 	if t.VersionOf(memory) == 1 {
@@ -172,7 +172,8 @@ func parseBytes(text string) (unit.Bytes, error) {
 	return unit.Bytes(n), err
 }
 
-// MemoryPeak reads the most memory that a group has used (memory.peak: Linux 5.19).
+// MemoryPeak reads the largest amount of memory that a group has used so far
+// (memory.peak: Linux 5.19).
 func MemoryPeak(t *Tree, path string) (unit.Bytes, error) {
 	return read(t, memory, path, [...]string{1: "memory.max_usage_in_bytes", 2: "memory.peak"}[t.VersionOf(memory)], parseBytes)
 }

@@ -16,9 +16,9 @@ type MemoryUse struct {
 	Refaults int64
 }
 
-// MemoryUse reads its values of memory.stat; MemoryStat reads the others. The
-// file is long, and the kernel first adds the counters of all CPUs, so the loop
-// should not read it in every tick.
+// MemoryUse reads only its own values of memory.stat; MemoryStat reads the
+// others. The file is long, and the kernel first adds the counters of all CPUs,
+// so the loop should not read it in every tick.
 func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	h, err := t.hierarchy(memory)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 
 // KeepOpen returns a Tree that keeps the files of counters and of often-read
 // settings open, because opening and closing costs more than reading. An open
-// file keeps a removed group in the kernel's memory. Therefore the caller must
-// call Close for each group that it stops reading, and for each that was made
-// again or renamed: the open file stays with the old group. The Tree keeps at
-// most so many files open in each hierarchy, because a node may have more groups
-// than a process descriptors. Settings get at most half of them, because counters
-// are read more often.
+// file belongs to the group for which it was opened, and keeps a removed group
+// in the kernel's memory. Therefore the caller must call Close for each group
+// that it stops reading, and for each that was made again or renamed. The Tree
+// keeps at most most files open in each hierarchy, because a node may have more
+// groups than a process descriptors. Settings get at most half of them, because
+// counters are read more often.
 func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{of: map[string]*hierarchy{}}
 	for _, h := range t.all {
@@ -55,8 +55,8 @@ func (h *hierarchy) counter(path, file string) (string, error) {
 	return h.kept(path, file, 0)
 }
 
-// setting reads a file of a group, and keeps it open if enough stays for
-// counters.
+// setting reads a file of a group. It keeps the file open if enough files
+// remain for counters.
 func (h *hierarchy) setting(path, file string) (string, error) {
 	if h.open == nil {
 		return h.readValue(path, file)

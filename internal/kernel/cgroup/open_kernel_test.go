@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestGroupMadeAnewIsReadAnew removes a group and makes it again. An open file
-// of the removed group returns ENODEV; the new group has new counters.
+// TestGroupMadeAnewIsReadAnew removes a group and makes it again. The open file
+// of the removed group returns ENODEV, and the counters of the new group must
+// be read.
 func TestGroupMadeAnewIsReadAnew(t *testing.T) {
 	plain, path := kernelGroup(t)
 	tree := plain.KeepOpen(512)

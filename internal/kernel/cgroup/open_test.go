@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestOnlySoManyFilesStayOpen reads more groups than files may be kept open:
-// each counter is read, and a descriptor that becomes free is used again.
+// TestOnlySoManyFilesStayOpen reads more groups than files may be kept open.
+// Each counter must be read, and a descriptor that becomes free must be used
+// again.
 func TestOnlySoManyFilesStayOpen(t *testing.T) {
 	const groups, most = 10, 4
 	archive := &strings.Builder{}
@@ -48,7 +49,7 @@ func TestOnlySoManyFilesStayOpen(t *testing.T) {
 }
 
 // TestSettingsLeaveFilesToCounters reads a setting of more groups than settings
-// may keep open: half of the files stay free for counters.
+// may keep open. Half of the files must remain for counters.
 func TestSettingsLeaveFilesToCounters(t *testing.T) {
 	const groups, most = 10, 4
 	archive := &strings.Builder{}
@@ -72,8 +73,8 @@ func TestSettingsLeaveFilesToCounters(t *testing.T) {
 	}
 }
 
-// TestAWriteReopensTheGroup makes a group anew under the name of one whose
-// setting is open: the value that is read after a write is the new group's.
+// TestAWriteReopensTheGroup removes a group whose setting is open, and makes it
+// again. After a write, the value of the new group must be read.
 func TestAWriteReopensTheGroup(t *testing.T) {
 	plain := fixture(t, "-- proc/self/mountinfo --\n31 24 0:28 / ROOT/v2 rw - cgroup2 cgroup2 rw\n-- v2/cgroup.controllers --\ncpu\n-- v2/job/cpu.weight --\n100\n-- v2/other/cpu.weight --\n7\n")
 	tree := plain.KeepOpen(8)

@@ -51,12 +51,13 @@ func ControllerIn(version int, controller string) string {
 }
 
 // A Tree is the cgroup file system of a node: one v2 hierarchy, several v1
-// hierarchies, or a mix. Its only state are the mount points.
+// hierarchies, or a mix. Its only state is the mount points.
 type Tree struct {
 	// of maps a controller to its hierarchy.
 	of map[string]*hierarchy
-	// all has each hierarchy once, that of the cpu controller first. A v1 group may
-	// be in several; the first of them tells what it is and which groups it has.
+	// all has each hierarchy once. That of the cpu controller comes first. A v1
+	// group may be in several hierarchies; the first one that has it decides
+	// which children it has and what its inode is.
 	all []*hierarchy
 }
 
@@ -79,9 +80,9 @@ func (h *hierarchy) dir(path string) (string, error) {
 	return h.mount + "/" + path, nil
 }
 
-// Detect finds the hierarchies in procRoot/self/mountinfo and determines for
+// Detect finds the hierarchies in procRoot/self/mountinfo, and finds out for
 // each controller whether it is on v1 or v2. On a hybrid node the v2 tree is
-// mounted, but has no controllers or only some. Detect fails with
+// mounted, but has only some controllers or none. Detect fails with
 // ErrUnsupported if no controller is mounted.
 func Detect(procRoot string) (*Tree, error) {
 	file := filepath.Join(procRoot, "self/mountinfo")
@@ -134,7 +135,7 @@ func (t *Tree) addV2(mounts []mount) error {
 }
 
 // pick returns the first matching mount that shows the whole hierarchy, or else
-// the first match. The other mounts are bind mounts of single groups.
+// the first matching one. The other mounts are bind mounts of single groups.
 func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	found := slices.DeleteFunc(slices.Clone(mounts), func(m mount) bool { return !match(m) })
 	if len(found) == 0 {
@@ -147,9 +148,9 @@ func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 }
 
 // Above reports whether the tree begins above the cgroup namespace of this
-// process, as in a container with a cgroup namespace that mounts the host's
-// /sys/fs/cgroup. Then the paths of /proc/PID/cgroup begin at the namespace,
-// such as /../../init.scope, and are not paths of this tree
+// process. This is so in a container with a cgroup namespace that mounts the
+// host's /sys/fs/cgroup. There, paths in /proc/PID/cgroup begin at the
+// namespace, such as /../../init.scope, and are not paths of this tree
 // (cgroup_namespaces(7)).
 func (t *Tree) Above() bool {
 	return slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.above })

@@ -218,9 +218,9 @@ func TestMakeFillsNewV1CPUSetsFromTheirParent(t *testing.T) {
 -- blkio/tasks --
 -- freezer/tasks --
 `)
-	// The kernel would make the files of the new directory, but a fixture does
-	// not. So Make fails at its first write, which shows the value that it
-	// writes.
+	// The kernel would create the files of the new directory, but a fixture
+	// does not. So Make fails at its first write, and this write shows the
+	// value.
 	err := tree.Make("new")
 	if err == nil || !strings.Contains(err.Error(), `write cpuset.cpus "0-3" in new`) {
 		t.Errorf("got %v, want it to write the parent's CPUs", err)

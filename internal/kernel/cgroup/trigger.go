@@ -14,10 +14,10 @@ import (
 const maxWindow = 10 * time.Second
 
 // A Trigger sends an event when tasks have waited too long for a resource.
-// While any task waits, the kernel checks ten times per window; it sends at
+// While any task waits, the kernel checks ten times per window. It sends at
 // most one event per window (Documentation/accounting/psi.rst, "Monitoring for
-// pressure thresholds", Linux 5.2). The kernel runs one thread for each group
-// that has triggers.
+// pressure thresholds", Linux 5.2). For each group with triggers, the kernel
+// runs a thread.
 type Trigger struct {
 	pressure int // the open pressure file; closing it ends the trigger
 	fired    chan struct{}
@@ -26,8 +26,8 @@ type Trigger struct {
 }
 
 // Trigger makes a trigger for a group and a resource (cpu, memory or io). It
-// fires when, within a window, tasks of the group or below it have waited for a
-// total of stall. Times in which several tasks wait count once. The kernel
+// fires when, within a window, tasks in and below the group have waited for
+// stall in total. Time in which several tasks wait counts once. The kernel
 // requires
 //
 //	0 < stall ≤ window ≤ 10 s
@@ -94,7 +94,7 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 func (tr *Trigger) Fired() <-chan struct{} { return tr.fired }
 
 // Err returns the reason why the trigger ended without Close: ErrGone, because
-// the group was removed. Before that and after Close it is nil.
+// the group was removed. Before the end, and after Close, it is nil.
 func (tr *Trigger) Err() error {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()
@@ -119,8 +119,8 @@ func (tr *Trigger) end(why error) {
 	close(tr.fired)
 }
 
-// triggers waits for all triggers of the process in one thread, which starts
-// with the first trigger.
+// triggers waits for all triggers of the process in one thread. The first
+// trigger starts that thread.
 var triggers poller
 
 // A poller distributes the kernel's events of open pressure files.

@@ -41,8 +41,8 @@ func oneCount(words []string) (int64, error) {
 }
 
 // v1ChangeIOMax writes the limits that differ; 0 removes a limit. The kernel
-// truncates a number of operations to 32 bits, in the worst case to 0, which
-// stops all I/O (block/blk-throttle.c: tg_set_conf).
+// truncates a number of operations to 32 bits. In the worst case the result is
+// 0, which stops all I/O (block/blk-throttle.c: tg_set_conf).
 func (t *Tree) v1ChangeIOMax(path string, d unit.Device, from, to IOLimits) error {
 	var errs []error
 	for i, r := range rates {

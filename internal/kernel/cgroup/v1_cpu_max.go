@@ -29,10 +29,11 @@ func v1ParseQuota(text string) (time.Duration, error) {
 }
 
 // v1ChangeQuota writes quota and period, which are two files on v1. Between the
-// two writes the group has one old and one new value. The order makes this
-// intermediate limit no wider than the wider of the old and the new limit. If
-// the kernel refuses the order because a child may use more, v1ChangeQuota
-// removes the limit for a moment; meanwhile the parent's limit applies.
+// two writes the group has one old and one new value. The order is chosen so
+// that this intermediate limit is no wider than the wider of the old and the
+// new limit. The kernel may refuse that order because a child may use more.
+// Then v1ChangeQuota removes the limit for a moment; meanwhile the limit of the
+// parent applies.
 func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	quota := func(q time.Duration) error {
 		if q == NoQuota {
@@ -70,8 +71,8 @@ func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	return quota(to.Quota)
 }
 
-// v1PeriodFirst reports whether to write the period first, so that the
-// intermediate limit has the longer period or the smaller quota.
+// v1PeriodFirst reports whether to write the period before the quota, so that
+// the intermediate limit has the longer period or the smaller quota.
 func v1PeriodFirst(from, to CPUMax) bool {
 	return from.Quota == NoQuota || (to.Quota != NoQuota && to.Period > from.Period)
 }

@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// v1Group is kernelGroup; it skips the test if the controller is not on v1.
+// v1Group does the same as kernelGroup, but skips the test if the controller is
+// not on v1.
 func v1Group(t *testing.T, controller string) (*Tree, string) {
 	t.Helper()
 	tree, path := kernelGroup(t)

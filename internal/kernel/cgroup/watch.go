@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookEvery is the time between two scans of all groups while the kernel does
-// not report the changes of all of them.
+// lookEvery is the time between two scans of all groups. Scans are needed only
+// while the kernel does not report the changes of all groups.
 const lookEvery = 2 * time.Second
 
 // A Watcher holds the present list of groups in the hierarchy of cpu. The
@@ -74,8 +74,8 @@ func newWatcher(h *hierarchy, period time.Duration) *Watcher {
 	}
 }
 
-// Groups returns the sorted paths of all groups below the root, according to
-// the kernel's events so far. The caller may keep the slice but must not change
+// Groups returns the sorted paths of all groups below the root, as far as the
+// kernel has reported them. The caller may keep the slice, but must not change
 // it.
 func (w *Watcher) Groups() []string {
 	w.mu.Lock()
@@ -96,10 +96,10 @@ func (w *Watcher) Groups() []string {
 // a group was removed and made again. Several changes may give one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Degraded returns nil while the kernel reports changes of every group.
-// Otherwise it returns the reason, usually that the user's inotify watches are
-// used up. Then the Watcher finds changes only by a scan of all groups every 2
-// s. Each scan tries to add the watches again.
+// Degraded returns nil while the kernel reports the changes of every group.
+// Otherwise it returns the reason; usually the user has no inotify watches
+// left. The Watcher then finds changes only by a scan of all groups every 2 s.
+// Each scan tries to add the missing watches.
 func (w *Watcher) Degraded() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,14 +147,15 @@ func (w *Watcher) wait(ctx context.Context, events []byte) (int, error) {
 	if err := w.inotify.SetReadDeadline(w.next); err != nil {
 		return 0, err
 	}
-	// The end of ctx also sets a deadline, which this one may have replaced.
+	// The end of ctx also sets a deadline. The deadline set here may have
+	// replaced that one.
 	if ctx.Err() != nil {
 		return 0, os.ErrDeadlineExceeded
 	}
 	return w.inotify.Read(events)
 }
 
-// settle updates Degraded, and sets the time of the next scan.
+// settle updates Degraded, and plans the next scan.
 func (w *Watcher) settle() {
 	if w.missed == nil {
 		w.next = time.Time{}

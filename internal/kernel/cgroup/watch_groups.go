@@ -77,9 +77,9 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 }
 
 // follow watches a group and all groups below it. It watches a group before it
-// lists the children, so that a new child is listed, or gives an event, or
+// lists the children. A new child is then in the list, or causes an event, or
 // both. It marks each group in seen. If seen is nil, it stops at groups that
-// have a watch, because their children are known.
+// have a watch already, because their children are known.
 func (w *Watcher) follow(path string, seen map[string]bool) {
 	watch, err := w.watchGroup(path)
 	if absent(err) && path != "" {
@@ -116,9 +116,9 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 	}
 }
 
-// list returns the names of the groups directly below a group. In cgroupfs a
-// directory without subdirectories has two links: its name and its own dot. For
-// such a directory list need not read the many files.
+// list returns the names of the groups directly below a group. In cgroupfs, a
+// directory without subdirectories has two links: its name and its own dot.
+// list does not read such a directory, which contains many files.
 func (w *Watcher) list(path string) ([]string, error) {
 	dir, err := w.h.dir(path)
 	if err != nil {
@@ -146,11 +146,11 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 	return watch, nil
 }
 
-// absent reports whether the group was missing. A new group of the same name
-// may exist since.
+// absent reports whether the group did not exist. A new group of the same name
+// may exist meanwhile.
 func absent(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
-// miss stores the first reason why a group is not watched.
+// miss stores the reason why a group has no watch. It keeps the first reason.
 func (w *Watcher) miss(err error) {
 	if w.missed == nil {
 		w.missed = err
@@ -211,10 +211,10 @@ func (w *Watcher) forget(path string) {
 	}
 }
 
-// unwatch removes a watch. On other file systems the kernel does this when the
-// directory is removed, but not on cgroupfs (seen on Linux 6.18). There the
-// watch would count against the limit, and keep its inode, until the queue is
-// closed.
+// unwatch removes a watch. On other file systems the kernel does this itself
+// when the directory is removed, but not on cgroupfs (seen on Linux 6.18).
+// There the watch would count against the limit, and hold its inode, until the
+// queue is closed.
 func (w *Watcher) unwatch(watch int32) {
 	if watch == unwatched {
 		return

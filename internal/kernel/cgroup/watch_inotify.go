@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unwatched is the watch of a group without a watch.
+// unwatched takes the place of a watch for a group that has none.
 const unwatched = -1
 
 // eventsSize is the size of the read buffer, in bytes: about a thousand events.
@@ -38,8 +38,8 @@ func newInotify() (*inotify, error) {
 	return &inotify{File: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
-// watch returns the watch of a directory. It stays the same as long as the
-// directory exists.
+// watch returns the watch of a directory. While the directory exists, each call
+// returns the same watch.
 func (i *inotify) watch(dir string) (int32, error) {
 	n, err := unix.InotifyAddWatch(i.fd, dir, groupEvents)
 	if errors.Is(err, unix.ENOSPC) {

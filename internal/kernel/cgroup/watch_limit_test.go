@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// inOwnNamespace runs the calling test again as root of a new user namespace,
-// and returns true in that run. There the test can lower limits
+// inOwnNamespace runs the calling test again as root of a new user namespace.
+// It returns true in that second run. There the test can lower limits
 // (/proc/sys/user, namespaces(7)) without an effect on other processes.
 func inOwnNamespace(t *testing.T) bool {
 	t.Helper()
@@ -59,7 +59,7 @@ func limited(t *testing.T, limit string, to int) {
 	}
 }
 
-// quick is a Watcher with a short time between scans.
+// quick returns a Watcher with a short time between scans.
 func quick(t *testing.T, tree *Tree) *Watcher {
 	t.Helper()
 	w, err := tree.watch(t.Context(), 5*time.Millisecond)

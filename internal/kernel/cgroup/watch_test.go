@@ -223,8 +223,8 @@ func TestStormEndsInTheTruth(t *testing.T) {
 	}
 }
 
-// seesWatches waits until each group and the root have exactly one watch,
-// because an extra watch would hold kernel memory.
+// seesWatches waits until each group and the root have exactly one watch.
+// Further watches would occupy kernel memory.
 func seesWatches(t *testing.T, w *Watcher) {
 	t.Helper()
 	count := func() int {

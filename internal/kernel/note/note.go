@@ -1,7 +1,7 @@
-// Package note keeps short texts at directories of cgroups. The kernel keeps
-// them as extended attributes (trusted.*, xattr(7)), without effect on the
-// cgroup. A note lives and ends with its cgroup and stays with it when it is
-// renamed. cgroupfs takes them from processes with CAP_SYS_ADMIN.
+// Package note stores short texts at directories of cgroups. The kernel stores
+// them as extended attributes (trusted.*, xattr(7)), which have no effect on
+// the cgroup. A note ends with its cgroup, and stays with it when the cgroup is
+// renamed. Only processes with CAP_SYS_ADMIN can write and read notes.
 package note
 
 import (
@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported means that the file system or the rights of this process do
-// not allow notes.
+// ErrUnsupported means that the file system does not support notes, or that
+// this process may not write them.
 var ErrUnsupported = errors.New("no notes here")
 
 // prefix begins the names of the attributes.
@@ -27,7 +27,8 @@ func Set(dir, name, text string) error {
 	return nil
 }
 
-// Drop removes a note. It is no error if there is none, or no such directory.
+// Drop removes a note. It is no error if the note or the directory does not
+// exist.
 func Drop(dir, name string) error {
 	err := unix.Removexattr(dir, prefix+name)
 	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOENT) {
@@ -36,8 +37,8 @@ func Drop(dir, name string) error {
 	return nil
 }
 
-// All returns the notes at a directory by their names. A process without
-// CAP_SYS_ADMIN sees none.
+// All returns the notes at a directory by their names. To a process without
+// CAP_SYS_ADMIN, there seem to be none.
 func All(dir string) (map[string]string, error) {
 	list, err := attribute(func(b []byte) (int, error) { return unix.Listxattr(dir, b) })
 	if err != nil {
@@ -64,11 +65,11 @@ func All(dir string) (map[string]string, error) {
 	return notes, nil
 }
 
-// largest is the size, in bytes, that the kernel allows for one attribute
-// (XATTR_SIZE_MAX).
+// largest is the maximum size, in bytes, of one attribute (XATTR_SIZE_MAX).
 const largest = 64 << 10
 
-// attribute calls read with a buffer that is large enough.
+// attribute calls read again with a larger buffer until the buffer is large
+// enough.
 func attribute(read func([]byte) (int, error)) ([]byte, error) {
 	for size := 1 << 10; ; size *= 8 {
 		b := make([]byte, size)

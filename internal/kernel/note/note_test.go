@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestNotesStayWithARenamedDirectory on tmpfs, which keeps such attributes as
-// cgroupfs does.
+// TestNotesStayWithARenamedDirectory runs on tmpfs, which stores such
+// attributes as cgroupfs does.
 func TestNotesStayWithARenamedDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	if err := os.Mkdir(dir, 0o755); err != nil {

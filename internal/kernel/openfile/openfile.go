@@ -1,5 +1,5 @@
 // Package openfile reads pseudo files, such as those of cgroups, and keeps them
-// open: opening and closing one costs ten times as much as reading it.
+// open, because to open and close one costs ten times as much as to read it.
 package openfile
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// A Set is the open files of many groups, at most so many at a time. It is safe
-// for concurrent use.
+// A Set holds open files of many groups. The number of open files is limited.
+// It is safe for concurrent use.
 type Set struct {
 	mu    sync.Mutex
 	files map[string]map[string]int // descriptors, by group and file
@@ -19,13 +19,14 @@ type Set struct {
 	buf   [16 << 10]byte
 }
 
-// New returns a Set that keeps at most so many files open.
+// New returns a Set that keeps at most most files open.
 func New(most int) *Set { return &Set{files: map[string]map[string]int{}, most: most, left: most} }
 
 // Read reads a file of a group, whose folder is dir. It keeps the file open if
-// more than reserved others could be kept beside it; else it fails with EMFILE.
-// A kept file belongs to the group that had the name when it was opened; when
-// that group is gone, Read opens the file of the group that has the name now.
+// more than reserved further files could still be kept open; otherwise it fails
+// with EMFILE. A kept file belongs to the group that had the name when the file
+// was opened. If that group does not exist any more, Read opens the file of the
+// group that has the name now.
 func (s *Set) Read(group, dir, file string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,14 +53,14 @@ func (s *Set) Read(group, dir, file string, reserved int) (string, error) {
 		_ = syscall.Close(fd)
 		delete(s.files[group], file)
 		s.left++
-		// The group was removed; a new group may have the same name.
+		// The group was removed. A new group may have the same name.
 		if !kept || !errors.Is(err, syscall.ENODEV) {
 			return "", err
 		}
 	}
 }
 
-// Most returns how many files s keeps open at most.
+// Most returns the maximum number of files that s keeps open.
 func (s *Set) Most() int { return s.most }
 
 // Len returns how many files are open.
@@ -85,7 +86,7 @@ func (s *Set) CloseAll() {
 	}
 }
 
-// close closes the files of a group; s.mu is held.
+// close closes the files of a group. The caller holds s.mu.
 func (s *Set) close(group string) {
 	for _, fd := range s.files[group] {
 		_ = syscall.Close(fd)
@@ -94,9 +95,9 @@ func (s *Set) close(group string) {
 	delete(s.files, group)
 }
 
-// Open opens a file for reading without package os. That package registers the
-// file with the poller, which is half the cost of reading a pseudo file once.
-// The caller closes the descriptor.
+// Open opens a file for reading without package os. That package would register
+// the file with the poller, which is half of the cost of reading a pseudo file
+// once. The caller must close the descriptor.
 func Open(path string) (fd int, err error) {
 	for {
 		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
@@ -106,10 +107,10 @@ func Open(path string) (fd int, err error) {
 	}
 }
 
-// ReadWhole reads a whole file into buf, and fails with io.ErrShortBuffer if the
-// file is longer. The kernel writes the file of a counter or a setting in one
+// ReadWhole reads a whole file into buf. It fails with io.ErrShortBuffer if the
+// file is longer. The kernel writes the text of a counter or a setting in one
 // piece (fs/kernfs/file.c: kernfs_seq_show). A text that ends in a newline is
-// therefore complete, and no second read is needed.
+// therefore complete, and needs no second read.
 func ReadWhole(fd int, buf []byte) (int, error) {
 	n := 0
 	for {

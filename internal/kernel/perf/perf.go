@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Event is what a Counter counts.
+// An Event is something that a Counter can count.
 type Event struct {
 	Name   string // as in perf-list(1)
 	kind   uint32
 	config uint64
 }
 
-// The events. The kernel counts the first two everywhere. The others need a
-// performance monitoring unit, which most virtual machines lack.
+// The events. The kernel can count the first two on every machine. The others
+// need a performance monitoring unit, which most virtual machines lack.
 var (
 	Migrations   = Event{"cpu-migrations", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CPU_MIGRATIONS}
 	Switches     = Event{"context-switches", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_CONTEXT_SWITCHES}
@@ -40,7 +40,7 @@ type Counter struct {
 	file  *os.File
 }
 
-// Count counts an event of a process from the moment at which the process next
+// Count counts an event of a process. Counting begins when the process next
 // executes a program. It returns ErrUnsupported if the machine cannot count the
 // event.
 func Count(pid int, e Event) (*Counter, error) {
@@ -59,9 +59,9 @@ func Count(pid int, e Event) (*Counter, error) {
 	return &Counter{e, os.NewFile(uintptr(fd), "perf "+e.Name)}, nil
 }
 
-// Read returns the count so far, also after the process has ended. If the
-// machine had fewer counters than it needed and took turns, the count is scaled
-// to the whole time.
+// Read returns the count so far. It also works after the process has ended. If
+// the machine had too few counters and alternated between events, the count is
+// scaled up to the whole time.
 func (c *Counter) Read() (float64, error) {
 	var b [24]byte
 	if _, err := c.file.Read(b[:]); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // TestTheCountIncludesDescendants counts the context switches of a shell whose
-// child sleeps twenty times.
+// child sleeps twenty times. The sleeps of the child must count.
 func TestTheCountIncludesDescendants(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", `read -r _; exec /bin/sh -c '/bin/sh -c "i=0; while [ \$i -lt 20 ]; do sleep 0.001; i=\$((i+1)); done"; true'`)
 	in, err := cmd.StdinPipe()

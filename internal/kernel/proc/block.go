@@ -58,8 +58,8 @@ type BlockDevice struct {
 	Disk unit.Device
 	// Mapped is the device mapper's name for the device; empty for all others.
 	Mapped string
-	// Below are the devices that carry this device, such as the disks of a
-	// RAID.
+	// Below are the devices that store the data of this device, such as the
+	// disks of a RAID.
 	Below []unit.Device
 	// Scheduler is the active I/O scheduler. It is empty for devices without
 	// one, such as mapped devices.
@@ -107,8 +107,8 @@ func (fs FS) BlockDevice(name string) (BlockDevice, error) {
 	return d, nil
 }
 
-// HasDevice reports whether a block device of this number exists, with a size
-// or without (/sys/dev/block/MAJOR:MINOR). If the check fails, HasDevice
+// HasDevice reports whether a block device of this number exists, even if its
+// size is 0 (/sys/dev/block/MAJOR:MINOR). If that cannot be checked, HasDevice
 // returns true.
 func (fs FS) HasDevice(id unit.Device) bool {
 	_, err := os.Lstat(filepath.Join(fs.Sys, "dev/block", id.String()))

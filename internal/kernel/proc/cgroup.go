@@ -13,7 +13,7 @@ type CgroupEntry struct {
 	// Controllers are those of a v1 hierarchy, or "name=systemd" for a named
 	// one. Empty for v2.
 	Controllers []string
-	// Path has a leading slash and starts at the root of the reader's cgroup
+	// Path has a leading slash. It starts at the root of the reader's cgroup
 	// namespace.
 	Path string
 }
@@ -27,8 +27,9 @@ func (fs FS) Cgroup(pid int) ([]CgroupEntry, error) {
 // SelfCgroup reads /proc/self/cgroup.
 func (fs FS) SelfCgroup() ([]CgroupEntry, error) { return procFile(fs, "self/cgroup", parseCgroup) }
 
-// CPUPath returns the path of a process in the hierarchy of the cpu controller:
-// the v1 hierarchy that has it, otherwise the unified hierarchy.
+// CPUPath returns the path of a process in the hierarchy of the cpu controller.
+// That is the v1 hierarchy with the controller, or otherwise the unified
+// hierarchy.
 func CPUPath(entries []CgroupEntry) (path string) {
 	for _, e := range entries {
 		if slices.Contains(e.Controllers, "cpu") || len(e.Controllers) == 0 && path == "" {

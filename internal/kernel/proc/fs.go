@@ -1,7 +1,7 @@
-// Package proc reads the kernel's files below /proc and /sys, one Go file per
-// kernel file. The roots are values, so that the code can read the running
-// system, a mount of the host, or a fixture. Each reader is a method of FS.
-// Each parser is a private function over the text and has a fuzz test.
+// Package proc reads the kernel's files below /proc and /sys, with one Go file
+// for each kernel file. The roots are values, so that the code can read the
+// running system, a mount of the host, or a fixture. Each reader is a method of
+// FS. Each parser is a private function of a text and has a fuzz test.
 package proc
 
 import (
@@ -21,17 +21,17 @@ type FS struct {
 	Sys  string // a mount of sysfs
 }
 
-// Default is the running system: /proc and /sys.
+// Default returns the paths of the running system: /proc and /sys.
 func Default() FS { return FS{Proc: "/proc", Sys: "/sys"} }
 
 // ErrGone means that the process or thread has ended.
 var ErrGone = errors.New("no such process")
 
 // readFile reads a pseudo file. The kernel reports its size as 0 and generates
-// the text at each read(2). Therefore readFile uses a buffer that holds nearly
-// every file in one read; os.ReadFile would read 512 bytes at a time, from
-// different moments. Package os would also register the file with the poller,
-// which costs as much as the read.
+// the text at each read(2). Therefore readFile uses a buffer that is larger
+// than nearly every file, so that one read is enough. os.ReadFile would read
+// 512 bytes at a time, from different moments. Package os would also register
+// the file with the poller, which costs as much as the read.
 func readFile(path string) (string, error) {
 	fd, err := open(path)
 	if err != nil {
@@ -75,8 +75,8 @@ func procFile[T any](fs FS, name string, parse func(string) (T, error)) (T, erro
 	return parsed(filepath.Join(fs.Proc, name), parse)
 }
 
-// taskFile reads and parses a file of the process pid, or of its thread tid
-// if that is not 0. A missing process or thread gives ErrGone.
+// taskFile reads and parses a file of the process pid, or of its thread tid if
+// tid is not 0. A missing process or thread gives ErrGone.
 func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, error)) (T, error) {
 	dir := filepath.Join(fs.Proc, strconv.Itoa(pid))
 	if tid != 0 {
@@ -86,8 +86,9 @@ func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, er
 	return v, goneIfAbsent(dir, err)
 }
 
-// goneIfAbsent adds ErrGone to err if the directory of the process has
-// disappeared. If the directory exists, the kernel lacks only the file.
+// goneIfAbsent adds ErrGone to err if the directory of the process does not
+// exist any more. If the directory exists, only the file is missing, because
+// the kernel lacks it.
 func goneIfAbsent(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ESRCH):

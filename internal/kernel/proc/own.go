@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// OwnCPUTime returns the CPU time of this process, in all its threads
-// (getrusage(2)); 0: not known.
+// OwnCPUTime returns the CPU time of this process in all its threads
+// (getrusage(2)); 0: it is not known.
 func OwnCPUTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -30,8 +30,8 @@ type PIDStat struct {
 	MinorFaults, MajorFaults int64
 }
 
-// PIDStat reads /proc/PID/stat. A process that has ended gives ErrGone; before
-// its parent waits for it, it is in State Z.
+// PIDStat reads /proc/PID/stat. A process that has ended gives ErrGone. Until
+// its parent waits for it, an ended process has the State Z and gives no error.
 func (fs FS) PIDStat(pid int) (PIDStat, error) { return taskFile(fs, pid, 0, "stat", parsePIDStat) }
 
 // ThreadStat reads /proc/PID/task/TID/stat.

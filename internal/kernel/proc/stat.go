@@ -104,7 +104,8 @@ func parseCPUTimes(fields string) (CPUTimes, error) {
 
 func parseTicks(s string) (time.Duration, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	// A sixteenth of the range leaves room for the sum of the columns.
+	// The limit is a sixteenth of the range, so that the sum of the columns
+	// does not overflow.
 	if err != nil || n < 0 || n > math.MaxInt64/int64(tick)/16 {
 		return 0, fmt.Errorf("%q: want a number of ticks", s)
 	}

@@ -18,14 +18,15 @@ type CPU struct {
 	// the sockets: it then shows -1, or no topology directory.
 	Socket int
 	// L3 is the lowest CPU that shares the level-3 cache. If the kernel shows
-	// no such cache, as in many VMs, L3 is the lowest CPU of the socket, or of
-	// the NUMA node if the kernel does not know the sockets.
+	// no such cache, as in many VMs, L3 is the lowest CPU of the socket. If the
+	// kernel does not know the sockets either, it is the lowest CPU of the NUMA
+	// node.
 	L3   int
 	NUMA int
 	// Capacity is the computing power compared with the fastest CPU, which has
 	// 1024. It is 0 if the kernel does not show it.
 	Capacity int
-	// Siblings are the online CPUs of the same core, itself included. The
+	// Siblings are the online CPUs of the same core, including this CPU. The
 	// kernel's core_id cannot identify cores: on some machines it is the same
 	// for all cores of a die, or repeats on the second die of a socket.
 	Siblings unit.CPUSet
@@ -65,9 +66,10 @@ func (fs FS) Topology() ([]CPU, error) {
 	return cpus, nil
 }
 
-// readCPU reads the place of one CPU. A file that the kernel does not show is
-// no error: guests and some boards have CPUs without a topology directory. Such
-// a CPU is a core of its own. numa are the online CPUs of its NUMA node.
+// readCPU reads the place of one CPU in the topology. If the kernel does not
+// show a file, that is no error: guests and some boards have CPUs without a
+// topology directory. Such a CPU counts as a core of its own. numa are the
+// online CPUs of its NUMA node.
 func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	c := CPU{ID: id}
 	socket, err := orAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
@@ -108,8 +110,8 @@ func either(dir, name, oldName string) (unit.CPUSet, error) {
 	return set, err
 }
 
-// orAbsent reads a file that not every kernel shows. It returns absent if
-// there is no such file.
+// orAbsent reads a file that not every kernel shows. If the file does not
+// exist, it returns absent.
 func orAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, error) {
 	v, err := parsed(path, parse)
 	if errors.Is(err, os.ErrNotExist) {
@@ -118,9 +120,9 @@ func orAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, e
 	return v, err
 }
 
-// IsolatedCPUs returns the CPUs that the kernel's command line takes from the
-// scheduler's load balancing (isolcpus=) or from its timer tick (nohz_full=),
-// by /sys/devices/system/cpu/isolated and nohz_full
+// IsolatedCPUs returns the CPUs that the kernel's command line excludes from
+// the scheduler's load balancing (isolcpus=) or from its timer tick
+// (nohz_full=). It reads /sys/devices/system/cpu/isolated and nohz_full
 // (Documentation/admin-guide/kernel-parameters.txt).
 func (fs FS) IsolatedCPUs() (unit.CPUSet, error) {
 	var all unit.CPUSet
@@ -144,8 +146,9 @@ func isolated(text string) (unit.CPUSet, error) {
 }
 
 // CoreKinds returns the CPUs of each kind of core of a hybrid Intel processor,
-// from the fastest kind, by the cpus files of its performance-monitoring units
-// (/sys/devices/cpu_core, cpu_atom and cpu_lowpower). It is empty on others.
+// the fastest kind first. It reads the cpus files of its performance-monitoring
+// units (/sys/devices/cpu_core, cpu_atom and cpu_lowpower). For other
+// processors it returns nothing.
 func (fs FS) CoreKinds() ([]unit.CPUSet, error) {
 	var kinds []unit.CPUSet
 	for _, pmu := range []string{"cpu_core", "cpu_atom", "cpu_lowpower"} {
@@ -187,7 +190,7 @@ func first(set unit.CPUSet, fallback unit.CPU) unit.CPU {
 }
 
 // NUMAMemory reads the memory of each NUMA node from
-// /sys/devices/system/node/nodeN/meminfo. A node without memory is left out; a
+// /sys/devices/system/node/nodeN/meminfo. Nodes without memory are left out. A
 // node of persistent or CXL memory has no CPUs. The map is empty on kernels
 // without NUMA, where all memory is on node 0.
 func (fs FS) NUMAMemory() (map[int]unit.Bytes, error) {

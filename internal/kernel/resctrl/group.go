@@ -26,8 +26,8 @@ func (f *FS) Groups() ([]string, error) {
 	return groups, nil
 }
 
-// Inode returns the inode of a group, which identifies it: a group that was
-// removed and made again has another inode.
+// Inode returns the inode of a group. It identifies the group: if a group is
+// removed and made again, its inode differs.
 func (f *FS) Inode(group string) (uint64, error) {
 	if err := check(group); err != nil {
 		return 0, err
@@ -69,7 +69,7 @@ func (f *FS) Remove(group string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// rmdir(2), not os.Remove, which would try to unlink first.
+	// Call rmdir(2) directly: os.Remove would try to unlink first.
 	if err := syscall.Rmdir(f.path(group)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return f.explain(fmt.Errorf("remove control group %s: %w", group, err))
 	}
@@ -117,7 +117,7 @@ func (f *FS) Add(group string, tid int) error {
 	return nil
 }
 
-// settleRounds is the maximum number of lists that Settle takes.
+// settleRounds is how many times Settle lists the threads at most.
 const settleRounds = 20
 
 // Settle moves threads into a group until all of them are there. A child that
@@ -126,10 +126,9 @@ const settleRounds = 20
 // move. Settle fails after settleRounds lists.
 //
 // A thread can end after it was listed, and a thread of another process can get
-// its tid before the move. Therefore every moved thread that is in the group
-// and not in the last list goes to the default group, whose resources are never
-// less than those of other groups.
-// another.
+// its tid before the move. Therefore Settle looks for moved threads that are in
+// the group but not in the last list, and moves them to the default group,
+// which never has less resources than another group.
 func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	moved := map[int]bool{}
 	for range settleRounds {
@@ -159,7 +158,7 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	return errors.Join(err, f.sendBack(moved, want, have))
 }
 
-// compare lists the threads that belong into a group and the threads that are
+// compare returns the threads that belong into a group and the threads that are
 // in it, both ascending.
 func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []int, err error) {
 	if want, err = threads(); err != nil {
@@ -170,7 +169,7 @@ func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []
 	return want, have, err
 }
 
-// sendBack moves threads that entered a group by mistake to the default group.
+// sendBack moves threads that got into a group by mistake to the default group.
 func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	var errs []error
 	for _, tid := range have {

@@ -13,8 +13,8 @@ import (
 
 // Info describes the resources that this machine can divide and measure.
 type Info struct {
-	// Groups is the maximum number of control groups including the default
-	// group: the least num_closids of all resources. It is 0 if the machine
+	// Groups is the maximum number of control groups, including the default
+	// group: the smallest num_closids of all resources. It is 0 if the machine
 	// divides no resource.
 	Groups int
 	L3     Cache
@@ -29,10 +29,10 @@ type Cache struct {
 	Mask   uint64 // one bit for each way (cbm_mask); 0 if the caches cannot be divided
 	Least  int    // the minimum number of ways of a group (min_cbm_bits)
 	Sparse bool   // the ways of a group need not be adjacent
-	// Apart: code and data have separate masks (mount option cdp).
+	// Apart says that code and data have separate masks (mount option cdp).
 	Apart bool
-	// Shareable are the ways that other hardware, such as network cards, fills
-	// too.
+	// Shareable are the ways that other hardware, such as a network card, also
+	// fills.
 	Shareable uint64
 }
 
@@ -42,9 +42,9 @@ type Bandwidth struct {
 	Divisible bool
 	Least     uint64 // min_bandwidth
 	Step      uint64 // bandwidth_gran
-	// Absolute: the unit is 1/8 GB/s, as on AMD, instead of percent.
+	// Absolute says that the unit is 1/8 GB/s, as on AMD, instead of percent.
 	Absolute bool
-	// Megabytes: the unit is MB/s (mount option mba_MBps).
+	// Megabytes says that the unit is MB/s (mount option mba_MBps).
 	Megabytes bool
 }
 
@@ -82,8 +82,8 @@ func (f *FS) cache(resource string) (Cache, error) {
 	mask, err := f.number(resource, "cbm_mask", 16)
 	least, err2 := f.number(resource, "min_cbm_bits", 10)
 	c.Mask, c.Least = mask, int(least)
-	// Later kernels added these files. If a file is missing, the kernel lacks
-	// the feature.
+	// Later kernels added these files. If a file is missing, the kernel does
+	// not have the feature.
 	sparse, _ := f.number(resource, "sparse_masks", 10)
 	c.Sparse = sparse == 1
 	c.Shareable, _ = f.number(resource, "shareable_bits", 16)
@@ -92,8 +92,8 @@ func (f *FS) cache(resource string) (Cache, error) {
 
 // bandwidth finds out from delay_linear whether the unit is percent or an
 // amount. The kernel uses percent only on hardware with linear delays
-// (rdt_core.c: __get_mem_config_intel rejects other hardware). It shows 0 on
-// AMD, which uses amounts.
+// (rdt_core.c: __get_mem_config_intel rejects other hardware). On AMD, which
+// uses amounts, the file shows 0.
 func (f *FS) bandwidth() (Bandwidth, error) {
 	b := Bandwidth{Divisible: true, Megabytes: slices.Contains(f.Options, "mba_MBps")}
 	var errs [3]error

@@ -20,8 +20,8 @@ const (
 
 // Monitor reads the counters of a group, each as the sum over all caches. If
 // one cache does not count an event ("Unavailable", "Error", "Unassigned"),
-// Monitor leaves out the event: a sum over fewer caches would look like a drop.
-// Each cache costs an interrupt on one of its CPUs.
+// Monitor omits the event, because the sum over fewer caches would look like a
+// drop. Each cache costs an interrupt on one of its CPUs.
 func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, error) {
 	if err := check(group); err != nil {
 		return nil, err

@@ -67,8 +67,8 @@ func base(resource string) int {
 }
 
 // parseSchemata reads lines such as "    L3:0=fff;1=fff". Kernels pad names and
-// numbers differently. It leaves out caches without a value, as in a
-// pseudo-locked group ("L3:uninitialized").
+// numbers differently. It omits caches without a value, as in a pseudo-locked
+// group ("L3:uninitialized").
 func parseSchemata(text string) (Schemata, error) {
 	s := Schemata{}
 	for row := range strings.Lines(text) {

@@ -11,10 +11,10 @@ import (
 )
 
 // WatchSiblings sets, for each CPU of the map, its sibling. The program then
-// measures the time for which LS runs on one of the two while BE runs on the
-// other, and sends events as described at Alarm.Beside. It does not watch CPUs
-// outside the map. Each context switch from LS or BE then costs one additional
-// read of the sibling's state.
+// measures for how long LS runs on one of the two while BE runs on the other,
+// and sends events as described at Alarm.Beside. It does not watch CPUs outside
+// the map. Each context switch from LS or BE then costs one more read: that of
+// the sibling's state.
 func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +45,8 @@ func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	return nil
 }
 
-// besideLimit returns the limit for the program. Without a limit it returns a
-// limit that is never reached.
+// besideLimit returns the limit in the form of the program. For "no limit" it
+// returns a time that is never reached.
 func besideLimit(d time.Duration) uint64 {
 	if d == 0 {
 		return math.MaxUint64

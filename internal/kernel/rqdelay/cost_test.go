@@ -137,9 +137,9 @@ type costMode func() (stop func())
 // pingpongGroup is the cgroup of the process that switches.
 const pingpongGroup = "pingpong"
 
-// costModes are: no program (twice, to show the noise), an empty program, and
-// the probe with the switching process in no slot, in a BE slot and in an LS
-// slot.
+// costModes are the compared modes: no program (twice, to show the noise), an
+// empty program, and the probe with the switching process in no slot, in a BE
+// slot and in an LS slot.
 func costModes(s stage) map[string]costMode {
 	s.Helper()
 	_, pingID := s.group(pingpongGroup)

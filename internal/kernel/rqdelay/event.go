@@ -10,25 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// eventsKept is the capacity of the channel. More events would add no
-// information, because after an event the reader examines all slots.
+// eventsKept is the capacity of the channel. Further events would add no
+// information, because after one event the reader examines all slots.
 const eventsKept = 16
 
-// An Event reports that the threads of a workload (its Slot in the tables of the
-// program) waited longer, or ran longer beside BE on the sibling of their core,
-// than the Alarm allows.
+// An Event reports that the threads of a workload (its Slot in the tables of
+// the program) waited longer than the Alarm allows, or ran longer than it
+// allows beside BE on the sibling of their core.
 type Event struct {
 	At   time.Time // the end of the last wait
 	Slot Slot      // the slot that waited
 	CPU  unit.CPU  // the CPU for which it waited
-	// Waits is the number of too long waits in the window, and Wait is the
-	// length of the last one. Waits is 0 if the event is about Beside: the slot
-	// ran for that time while Runner ran on the sibling of the CPU.
+	// Waits is the number of waits in the window that were too long. Wait is
+	// the length of the last one. If the event is about Beside, Waits is 0, and
+	// the slot ran for the time Wait while Runner ran on the sibling of the
+	// CPU.
 	Waits  int
 	Wait   time.Duration
 	Beside time.Duration
-	// Runner is the BE slot with the longest run during the wait, and Ran is
-	// the length of that run within the wait. Runner may be Elsewhere.
+	// Runner is the BE slot that ran longest during the wait. Ran is for how
+	// long it ran within the wait. Runner may be Elsewhere.
 	Runner Slot
 	Ran    time.Duration
 }

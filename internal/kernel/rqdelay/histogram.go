@@ -17,9 +17,9 @@ type Histogram struct {
 	Sum    time.Duration // of all waits
 }
 
-// UpperBound is the exclusive upper bound of a bucket: 256 ns for bucket 0,
-// then twice the bound before, 34 s for the last bucket but one, and Unbounded
-// for the last.
+// UpperBound returns the exclusive upper bound of a bucket: 256 ns for bucket
+// 0, and for each further bucket twice the bound before it. The last bucket but
+// one ends at 34 s, and the last has the bound Unbounded.
 func UpperBound(bucket int) time.Duration {
 	if bucket >= Buckets-1 {
 		return Unbounded
@@ -45,8 +45,8 @@ func (h Histogram) Mean() time.Duration {
 	return time.Duration(uint64(h.Sum) / n)
 }
 
-// Quantile returns the upper bound of the bucket that holds the quantile q,
-// which is at most twice the true value. For the last bucket it returns
+// Quantile returns the upper bound of the bucket in which the quantile q lies.
+// That is at most twice the true value. For the last bucket it returns
 // Unbounded. Without waits it returns false.
 func (h Histogram) Quantile(q float64) (time.Duration, bool) {
 	n := h.Count()
@@ -72,7 +72,8 @@ func (h Histogram) Plus(g Histogram) Histogram {
 	return h
 }
 
-// Since returns the waits of h that are not in the earlier g.
+// Since returns the waits that h has in addition to those of the earlier
+// histogram g.
 func (h Histogram) Since(g Histogram) Histogram {
 	for i := range h.Counts {
 		h.Counts[i] = grown(h.Counts[i], g.Counts[i])

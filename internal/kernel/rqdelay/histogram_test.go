@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// waits makes a histogram of the given lengths with the bounds of UpperBound.
+// waits makes a histogram of waits with the given lengths. It uses the bounds
+// of UpperBound.
 func waits(lengths ...time.Duration) Histogram {
 	var h Histogram
 	for _, d := range lengths {

@@ -48,8 +48,9 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 	if delay < watch/20 {
 		t.Fatalf("LS waited only %v beside a spinner: the set-up of the test failed", delay)
 	}
-	// The two may differ slightly: on some kernels one switch in a thousand
-	// does not pass the trace point, and a long wait may end with it.
+	// The two sums may differ slightly. On some kernels, one switch in a
+	// thousand does not pass the trace point, and a long wait may end with such
+	// a switch.
 	if !near(h.Sum, delay, 0.2) {
 		t.Errorf("histogram holds %v of waiting, schedstat %v", h.Sum, delay)
 	}

@@ -13,22 +13,22 @@ import (
 type Reading struct {
 	// Switches is the number of context switches.
 	Switches uint64
-	// Delays has the waits of each slot that is or was LS, over all CPUs.
+	// Delays has, for each slot that is or was LS, its waits on all CPUs.
 	Delays map[Slot]Histogram
-	// Waits is the time for which the waiter waited for a CPU while the runner
-	// ran there. If two threads of the waiter wait at the same time, both
-	// count. The sum over the runners of a waiter equals the sum of its
-	// histogram. Pairs without a wait are left out.
+	// Waits is how long the waiter waited for a CPU while the runner ran there.
+	// If two threads of the waiter wait at the same time, both count. The sum
+	// over all runners of a waiter equals the sum of its histogram. Pairs
+	// without a wait are left out.
 	Waits map[Pair]time.Duration
 	// Run is the run time of each slot, by CPU number. For Idle it is the idle
 	// time of the CPU. Slots that never ran are left out.
 	Run map[Slot][]time.Duration
-	// RunByClass is the run time by class, without idle time. Past time stays
-	// with its class if a slot changes its class later.
+	// RunByClass is the run time by class, without idle time. If a slot changes
+	// its class later, its past run time stays with the old class.
 	RunByClass map[Class][]time.Duration
 }
 
-// A Pair is a slot that waited and a slot that ran meanwhile.
+// A Pair is a slot that waited, and a slot that ran meanwhile.
 type Pair struct{ Waiter, Runner Slot }
 
 // Read reads all counters: a copy of mapped memory, without a system call.
@@ -42,8 +42,9 @@ func (p *Probe) Read() (Reading, error) {
 	return r, err
 }
 
-// ReadInto is Read into an earlier Reading of the same program, whose maps it
-// reuses. After an error the Reading must not be used.
+// ReadInto does the same as Read, but stores the result in an earlier Reading
+// of the same program and reuses its maps. After an error the Reading must not
+// be used.
 func (p *Probe) ReadInto(r *Reading) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +160,7 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	if err := load(v.matrix, int(waiter), &v.row); err != nil {
 		return err
 	}
-	// Each CPU counts these two frequent runners separately.
+	// Each CPU counts these two frequent runners by itself.
 	v.row[Idle], v.row[Elsewhere] = sum.IdleNs, sum.ElsewhereNs
 	for runner, ns := range v.row {
 		if ns > 0 {
@@ -169,8 +170,8 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	return nil
 }
 
-// Since returns the counts of r after the earlier reading. Except for
-// histograms, keys without an increase are left out of the maps.
+// Since returns what r has counted after the earlier reading. A key that did
+// not increase is left out of the maps, except in histograms.
 func (r Reading) Since(before Reading) Reading {
 	d := Reading{
 		Switches: grown(r.Switches, before.Switches), Delays: make(map[Slot]Histogram, len(r.Delays)), Waits: map[Pair]time.Duration{},

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// required lists the kernel's structure fields that the program reads and that
-// exist only with a configuration option.
+// required lists the fields of the kernel's structures that the program reads
+// and that exist only with a configuration option.
 var required = []struct{ structure, field, config string }{
 	{"task_struct", "cgroups", "CONFIG_CGROUPS"},
 	{"task_struct", "sched_task_group", "CONFIG_CGROUP_SCHED"},
@@ -16,8 +16,8 @@ var required = []struct{ structure, field, config string }{
 	{"sched_info", "last_queued", "CONFIG_SCHED_INFO (by CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)"},
 }
 
-// require names a missing field in its error; the loader would only print an
-// instruction number.
+// require returns an error that names a missing field. The loader would only
+// give the number of an instruction.
 func require(types *btf.Cache) error {
 	kernel, err := types.Kernel()
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -type tenon_event -type tenon_slot -type tenon_class -type tenon_limit delay ../../../bpf/delay.bpf.c -- -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 
-// ErrUnsupported means that this kernel lacks something that the program needs;
-// the wrapping error names it.
+// ErrUnsupported means that this kernel lacks something that the program needs.
+// The error that wraps it names the missing thing.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
 // ErrClosed means that the probe is closed.
@@ -42,22 +42,21 @@ type Options struct {
 	// CgroupVersion is the version of the hierarchy with the CPU controller, 1
 	// or 2. Track takes ids of that hierarchy.
 	CgroupVersion int
-	// Alarm says when to send an event. The zero Alarm sends no event. Its Wait
-	// applies to slots for which Limit was not called.
+	// Alarm says when the program sends an event. The zero Alarm sends none.
+	// Its Wait applies to slots for which Limit was not called.
 	Alarm Alarm
 }
 
-// An Alarm limits the waits of a slot during which BE, or an unknown thread,
-// ran. The program sends an event when a slot exceeds the limit.
+// An Alarm limits the waits of a slot while BE, or an unknown thread, ran. The
+// program sends an event when a slot exceeds the limit.
 type Alarm struct {
 	Wait   time.Duration // a wait of this length is too long; 0: no wait is too long
 	Waits  int           // this number of such waits of one slot (a wait counts once for each Wait that it lasted) …
 	Window time.Duration // … within this time causes an event
 	Gap    time.Duration // the minimum time between two events, over all slots
-	// Beside is the maximum time, within a Window, for which LS may run on one
-	// of two siblings while BE runs on the other. A longer time also causes an
-	// event, at most one per Gap. 0: no limit. It applies to the CPUs set by
-	// WatchSiblings.
+	// Beside is how long, within a Window, LS may run on one of two siblings
+	// while BE runs on the other. A longer time causes an event, too, at most
+	// one per Gap. 0: no limit. It applies to the CPUs set by WatchSiblings.
 	Beside time.Duration
 }
 
@@ -72,12 +71,12 @@ func (o Options) check() error {
 	return nil
 }
 
-// A Slot represents a workload in the counters: one or several cgroups, each
+// A Slot stands for a workload in the counters: one or several cgroups, each
 // with all cgroups below it.
 type Slot uint8
 
 // The caller assigns the slots from First to Last. The slots before First are
-// runners outside of workloads.
+// runners that are no workload.
 const (
 	Untracked = Slot(delayTenonSlotTENON_UNTRACKED) // threads in no tracked cgroup
 	Kernel    = Slot(delayTenonSlotTENON_KERNEL)    // kernel threads
@@ -132,8 +131,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// A Probe counts in the kernel from Open to Close, or until its process ends,
-// because it pins nothing. It is safe for concurrent use.
+// A Probe counts in the kernel from Open to Close. It also ends with its
+// process, because it pins nothing. It is safe for concurrent use.
 type Probe struct {
 	events   chan Event
 	reader   *ringbuf.Reader
@@ -174,7 +173,7 @@ func open(o Options) (*Probe, error) {
 	}
 	p := &Probe{
 		events: make(chan Event, eventsKept), listened: make(chan struct{}), waits: o.Alarm.Waits,
-		// The initial values in the program.
+		// These are the initial values in the program.
 		epoch: 1, generation: 1, tracked: newTracked(),
 	}
 	if err := p.load(o, types); err != nil {
@@ -204,8 +203,8 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	spec.Maps[delayMapEvents].MaxEntries = uint32(max(os.Getpagesize(), int(spec.Maps[delayMapEvents].MaxEntries)))
 	for name, value := range map[string]any{
 		delayVarCgroupVersion: uint32(o.CgroupVersion),
-		// The values are not 0, because the kernel's verifier treats 0 as a
-		// constant and then explores too many paths.
+		// The values must not be 0. The kernel's verifier would treat 0 as a
+		// constant, and then explore too many paths.
 		delayVarAlarmWaits:    uint64(max(o.Alarm.Waits, 1)),
 		delayVarAlarmWindowNs: uint64(max(o.Alarm.Window, 1)),
 		delayVarAlarmGapNs:    uint64(max(o.Alarm.Gap, 1)),
@@ -222,7 +221,7 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 		return errors.Join(err, p.kernel.Close())
 	}
 	// If a waiting thread was moved to another CPU, the program does not know
-	// the runner. It may have been BE, so the wait counts.
+	// the runner. The runner may have been BE, so the wait counts.
 	if err := p.blame(Elsewhere, true); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
@@ -277,8 +276,8 @@ func (p *Probe) limit(slot Slot, wait time.Duration) error {
 	return p.kernel.Alarms.Put(uint32(slot), p.alarms[slot])
 }
 
-// attach starts the counting. The new epoch invalidates the values that CPUs
-// kept from an earlier attachment.
+// attach starts the counting. It begins a new epoch, which makes the values
+// invalid that CPUs kept from an earlier attachment.
 func (p *Probe) attach() error {
 	p.epoch++
 	if err := p.kernel.Epoch.Set(p.epoch); err != nil {

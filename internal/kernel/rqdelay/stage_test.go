@@ -102,7 +102,7 @@ func newStage(t testing.TB) stage {
 	return s
 }
 
-// narrow restricts the groups that are made afterwards to a single CPU.
+// narrow restricts the groups that are made later to a single CPU.
 func (s *stage) narrow() unit.CPU {
 	s.Helper()
 	last := unit.CPU(-1)
@@ -151,7 +151,7 @@ func (s stage) command(role string) *exec.Cmd {
 		s.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	// The signals with which Go preempts goroutines would interrupt raw system
+	// Go preempts goroutines by signals, which would interrupt raw system
 	// calls.
 	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// tracked holds the cgroups of each slot.
+// tracked holds the cgroups that belong to each slot.
 type tracked struct {
 	groups map[uint64]owner
 	slots  map[Slot]Class
@@ -23,7 +23,7 @@ func newTracked() tracked {
 	return tracked{groups: map[uint64]owner{}, slots: map[Slot]Class{}, size: map[Slot]int{}}
 }
 
-// check rejects a request that would mix classes in a slot.
+// check rejects a request after which a slot would have more than one class.
 func (t tracked) check(id uint64, o owner) error {
 	if o.slot < First {
 		return fmt.Errorf("want a slot from %d to %d", uint8(First), uint8(Last))
@@ -77,9 +77,9 @@ func (t tracked) sensitive() bool {
 // same class.
 //
 // A thread that runs at this moment counts from its next switch on. The
-// counters of a slot continue from its last owner, so use differences
-// (Reading.Since). After Forget, take a Reading before the slot gets another
-// workload.
+// counters of a slot are not reset when it gets another workload, so use
+// differences (Reading.Since). After Forget, take a Reading before the slot
+// gets another workload.
 func (p *Probe) Track(slot Slot, cgroupID uint64, class Class) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,6 +27,6 @@ type Event struct {
 	At   time.Duration // on the monotonic clock
 	CPU  unit.CPU      // where it happened
 	Kind Kind
-	// Thread was woken, or came to the CPU; Prev left the CPU.
+	// Thread was woken, or came to the CPU. Prev left the CPU.
 	Thread, Prev Thread
 }

@@ -24,18 +24,18 @@ const (
 // Rules are the parameters of Judge.
 type Rules struct {
 	// Cores gives the core of each judged CPU. Wake-ups are read from the other
-	// CPUs, too. Cores must not contain an offline CPU, because its time would
-	// count as idle time that BE could have used.
+	// CPUs, too. Cores must not contain an offline CPU: its time would count as
+	// idle time that BE could have used.
 	Cores map[unit.CPU]int
 	// ClassOf gives the class of a thread. Judge does not call it for the idle
 	// loop.
 	ClassOf func(Thread) Class
-	// Epsilon is the tolerance for two CPUs of a core that switch at the same
-	// time: a BE start beside LS is a fault only if LS has run longer than
+	// Epsilon is a tolerance for two CPUs of a core that switch at the same
+	// time. A BE start beside LS is a fault only if LS has run for longer than
 	// Epsilon.
 	Epsilon time.Duration
-	// Hold is the time for which BE should stay off the siblings of a CPU after
-	// an LS thread left that CPU; see Report.BEIdeal.
+	// Hold is how long BE should stay off the siblings of a CPU after an LS
+	// thread has left that CPU; see Report.BEIdeal.
 	Hold time.Duration
 	// From and To are the bounds of the judged time, on the clock of the
 	// events. Zero values mean the first and the last event. Events before From
@@ -43,10 +43,10 @@ type Rules struct {
 	From, To time.Duration
 }
 
-// Judge derives from a complete record which threads ran on the same core at
+// Judge finds out from a complete record which threads ran on the same core at
 // the same time, and how long threads waited. The events may come in any order,
-// but the events of one CPU must be complete. Before the first switch of a CPU,
-// the thread that leaves the CPU in that switch runs there.
+// but the events of each CPU must be complete. Until the first switch of a CPU,
+// the thread that leaves the CPU in this switch counts as running there.
 func Judge(events []Event, rules Rules) (Report, error) {
 	if len(events) == 0 {
 		return Report{}, fmt.Errorf("judge a trace: no events: %w", ErrVoid)
@@ -75,22 +75,21 @@ type core struct {
 	at      time.Duration // the time up to which account has counted
 }
 
-// A hardwareThread is a CPU and the class of the thread that runs there.
+// A hardwareThread is a CPU, and the class of the thread that runs there.
 type hardwareThread struct {
 	id    unit.CPU
 	core  *core
 	class Class
 	since time.Duration // start of class; may lie before Rules.From
-	// hold is the end of the time in which BE must stay off the siblings after
-	// LS left.
+	// hold is the time until which BE must stay off the siblings after LS left.
 	hold time.Duration
-	// expelling: LS started on a sibling, at the time expel, while BE runs
-	// here.
+	// expelling says that LS started on a sibling at the time expel while BE
+	// runs on this CPU.
 	expelling bool
 	expel     time.Duration
 }
 
-// A court holds the state after the events so far.
+// A court holds the state after the events that it has seen so far.
 type court struct {
 	rules   Rules
 	cpus    map[unit.CPU]*hardwareThread
@@ -149,7 +148,8 @@ func (c *court) judged(at time.Duration) bool { return at >= c.rules.From && at 
 func (c *court) hear(e *Event) {
 	switch e.Kind {
 	case Wake:
-		// A thread may be woken twice, or before it sleeps.
+		// A thread may be woken twice, or before it sleeps. Only the first
+		// wake-up counts.
 		if _, twice := c.woken[e.Thread.TID]; !twice && !c.running[e.Thread.TID] {
 			c.woken[e.Thread.TID] = e.At
 		}
@@ -168,7 +168,8 @@ func (c *court) hear(e *Event) {
 	}
 }
 
-// change puts another thread on a CPU, of the same class or of another.
+// change records that another thread runs on a CPU. Its class may be the same
+// or another.
 func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 	c.account(h.core, min(at, c.rules.To))
 	if next == BE {
@@ -202,8 +203,8 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 	}
 }
 
-// start counts the start of a BE thread on a CPU, and measures it if LS runs on
-// a sibling.
+// start counts the start of a BE thread on a CPU. If LS runs on a sibling, it
+// also records for how long.
 func (c *court) start(h *hardwareThread, at time.Duration) {
 	if !c.judged(at) {
 		return
@@ -224,8 +225,8 @@ func (c *court) start(h *hardwareThread, at time.Duration) {
 	}
 }
 
-// expelled ends the measurement of the time for which BE stayed beside a new LS
-// thread. left is true if BE left, false if LS ended first.
+// expelled ends the measurement of how long BE stayed beside a new LS thread.
+// left is true if BE left, and false if LS ended first.
 func (c *court) expelled(h *hardwareThread, at time.Duration, left bool) {
 	if !h.expelling {
 		return

@@ -39,8 +39,8 @@ func recorder(t *testing.T, perCPU unit.Bytes) *Recorder {
 	return nil
 }
 
-// sleeper alternates between sleep and spinning on one CPU. It returns its
-// thread id and the begin and end of each burst.
+// sleeper sleeps and spins by turns on one CPU. It returns its thread id, and
+// the begin and end of each burst.
 func sleeper(t *testing.T, cpu, turns int, work time.Duration) (tid int, bursts [][2]time.Duration) {
 	t.Helper()
 	done := make(chan struct{})
@@ -105,7 +105,7 @@ func TestTheKernelsRecordAgreesWithWhoWasTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d events; spun %v, %+v", len(events), spun, report)
-	// The spinning time includes the time in which other threads had the CPU.
+	// The time of spinning includes time in which other threads had the CPU.
 	if report.LSTime > spun+10*time.Millisecond || report.LSTime < 10*time.Millisecond {
 		t.Errorf("ran %v according to the trace, but spun %v according to its own clock", report.LSTime, spun)
 	}

@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Root returns the mount point of tracefs: its own, or the one below debugfs
-// (Documentation/trace/ftrace.rst, "The File System"). Root mounts nothing.
-// Without a mount it returns ErrUnsupported.
+// Root returns the mount point of tracefs, which may be below debugfs
+// (Documentation/trace/ftrace.rst, "The File System"). Root mounts nothing. If
+// it finds no mount, it returns ErrUnsupported.
 func Root() (string, error) {
 	for _, root := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
 		if _, err := os.Stat(filepath.Join(root, "instances")); err == nil {
@@ -38,7 +38,7 @@ var kinds = map[string]Kind{"sched_switch": Switch, "sched_wakeup": Wake, "sched
 
 // Open makes an instance below root with a buffer of perCPU bytes for each CPU.
 // One sched_switch needs about 100 bytes. The recording does not start yet.
-// Without the privilege the error wraps fs.ErrPermission.
+// Without the privilege, the error wraps fs.ErrPermission.
 func Open(root string, perCPU unit.Bytes) (*Recorder, error) {
 	r := &Recorder{
 		dir:    filepath.Join(root, "instances", "tenon-"+strconv.Itoa(os.Getpid())),
@@ -129,8 +129,9 @@ func (r *Recorder) Start() error {
 	return r.write("tracing_on", "1")
 }
 
-// Stop ends the recording and returns its events; those of each CPU are in
-// order. ErrVoid means that events are lost, so the rest must not be judged.
+// Stop ends the recording and returns its events. The events of each CPU are in
+// order. ErrVoid means that events are lost, so that the rest must not be
+// judged.
 func (r *Recorder) Stop() ([]Event, error) {
 	if err := r.write("tracing_on", "0"); err != nil {
 		return nil, err
@@ -161,7 +162,8 @@ func (r *Recorder) readCPU(events []Event, cpu unit.CPU, dir string) ([]Event, e
 	if err := complete(string(stats)); err != nil {
 		return events, fmt.Errorf("read the trace of CPU %d: %w", cpu, err)
 	}
-	// os.File would use its poller and wait at the end of the pipe.
+	// os.File would use its poller and wait at the end of the pipe instead of
+	// returning.
 	fd, err := syscall.Open(filepath.Join(dir, "trace_pipe_raw"), syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return events, fmt.Errorf("open trace_pipe_raw of CPU %d: %w", cpu, err)

@@ -29,12 +29,11 @@ type Report struct {
 	// Rules.Epsilon.
 	BEStarts         int `json:"be_starts"`
 	BEStartsBesideLS int `json:"be_starts_beside_ls"`
-	// BEStartAfter is the time for which LS had already run, over all BE starts
-	// beside LS.
+	// BEStartAfter says for how long LS had already run when BE started beside
+	// it.
 	BEStartAfter Quantiles `json:"be_start_after_ls"`
-	// Expel is the time for which BE stayed on the sibling after LS started.
-	// Unexpelled counts the cases in which BE stayed until LS ended; Expel
-	// includes them.
+	// Expel says how long BE stayed on the sibling after LS started. Unexpelled
+	// counts how often BE stayed until LS ended; Expel includes these cases.
 	Expel      Quantiles `json:"expel"`
 	Unexpelled int       `json:"unexpelled"`
 
@@ -46,8 +45,8 @@ type Report struct {
 	// LSWake and BEWake are the delays between wake-up and run.
 	LSWake Quantiles `json:"ls_wake"`
 	BEWake Quantiles `json:"be_wake"`
-	// LongestWait is the longest wait of the threads that were woken and had
-	// not run at the end.
+	// LongestWait is the longest wait of a thread that was woken and had not
+	// run yet at the end.
 	LongestWait time.Duration `json:"longest_wait_ns"`
 
 	// Unseen are the CPUs that never switched. Their threads are unknown, so
@@ -71,8 +70,9 @@ type Quantiles struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// quantilesOf sorts the sample. A quantile is the smallest value for which at
-// least that share of the sample is less or equal.
+// quantilesOf sorts the sample and returns its quantiles. A quantile is the
+// smallest value such that at least that share of the sample is less than or
+// equal to it.
 func quantilesOf(sample []time.Duration) Quantiles {
 	if len(sample) == 0 {
 		return Quantiles{}

@@ -77,8 +77,8 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 			if kind == entryExtend {
 				now += far
 			} else {
-				// The entry holds the low 59 bits; the page's timestamp holds
-				// the others.
+				// The entry holds the low 59 bits of the time; the timestamp of
+				// the page holds the others.
 				now = now&^(1<<59-1) | far
 			}
 		default:

@@ -7,10 +7,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Class determines how the scheduler treats the threads of a cgroup. A thread
-// is scheduled as BE if its policy is SCHED_EXT, whatever the class of its
-// cgroup. The class BE marks cgroups whose threads should be SCHED_EXT, so that
-// the scheduler can report the others (Stray).
+// A Class says how the scheduler treats the threads of a cgroup. A thread is
+// scheduled as BE if its policy is SCHED_EXT, whatever the class of its cgroup
+// is. The class BE marks cgroups whose threads should have SCHED_EXT, so that
+// the scheduler can report threads that do not (Stray).
 type Class uint8
 
 // The classes. Kernel threads and threads outside all classified groups are
@@ -43,8 +43,8 @@ func (c Class) String() string {
 // Slot 0 is for all BE threads that belong to no pod.
 const Slots = 256
 
-// A Group is a cgroup and all cgroups below it, except those that are
-// classified themselves.
+// A Group is a cgroup and all cgroups below it, except those that have a Group
+// of their own.
 type Group struct {
 	Cgroup uint64 // the inode number of its directory
 	Class  Class
@@ -65,8 +65,8 @@ func (c Class) kernel() scheduler613QosClass {
 }
 
 // Classify replaces all groups. It writes only the differences, so frequent
-// calls are cheap. Threads that run at this moment count in their new class
-// from their next context switch on. If the table is full, the last groups stay
+// calls are cheap. A thread that runs at this moment counts in its new class
+// from its next context switch on. If the table is full, the last groups stay
 // Normal and Classify returns an error.
 func (s *Scheduler) Classify(groups []Group) error {
 	s.mu.Lock()

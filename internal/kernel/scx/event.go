@@ -17,7 +17,7 @@ type Event interface{ event() }
 
 // A Stray is a thread in a BE group whose policy is not SCHED_EXT. Each CPU
 // reports at most ten a second, so a thread that switches often can hide others
-// on its CPU.
+// on the same CPU.
 type Stray struct {
 	At     time.Time
 	PID    int // the process, numbered in the initial PID namespace
@@ -51,8 +51,8 @@ func (Exited) event()   {}
 // eventsKept is the capacity of the channel.
 const eventsKept = 256
 
-// Events delivers the scheduler's events. If the channel is full, events are
-// dropped, except Exited. The channel is closed after Exited and by Close.
+// Events delivers the scheduler's events. If the channel is full, events other
+// than Exited are dropped. The channel is closed after Exited, and by Close.
 func (s *Scheduler) Events() <-chan Event { return s.events }
 
 // listen copies events to the channel until the ring is closed or the scheduler
@@ -64,7 +64,7 @@ func (s *Scheduler) listen() {
 		s.reader.SetDeadline(time.Now().Add(time.Second))
 		record, err := s.reader.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// The ring may have been full when the last event was sent.
+			// If the ring was full, it may lack the last event.
 			if end, ended := s.ended(); ended {
 				s.exited(end)
 				return
@@ -99,7 +99,8 @@ func (s *Scheduler) ended() (Exit, bool) {
 	return end, err == nil && end.Kind != ExitNone && !s.detaching.Load()
 }
 
-// exited sends the last event; if the channel is full, it drops older events.
+// exited sends the last event. If the channel is full, it drops older events to
+// make room.
 func (s *Scheduler) exited(end Exit) {
 	for {
 		select {

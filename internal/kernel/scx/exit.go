@@ -32,12 +32,13 @@ type Exit struct {
 	Message string // further details from the kernel; may be empty
 }
 
-// restart is the bit of an exit code that requests a new load:
-// SCX_ECODE_ACT_RESTART, after a CPU went online or offline.
+// restart is a bit of an exit code. The kernel sets it to ask for a new load
+// after a CPU went online or offline (SCX_ECODE_ACT_RESTART).
 const restart = 1 << 48
 
-// Restart reports whether the scheduler ended only because of CPU hotplug. Then
-// load it again with the CPUs that are online now.
+// Restart reports whether the scheduler ended only because a CPU went online or
+// offline. The caller should then load it again with the CPUs that are online
+// now.
 func (e Exit) Restart() bool { return e.Kind == ExitKernel && e.Code&restart != 0 }
 
 // String describes the end in one sentence.

@@ -36,8 +36,8 @@ func saturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
 	return s, sched, be, pid
 }
 
-// toFair gives all threads of a process back to the kernel's fair class, as the
-// agent does before it kills and after a LongWait.
+// toFair moves all threads of a process to the kernel's fair class, as the
+// agent does before it kills, and after a LongWait.
 func (s stage) toFair(pid int) {
 	s.Helper()
 	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
@@ -55,7 +55,7 @@ func (s stage) toFair(pid int) {
 func gone(pid int) bool { return state(pid) == "" || state(pid) == "Z" }
 
 // TestKilledBEIsGoneWhileLSHasEveryCPU kills a BE process that gets no CPU. A
-// killed thread must run in order to end, but sched_ext gives it no CPU that a
+// killed thread must run in order to end, and sched_ext gives it no CPU that a
 // fair thread wants.
 func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	t.Run("after it was given back", func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	})
 }
 
-// TestUnansweredLongWaitEndsTheScheduler ignores the LongWait events, while the
-// heartbeat continues. The scheduler must end itself before the kernel's
+// TestUnansweredLongWaitEndsTheScheduler ignores the LongWait events while
+// heartbeats continue. The scheduler must end itself before the kernel's
 // watchdog unloads it.
 func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 	s, sched, _, pid := saturated(t)
@@ -147,8 +147,8 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 }
 
 // TestMoreGroupsThanTheTableTakes classifies more groups than fit into the
-// table. The last group stays Normal, and gets its class when there is room
-// again.
+// table. The last group must stay Normal, and must get its class when there is
+// room again.
 func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	s := newStage(t)
 	first, firstID := s.group("first")
@@ -193,8 +193,8 @@ func (s stage) beByCPU(sched *Scheduler) map[unit.CPU]time.Duration {
 }
 
 // TestIsolatedCPUs needs a kernel with isolcpus= on its command line. If the
-// kernel accepts the scheduler, BE stays off those CPUs. If not, the error
-// names isolcpus and BE runs in the fair class.
+// kernel accepts the scheduler, BE must stay off those CPUs. If it does not,
+// the error must name isolcpus, and BE runs in the fair class.
 func TestIsolatedCPUs(t *testing.T) {
 	s := newStage(t)
 	data, err := os.ReadFile("/sys/devices/system/cpu/isolated")

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hookAlone runs the program of sched_switch without the scheduler. This needs
-// no sched_ext, because the program then kicks no CPU.
+// hookAlone attaches the program of sched_switch without the scheduler. This
+// needs no sched_ext, because the program then interrupts no CPU.
 func hookAlone(t testing.TB) *Scheduler {
 	t.Helper()
 	s := hookOnly(t)
@@ -105,8 +105,8 @@ func TestHookAloneSeesEveryCPU(t *testing.T) {
 	}
 }
 
-// TestHookIsCheap checks the run time of the program per switch, by the
-// kernel's statistics. Taking the statistics also costs time.
+// TestHookIsCheap checks the run time of the program per switch, as the
+// kernel's statistics show it. Taking the statistics costs time, too.
 func TestHookIsCheap(t *testing.T) {
 	s := hookAlone(t)
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))

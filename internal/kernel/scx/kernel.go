@@ -31,8 +31,9 @@ const (
 type loaded struct {
 	state string // enabled, disabled, enabling, disabling
 	ops   string // the name of the scheduler; "" without one
-	// schedulers counts all schedulers loaded since boot, hotplugs the CPUs
-	// that went online or offline, rejected the threads that sched_ext refused.
+	// schedulers is the number of schedulers loaded since boot, hotplugs that
+	// of CPUs that went online or offline, and rejected that of threads that
+	// sched_ext refused.
 	schedulers, hotplugs, rejected uint64
 }
 
@@ -78,8 +79,8 @@ func number(into *uint64) func(string) error {
 }
 
 // switchEvery runs briefly on each CPU to cause a context switch there, because
-// the hook learns the running thread only at a switch. It skips CPUs that this
-// thread may not use; the reaper corrects their class later.
+// the hook learns which thread runs only at a switch. It skips CPUs that this
+// thread may not use; the class of these is corrected later.
 func switchEvery(cpus []CPU) error {
 	done := make(chan error)
 	go func() {

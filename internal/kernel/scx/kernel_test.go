@@ -13,8 +13,8 @@ import (
 
 // The tests of this file and of the files *_kernel_test.go run the scheduler in
 // the running kernel, which must have sched_ext. They need a machine with two
-// cores of two threads: CPUs 0 and 1, and CPUs 2 and 3. The tolerances are made
-// for an emulated machine.
+// cores of two threads: CPUs 0 and 1, and CPUs 2 and 3. The tolerances are wide
+// enough for an emulated machine.
 const watch = 3 * time.Second
 
 // Slots of the pods in the tests.
@@ -89,8 +89,8 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 			t.Errorf("BE used %v of %v, the %s counts %v", used, took, what, got)
 		}
 	}
-	// The kernel accounts a switch from its start, the hook from its end. In
-	// between an emulated CPU can lose its time slice, and LS switches a
+	// The kernel counts a switch from its start, the hook from its end. Between
+	// the two an emulated CPU can lose its time slice, and LS switches a
 	// hundred times.
 	if (lsRun-lsUsed).Abs() > lsUsed/2 || lsUsed < watch/6 {
 		t.Errorf("LS used %v, the hook counts %v", lsUsed, lsRun)
@@ -130,7 +130,7 @@ func TestBENeverStartsBesideLSX(t *testing.T) {
 	if v, r := after.Violations-before.Violations, after.Races-before.Races; v != r {
 		t.Errorf("%d violations, of which %d races", v, r)
 	}
-	// In the emulator, an interrupt reaches a CPU milliseconds late.
+	// In an emulator, an interrupt may reach a CPU milliseconds late.
 	if idle < lsx*4/10 || idle > lsx*12/10 {
 		t.Errorf("the sibling was kept idle for %v, while LSX ran %v", idle, lsx)
 	}

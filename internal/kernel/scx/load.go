@@ -127,13 +127,13 @@ func fit(spec *ebpf.CollectionSpec, o Options, l *layout) error {
 	return nil
 }
 
-// enqMigrationDisabled makes the kernel enqueue a thread with disabled
-// migration like any other (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14).
-// Without it the kernel puts such a thread into the queue of its CPU, where it
+// enqMigrationDisabled is a flag (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14).
+// With it, the scheduler also decides about threads with disabled migration.
+// Without it, the kernel puts such a thread into the queue of its CPU, where it
 // runs without a decision of the scheduler.
 const enqMigrationDisabled = 1 << 4
 
-// enqueuesImmovable reports whether the kernel supports that flag; kernels
+// enqueuesImmovable reports whether the kernel supports that flag. Kernels
 // refuse unknown flags.
 func enqueuesImmovable(kernel *btf.Spec) bool {
 	var flags *btf.Enum
@@ -173,8 +173,8 @@ func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64, immovable bool) error
 	return nil
 }
 
-// attach starts the hook before the scheduler, because the scheduler must know
-// where LS runs.
+// attach attaches the hook before the scheduler, because the scheduler must
+// know where LS runs.
 func (s *Scheduler) attach() (err error) {
 	s.hook, err = link.AttachTracing(link.TracingOptions{
 		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
@@ -200,7 +200,7 @@ func (s *Scheduler) attach() (err error) {
 	return s.verify()
 }
 
-// prepare clears the state of an earlier attachment.
+// prepare clears the state that an earlier attachment left.
 func (s *Scheduler) prepare() error {
 	if err := s.kernel.Variables[scheduler613VarEnd].Set(scheduler613ScxEnd{}); err != nil {
 		return fmt.Errorf("clear the reason of the last end: %w", err)
@@ -216,7 +216,7 @@ func (s *Scheduler) prepare() error {
 	return nil
 }
 
-// whyInvalid explains the only usual cause of EINVAL.
+// whyInvalid returns the only usual cause of EINVAL.
 func whyInvalid() string {
 	isolated, err := os.ReadFile("/sys/devices/system/cpu/isolated")
 	if err != nil || len(isolated) <= 1 {
@@ -225,8 +225,8 @@ func whyInvalid() string {
 	return fmt.Sprintf(" (CPUs %s are isolated by isolcpus=, and this kernel's sched_ext does not support that)", isolated[:len(isolated)-1])
 }
 
-// verify checks that the scheduler runs, because the kernel may attach a
-// scheduler that has already failed.
+// verify checks that the scheduler runs. The kernel may report success for a
+// scheduler that has failed already.
 func (s *Scheduler) verify() error {
 	now, err := readLoaded(sysfs)
 	if err != nil {

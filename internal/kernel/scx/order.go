@@ -9,9 +9,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// SetGroup sets the class of one cgroup and all cgroups below it; other groups
-// stay as they are. Threads that run at this moment count from their next
-// switch on. If the table is full, the cgroup keeps the class of its parent.
+// SetGroup sets the class of one cgroup and all cgroups below it. Other groups
+// do not change. A thread that runs at this moment counts from its next switch
+// on. If the table is full, the cgroup keeps the class of its parent.
 func (s *Scheduler) SetGroup(g Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (s *Scheduler) setGroup(g Group) error {
 	return s.turnGeneration()
 }
 
-// DropGroup removes the class that SetGroup set. A cgroup without a class is
-// not an error.
+// DropGroup removes the class that SetGroup set. If the cgroup has no class,
+// that is no error.
 func (s *Scheduler) DropGroup(cgroup uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,15 +56,14 @@ func (s *Scheduler) DropGroup(cgroup uint64) error {
 	return s.turnGeneration()
 }
 
-// turnGeneration makes the CPUs look up the class of their present thread
-// again.
+// turnGeneration makes each CPU look up the class of its present thread again.
 func (s *Scheduler) turnGeneration() error {
 	s.generation++
 	return s.kernel.Variables[scheduler613VarGeneration].Set(s.generation)
 }
 
-// Group reads the class of a cgroup from the kernel; false means that it has
-// none.
+// Group reads the class of a cgroup from the kernel. It returns false if the
+// cgroup has none.
 func (s *Scheduler) Group(cgroup uint64) (Group, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +107,8 @@ func (s *Scheduler) setOnePod(p Pod) error {
 		return err
 	}
 	if p.Quota > 0 && uint32(p.Slot) >= s.quotaSlots {
-		// Set before the quota. It never decreases, because threads may still
-		// be parked.
+		// Set this before the quota. It never decreases, because threads may
+		// still be parked.
 		s.quotaSlots = uint32(p.Slot) + 1
 		if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 			return fmt.Errorf("set the number of slots with quotas: %w", err)

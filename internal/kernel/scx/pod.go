@@ -16,15 +16,15 @@ type Pod struct {
 	// default of 100.
 	Weight int
 	// Quota is the CPU time per QuotaPeriod; 0: no limit. A pod gets at least 1
-	// ms, so that its threads never wait forever.
+	// ms, so that its threads do not wait forever.
 	Quota time.Duration
 }
 
 // usualWeight is the weight of a pod without a weight.
 const usualWeight = 100
 
-// SetPods replaces the weights and quotas of all pods: slots outside the list
-// get weight 100 and no quota. The run time of a slot keeps counting.
+// SetPods replaces the weights and quotas of all pods. Slots outside the list
+// get weight 100 and no quota. The run time of a slot continues to count.
 func (s *Scheduler) SetPods(pods []Pod) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *Scheduler) setPods(pods []Pod) error {
 			s.quotaSlots = max(s.quotaSlots, uint32(p.Slot)+1)
 		}
 	}
-	// This precedes the quotas. It never decreases, because threads may still
+	// Set this before the quotas. It never decreases, because threads may still
 	// be parked.
 	if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 		return fmt.Errorf("set the number of slots with quotas: %w", err)

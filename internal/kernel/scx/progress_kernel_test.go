@@ -37,7 +37,7 @@ func TestStrayIsReported(t *testing.T) {
 }
 
 // TestKilledBEExitsUnderTheSMTRule runs LSX on one thread of each core, so that
-// the SMT rule keeps BE off all CPUs.
+// the SMT rule keeps BE off all CPUs. A killed BE process must still end.
 func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")
@@ -65,7 +65,8 @@ func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 }
 
 // TestLongWaitIsReportedBeforeTheWatchdogActs runs fair threads on all CPUs, so
-// that BE gets no CPU.
+// that BE gets no CPU. A LongWait must come before the kernel's watchdog ends
+// the scheduler.
 func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")

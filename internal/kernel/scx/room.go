@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A room is the CPU time that was available to BE on each CPU.
+// A room says how much CPU time each CPU had for BE.
 type room struct {
 	at   time.Time
 	free map[unit.CPU]time.Duration // idle or running BE, since Load
@@ -17,7 +17,7 @@ type room struct {
 }
 
 // roomEvery is the minimum time between two readings. A CPU has room if at
-// least 1/roomPart of that time was available.
+// least 1/roomPart of the time between them was available to BE.
 const (
 	roomEvery = 500 * time.Millisecond
 	roomPart  = 10
@@ -39,7 +39,7 @@ func (s *Scheduler) lookForRoom(at time.Time) error {
 		free := time.Duration(cpu.ClassNs[scheduler613QosClassQOS_NONE] + cpu.ClassNs[scheduler613QosClassQOS_BE])
 		before, known := s.room.free[c.ID]
 		next.free[c.ID] = free
-		// The program adds times at context switches, so the counters of an
+		// The program adds up times at context switches, so the counters of an
 		// idle CPU do not grow.
 		open := cpu.Stray == 0 && (cpu.Class == uint32(scheduler613QosClassQOS_NONE) || cpu.Class == uint32(scheduler613QosClassQOS_BE))
 		next.ok[c.ID] = open || known && free-before > passed/roomPart
@@ -50,8 +50,8 @@ func (s *Scheduler) lookForRoom(at time.Time) error {
 
 // HasRoom reports whether a CPU that the thread may use had time for BE at the
 // last Beat. A thread that left sched_ext because of a LongWait should return
-// only when HasRoom is true: before Linux 7.1, the kernel's watchdog adds a new
-// wait of the thread to the old one.
+// only when HasRoom is true. Before Linux 7.1, the kernel's watchdog adds a new
+// wait of such a thread to its old one.
 func (s *Scheduler) HasRoom(tid int) bool {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &cpus); err != nil {

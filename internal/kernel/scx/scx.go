@@ -32,8 +32,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ErrUnsupported means that this kernel cannot run the scheduler; the wrapping
-// error names the missing feature.
+// ErrUnsupported means that this kernel cannot run the scheduler. The error
+// that wraps it names the missing feature.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
 // ErrBusy means that another sched_ext scheduler is loaded. Tenon does not
@@ -46,23 +46,24 @@ var ErrClosed = errors.New("the scheduler is closed")
 // NoCap means that the CPU time of BE has no cap.
 const NoCap unit.MilliCPU = -1
 
-// DefaultHeadroom lets the scheduler choose the number of idle cores that it
-// leaves to LS: 5 % of the cores of each LLC, and at least one if the LLC has
-// more than two.
+// DefaultHeadroom lets the scheduler choose how many idle cores it leaves to
+// LS: 5 % of the cores of each LLC, and at least one if the LLC has more than
+// two.
 const DefaultHeadroom = -1
 
-// Options are the parameters of Load. All zero values are valid, except those
-// of Topology and CgroupVersion.
+// Options are the parameters of Load. The zero value of each field is valid,
+// except for Topology and CgroupVersion.
 type Options struct {
 	// CgroupVersion is the version of the hierarchy with the CPU controller, 1
 	// or 2. Classify takes ids of that hierarchy.
 	CgroupVersion int
 	// Topology lists every online CPU. When a CPU goes online or offline, the
-	// scheduler ends (Exit.Restart); then load it again with the new topology.
+	// scheduler ends (Exit.Restart). The caller must then load it again with
+	// the new topology.
 	Topology []CPU
 	Params
-	// Timeout is the time that a BE thread may wait before the kernel's
-	// watchdog ends the scheduler; 0: 30 s, the kernel's maximum.
+	// Timeout is how long a BE thread may wait before the kernel's watchdog
+	// ends the scheduler; 0: 30 s, the kernel's maximum.
 	Timeout time.Duration
 	// Silence is the time without Beat after which the scheduler ends itself;
 	// 0: 60 s.
@@ -73,11 +74,11 @@ type Options struct {
 type Params struct {
 	// SMTRule keeps BE off the siblings of CPUs that run LSX.
 	SMTRule bool
-	// Hold is the time for which a sibling stays closed to BE after LSX has
-	// left; 0: 200 µs; negative: no time.
+	// Hold is how long a sibling stays closed to BE after LSX has left; 0: 200
+	// µs; negative: not at all.
 	Hold time.Duration
 	// Headroom is the number of wholly idle cores of each LLC that BE leaves to
-	// LS; 0: none; DefaultHeadroom: the scheduler chooses.
+	// LS; 0: none. With DefaultHeadroom the scheduler chooses the number.
 	Headroom int
 	// Slice is the time for which a BE thread runs before another may run; 0: 4
 	// ms.
@@ -134,8 +135,8 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A Scheduler runs from Load to Close, or until the kernel ends it; Status and
-// Events report that end. It is safe for concurrent use.
+// A Scheduler runs from Load to Close, or until the kernel ends it. Status and
+// Events report such an end. It is safe for concurrent use.
 type Scheduler struct {
 	variant  Variant
 	layout   *layout
@@ -161,7 +162,7 @@ type Scheduler struct {
 	closed     bool
 }
 
-// SetParams changes the parameters from now on.
+// SetParams changes the parameters of the running scheduler.
 func (s *Scheduler) SetParams(p Params) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +197,8 @@ func (s *Scheduler) setParams(p Params) error {
 }
 
 // SetCap limits the total CPU time of all BE threads, in thousandths of a CPU,
-// over periods of 100 ms; NoCap: no limit. It replaces the quota of the BE
-// cgroup, which has an effect only on fair threads.
+// over periods of 100 ms; NoCap: no limit. It takes the place of the quota of
+// the BE cgroup, which limits only fair threads.
 func (s *Scheduler) SetCap(cap unit.MilliCPU) error {
 	s.mu.Lock()
 	p := s.params
@@ -222,7 +223,8 @@ func (s *Scheduler) Beat() error {
 }
 
 // Detach unloads the scheduler as Close does, and stops the hook. It keeps the
-// programs and their settings for Attach. Events stays open.
+// programs and their settings, so that Attach can attach them again. Events
+// stays open.
 func (s *Scheduler) Detach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +241,8 @@ func (s *Scheduler) Detach() error {
 }
 
 // Attach attaches the scheduler again after Detach. It returns ErrBusy if
-// another scheduler is loaded meanwhile. It fails if CPUs went online or
-// offline since Load; then call Load again.
+// another scheduler was loaded meanwhile. It fails if CPUs went online or
+// offline since Load; the caller must then call Load again.
 func (s *Scheduler) Attach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,7 +316,8 @@ func (s *Scheduler) unhook() error {
 	return err
 }
 
-// release frees everything. The order ensures that no rule outlives the hook.
+// release frees everything. It ends the scheduler before the hook, so that no
+// rule of the scheduler is without the hook.
 func (s *Scheduler) release() error {
 	err := errors.Join(s.detach(), s.unhook())
 	if s.kernel != nil {

@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pulse uses raw system calls, because the threads of Go's scheduler would wake
-// up beside it.
+// pulse uses raw system calls, because the threads of Go's scheduler would also
+// wake up.
 func pulse(argument string) {
 	runtime.LockOSThread()
 	var work, nap int64
@@ -214,7 +214,7 @@ func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pi
 		s.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	// The signals with which Go preempts goroutines would interrupt raw system
+	// Go preempts goroutines by signals, which would interrupt raw system
 	// calls.
 	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -13,13 +13,13 @@ type Status struct {
 	Variant Variant
 	Since   time.Time // the time of Load
 	Exit    Exit      // the end of the scheduler; ExitNone while it runs
-	// Enabled counts the schedulers loaded on this machine since boot. Rejected
-	// counts the threads that sched_ext refused (files enable_seq,
-	// nr_rejected).
+	// Enabled is the number of schedulers loaded on this machine since boot.
+	// Rejected is the number of threads that sched_ext refused (files
+	// enable_seq, nr_rejected).
 	Enabled, Rejected uint64
 
 	Run [classes]time.Duration // by Class; BE is the run time of SCHED_EXT threads
-	// Strayed is the run time of BE groups' threads outside of sched_ext. No
+	// Strayed is the run time of threads of BE groups outside of sched_ext. No
 	// class of Run includes it.
 	Strayed time.Duration
 	Idle    time.Duration
@@ -27,12 +27,12 @@ type Status struct {
 	LLCs    []LLCStatus // by number
 
 	Counts
-	// ExpelIdle is the time for which CPUs were idle, although BE waited,
-	// because LSX ran on the sibling. HoldIdle is the same for the time of
-	// Params.Hold afterwards.
+	// ExpelIdle is how long CPUs were idle, although BE waited, because LSX ran
+	// on the sibling. HoldIdle is how long they were idle for the time
+	// Params.Hold after that.
 	ExpelIdle, HoldIdle time.Duration
-	// ExpelDelay[n] is the number of times that BE needed less than 2^(n+8) ns
-	// to leave after LSX started on the sibling.
+	// ExpelDelay[n] counts how often BE needed less than 2^(n+8) ns, but too
+	// long for ExpelDelay[n-1], to leave after LSX started on the sibling.
 	ExpelDelay [24]uint64
 
 	OldestWait time.Duration // the longest wait of the BE threads that wait now

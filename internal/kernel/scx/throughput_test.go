@@ -17,10 +17,11 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 )
 
-// TestHookLeavesThroughput runs nginx on one CPU and wrk on the other, with
-// the hook attached and not in random order, and gives the ratio of the two
-// throughputs of each pair. TENON_TEST_PAIRS is how many pairs: a few show that
-// it works, some fifty show a per cent. TENON_TEST_RAW keeps the raw data.
+// TestHookLeavesThroughput runs nginx on one CPU and wrk on the other, in pairs
+// with and without the hook, in random order. It computes the ratio of the two
+// throughputs of each pair. TENON_TEST_PAIRS is the number of pairs: a few show
+// that the test works, and about fifty can show a difference of one per cent.
+// TENON_TEST_RAW keeps the raw data.
 func TestHookLeavesThroughput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nginx: not with -short")
@@ -86,7 +87,8 @@ func TestHookLeavesThroughput(t *testing.T) {
 	for _, l := range logs {
 		square += (l - mean) * (l - mean)
 	}
-	// 2 standard errors: the 95 % interval of the mean from some thirty pairs on.
+	// Two standard errors are the 95 % interval of the mean, from about thirty
+	// pairs on.
 	doubt := 2 * math.Sqrt(square/float64(pairs-1)/float64(pairs))
 	t.Logf("throughput with the hook is %.4f of that without (%.4f to %.4f), %d pairs", math.Exp(mean), math.Exp(mean-doubt), math.Exp(mean+doubt), pairs)
 	if math.Exp(mean+doubt) < 0.9 { // a broken program; what it costs is for the experiment to say
@@ -103,7 +105,7 @@ func TestHookLeavesThroughput(t *testing.T) {
 	}
 }
 
-// startNginx serves a small answer from CPU 0, in a group.
+// startNginx starts nginx in a group on CPU 0. It serves a small answer.
 func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +144,8 @@ func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
 	return ""
 }
 
-// wrk loads CPU 1 for so many whole seconds and returns the requests a second.
+// wrk loads the server from CPU 1 for a number of whole seconds, and returns
+// the requests per second.
 func wrk(t *testing.T, url string, length time.Duration) float64 {
 	t.Helper()
 	out, err := exec.Command("taskset", "-c", "1", "wrk", "-t1", "-c16", "-d"+length.String(), url).CombinedOutput()

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// shardCPUs is the maximum number of CPUs that share queues. With more CPUs,
-// the locks of the queues become a bottleneck.
+// shardCPUs is the maximum number of CPUs that share queues. If more CPUs share
+// them, the locks of the queues become a bottleneck.
 const shardCPUs = 32
 
 // The limits of the BPF program.

@@ -59,7 +59,7 @@ func TestEveryVariantIsWhole(t *testing.T) {
 					}
 					continue
 				}
-				// The kernel does not load a program outside the table.
+				// The kernel loads only programs that are in the table.
 				member, found := strings.CutPrefix(p.AttachTo, "sched_ext_ops:")
 				if !found {
 					t.Errorf("program %s is in no table of operations: %q", name, p.AttachTo)

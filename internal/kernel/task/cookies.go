@@ -22,9 +22,9 @@ type Cookies struct {
 	id     uint64
 }
 
-// NewCookies makes a cookie. If a thread of from has a cookie, NewCookies
-// adopts the first one instead, so that the cookie of an earlier process stays
-// in use. Errors are those of CoreCookie.
+// NewCookies makes a cookie. If a thread of from has a cookie already,
+// NewCookies adopts the first such cookie instead, so that the cookie of an
+// earlier process stays in use. Errors are those of CoreCookie.
 func NewCookies(from ...int) (*Cookies, error) {
 	c := &Cookies{bearer: newOSThread()}
 	err := c.bearer.do(func() error {
@@ -52,13 +52,13 @@ func NewCookies(from ...int) (*Cookies, error) {
 	return c, nil
 }
 
-// ID is the cookie as CoreCookie reads it.
+// ID returns the cookie as CoreCookie reads it.
 func (c *Cookies) ID() uint64 { return c.id }
 
 // Share gives the cookie to threads until all threads of the list have it, and
-// returns the number of changed threads. It replaces cookies of other owners,
-// but not the cookies of threads for which spare returns true. A nil spare
-// matches no thread.
+// returns the number of changed threads. It replaces cookies of other owners.
+// It does not change threads for which spare returns true; a nil spare returns
+// true for none.
 func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) {
 	clean, err := newClean()
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Cookies) Close() {
 	if clean, err := newClean(); err == nil {
 		tid := 0
 		_ = clean.do(func() error { tid = unix.Gettid(); return nil })
-		// If this fails, the thread ends and its cookie ends with it.
+		// If this fails, the thread ends, and its cookie ends with it.
 		_ = c.bearer.do(func() error { return coreSched(unix.PR_SCHED_CORE_SHARE_FROM, tid) })
 		clean.end()
 	}
@@ -135,8 +135,8 @@ func coreSched(op, tid int) error {
 }
 
 // newClean returns a thread without a cookie. The kernel has no operation that
-// clears a cookie. Therefore a thread without a cookie shares its empty one
-// with the others (PR_SCHED_CORE_SHARE_TO).
+// clears a cookie. Therefore such a thread copies its empty cookie to the
+// others (PR_SCHED_CORE_SHARE_TO).
 func newClean() (*osThread, error) {
 	t := newOSThread()
 	err := t.do(func() error {
@@ -144,7 +144,7 @@ func newClean() (*osThread, error) {
 		if err != nil || id == 0 {
 			return err
 		}
-		// A container runtime may have given this process a cookie.
+		// A container runtime may have given a cookie to this process.
 		for _, tid := range []int{1, 2} {
 			if id, err := CoreCookie(tid); err == nil && id == 0 && coreSched(unix.PR_SCHED_CORE_SHARE_FROM, tid) == nil {
 				return nil
@@ -171,10 +171,10 @@ func newOSThread() *osThread {
 }
 
 // run executes functions until end is called. If the cookie of the thread has
-// changed meanwhile, the thread ends. Otherwise it returns to the Go runtime,
-// because the end of a thread kills the processes that it started with a
-// parent-death signal. The first thread of a process cannot end and therefore
-// delegates to another thread.
+// changed by then, the thread ends. Otherwise it returns to the Go runtime: the
+// end of a thread would kill the processes that it started with a parent-death
+// signal. The first thread of a process cannot end, so it delegates to another
+// thread.
 func (t *osThread) run(begun chan<- struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {

@@ -120,7 +120,7 @@ func TestWithoutCoreSchedulingCookiesAreUnsupported(t *testing.T) {
 }
 
 func TestOSThreadIsNeverTheFirst(t *testing.T) {
-	// With 20 threads, the first thread of the process would be among them.
+	// With 20 threads, the first thread of the process is certainly among them.
 	var all []*osThread
 	for range 20 {
 		all = append(all, newOSThread())

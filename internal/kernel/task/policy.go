@@ -51,11 +51,12 @@ func CountPolicies(tids []int) (Policies, error) {
 	return n, nil
 }
 
-// Extend makes threads Ext until all threads of the list are, and returns the
-// number of changed threads. Nice values stay. Extend skips real-time threads
-// and threads for which spare returns true; a nil spare matches no thread.
-// Shorten later makes all of them Normal, also those that were Batch or Idle
-// before. Extend returns ErrUnsupported on a kernel without sched_ext.
+// Extend gives threads the policy Ext until all threads of the list have it,
+// and returns the number of changed threads. Nice values stay. Extend skips
+// real-time threads and threads for which spare returns true; a nil spare
+// returns true for none. Shorten later makes all of them Normal, even those
+// that were Batch or Idle before. Extend returns ErrUnsupported on a kernel
+// without sched_ext.
 func Extend(list List, spare func(tid int) bool) (int, error) { return convert(list, Ext, spare) }
 
 // Shorten makes the Ext threads of the list Normal until no thread is Ext, and

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// settleRounds is the maximum number of lists that settle takes.
+	// settleRounds is how many times settle lists the threads at most.
 	settleRounds = 20
-	// settlePause is the pause before the last list: a new thread copies the
+	// settlePause is the pause before the last list. A new thread copies the
 	// attributes of its parent shortly before it appears in a list.
 	settlePause = time.Millisecond
 )
@@ -22,7 +22,8 @@ type List func() ([]int, error)
 // attribute.
 type change struct {
 	name string
-	// done reports whether the thread has the attribute, or must stay as it is.
+	// done reports whether the thread has the attribute, or must not be
+	// changed.
 	done func(tid int) (bool, error)
 	make func(tid int) error
 	// undo removes the attribute from a thread that received it by mistake.

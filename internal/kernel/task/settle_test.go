@@ -99,8 +99,8 @@ func TestSettleEndsWithItsList(t *testing.T) {
 	}
 }
 
-// best is Ext. On a kernel without sched_ext it is Batch, for which the code
-// under test works in the same way.
+// best returns Ext. On a kernel without sched_ext it returns Batch, for which
+// the code under test works in the same way.
 func best(t *testing.T) Policy {
 	t.Helper()
 	switch _, err := Extend(Fixed(sleeper(t)), nil); {
@@ -167,7 +167,7 @@ func TestRealTimeAndSparedThreadsAreNotConverted(t *testing.T) {
 }
 
 // storm starts a process whose children fork endlessly, at most a few hundred
-// at once, and returns a List of all of them.
+// at once. It returns a List of all of them.
 func storm(t *testing.T) List {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `s() { while :; do (exec sleep 0.005) & (s2) & wait; done; }; s2() { sleep 0.003; (sleep 0.001); }; s & wait`)

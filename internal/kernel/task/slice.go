@@ -9,25 +9,26 @@ import (
 
 // LongSlice is slightly shorter than the longest slice of a fair thread (100
 // ms). EEVDF serves threads with a long slice last. The odd value distinguishes
-// Tenon's threads from threads that chose the longest slice themselves.
+// threads that Tenon changed from those that chose the longest slice
+// themselves.
 const LongSlice = 99_997 * time.Microsecond
 
-// A SliceKind is the origin of a thread's slice.
+// A SliceKind says where a thread's slice comes from.
 type SliceKind int
 
 // The kinds of slices.
 const (
 	// SliceNone: the thread is not in the fair class.
 	SliceNone SliceKind = iota
-	// SliceKept: the thread chose a slice itself, or its policy is Idle.
+	// SliceKept: the thread chose its slice itself, or its policy is Idle.
 	SliceKept
-	// SliceDefault: the kernel's default.
+	// SliceDefault: the slice is the kernel's default.
 	SliceDefault
-	// SliceLong: LongSlice, which only Tenon sets.
+	// SliceLong: the slice is LongSlice, which only Tenon sets.
 	SliceLong
 )
 
-// Slices finds the kind of a thread's slice. It holds the kernel's default
+// Slices finds out the kind of a thread's slice. It holds the kernel's default
 // slice, which depends on the number of CPUs and on the administrator's
 // settings.
 type Slices struct{ usual time.Duration }
@@ -120,8 +121,8 @@ func (s Slices) unset(tid int) error {
 	return setSlice(tid, 0)
 }
 
-// setSlice sets only the slice of a thread. The other attributes stay, also a
-// policy that another process sets at the same moment.
+// setSlice sets only the slice of a thread. The other attributes do not change,
+// not even a policy that another process sets at the same moment.
 func setSlice(tid int, slice time.Duration) error {
 	a, err := Attr(tid)
 	if err != nil {

@@ -71,8 +71,8 @@ type SchedAttr struct {
 	// kernels it reads as 0. Newer kernels return the default slice as if it
 	// had been set explicitly.
 	Slice time.Duration
-	// ResetOnFork: children start as Normal instead of FIFO or RR, and with
-	// nice 0 instead of a negative nice value.
+	// ResetOnFork says that children start as Normal instead of FIFO or RR, and
+	// with nice 0 instead of a negative nice value.
 	ResetOnFork bool
 }
 

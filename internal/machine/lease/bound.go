@@ -5,22 +5,23 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Bound is the maximum that a knob of best-effort work may allow while no
-// agent runs. A lease has at most one for each knob.
+// A Bound is the most that a knob of best-effort work may allow while no agent
+// runs. A lease has at most one Bound for each knob.
 type Bound struct {
 	Knob node.Knob
-	// Inode is the inode number of the directory of the cgroup. A new cgroup
-	// with the same name has another inode, and the bound does not apply to it.
+	// Inode is the inode number of the directory of the cgroup. If a cgroup is
+	// removed and made again, its inode differs and the bound does not apply to
+	// it.
 	Inode uint64
 	Value node.Value
-	// Reason is one short sentence, for the step that writes the bound.
+	// Reason is one short sentence. The step that writes the bound contains it.
 	Reason string
 }
 
 // Narrow returns the steps that bring the present knobs within the bounds, in
-// the order of a plan. It never widens a knob: a knob within its bound gets no
-// step, a part of a composite value that is tighter than its bound stays, and a
-// knob whose present value is unknown does not change.
+// the order of a plan. It never widens a knob. A knob within its bound gets no
+// step. A part of a composite value that is tighter than its bound stays as it
+// is. A knob whose present value is unknown does not change.
 func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	var wants []plan.Want
 	for _, b := range bounds {

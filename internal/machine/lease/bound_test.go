@@ -71,8 +71,8 @@ func TestNarrowWritesOnlyWhatExceedsItsBound(t *testing.T) {
 	}
 }
 
-// TestChildrenAreNarrowedFirst tests the order on cgroup v1, which refuses a
-// quota of a parent below that of a child.
+// TestChildrenAreNarrowedFirst checks the order of the steps on cgroup v1,
+// which refuses a quota of a parent below that of a child.
 func TestChildrenAreNarrowedFirst(t *testing.T) {
 	bounds := []Bound{
 		{Knob: knob("be", node.FileCPUMax), Value: node.Limit(500)},

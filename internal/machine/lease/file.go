@@ -29,8 +29,8 @@ const (
 // bootWidth is the length of a boot id, a UUID.
 const bootWidth = 36
 
-// A head is the first line of the file. Its width is fixed, so that a renewal
-// can overwrite it. One JSON line for each bound follows.
+// A head is the first line of the file. It always has the same width, so that a
+// renewal can overwrite it in place. One JSON line for each bound follows it.
 type head struct {
 	boot      string
 	holder    Holder
@@ -62,7 +62,7 @@ func (h head) append(b []byte) []byte {
 	return fmt.Appendf(b, " sum %08x\n", crc32.ChecksumIEEE(b[start:]))
 }
 
-// errDamaged means that a text is not a lease, or is an incomplete one.
+// errDamaged means that a text is no lease, or only a part of one.
 var errDamaged = errors.New("torn or not a lease")
 
 func parseHead(line []byte) (head, error) {
@@ -81,8 +81,8 @@ func parseHead(line []byte) (head, error) {
 		announced: f[12] == "1",
 		body:      sum{number(f[14], 10), uint32(number(f[15], 16))},
 	}
-	// This checks the check sum and the parts that were not parsed: the values
-	// must result in the same line.
+	// The values must result in the same line. This checks the check sum, and
+	// the parts of the line that were not parsed.
 	if !bytes.Equal(h.append(nil), line) {
 		return head{}, errDamaged
 	}
@@ -157,8 +157,7 @@ func read(dir string, last content) (content, error) {
 }
 
 // A descriptor reads a file with a single system call. os.File makes six more
-// for a file that is read once, and such reads are most of the work of a
-// watchdog.
+// for a file that is read once. Such reads are most of what a watchdog does.
 type descriptor int
 
 // ReadAt reads once. A short read means the end of the file.
@@ -173,11 +172,12 @@ func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// attempts is the maximum number of attempts to read a head. A head that is
-// being written is complete a moment later.
+// attempts is how often read tries to read a head. If a head is just being
+// written, it is complete a moment later.
 const attempts = 3
 
-// readFrom reads a lease. Only the head of a file ever changes, not its bounds.
+// readFrom reads a lease. Within one file only the head ever changes; the
+// bounds do not.
 func readFrom(r io.ReaderAt, last content) (content, error) {
 	line := make([]byte, headSize)
 	var h head
@@ -196,7 +196,7 @@ func readFrom(r io.ReaderAt, last content) (content, error) {
 	if h.body == last.head.body {
 		return content{h, last.bounds}, nil
 	}
-	// One byte more than expected, to detect a longer text.
+	// Read one byte more than expected, to notice a longer text.
 	text, err := io.ReadAll(io.NewSectionReader(r, int64(headSize), h.body.length+1))
 	if err != nil {
 		return content{}, err

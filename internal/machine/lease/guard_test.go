@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// TestMain makes the test binary a watchdog if a test starts it as one.
+// TestMain runs the test binary as a watchdog if a test starts it as one.
 func TestMain(m *testing.M) {
 	dir := os.Getenv("LEASE_WATCHDOG_DIR")
 	if dir == "" {
@@ -88,8 +88,8 @@ func TestGuardStartsOneWatchdogThatOutlivesItsParent(t *testing.T) {
 }
 
 // TestSteadyDoesWhatItDoesNotSayWasRefused checks that each preparation either
-// took effect or is in the error. A container or an unprivileged user may be
-// refused any of them.
+// took effect or is named in the error. The kernel may refuse any of them to a
+// container or an unprivileged user.
 func TestSteadyDoesWhatItDoesNotSayWasRefused(t *testing.T) {
 	_, dir, pid := guarded(t)
 	refused, err := os.ReadFile(filepath.Join(dir, "refused"))

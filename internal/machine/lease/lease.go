@@ -1,17 +1,17 @@
-// Package lease bounds best-effort work while no agent runs: the agent renews a
-// lease on tmpfs, and when the lease expires, a small watchdog process narrows
+// Package lease bounds best-effort work while no agent runs. The agent renews a
+// lease on tmpfs. When the lease expires, a small watchdog process narrows
 // best-effort work to its safe bound. The lease contains the bounds, so that
 // the watchdog needs no answer from the agent.
 //
-// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. Time in
-// which the machine sleeps, which CLOCK_BOOTTIME would count, does not count:
-// the agent cannot renew then, and best-effort work does not run. The boot id
-// in the lease makes a lease from an earlier boot void, in case /run is on
-// disk.
+// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. That clock
+// does not count the time in which the machine sleeps (CLOCK_BOOTTIME would):
+// the agent cannot renew the lease then, and best-effort work does not run. The
+// lease contains the boot id, in case /run is on disk: a lease from an earlier
+// boot is void.
 //
-// The watchdog does not monitor the process of the agent: an agent that crashes
-// and restarts within the lease does no harm, and an agent that hangs does not
-// end.
+// The watchdog does not watch the process of the agent. If an agent crashes and
+// restarts within the lease, that does no harm; and if it hangs, its process
+// does not end.
 package lease
 
 import (
@@ -28,12 +28,12 @@ import (
 )
 
 const (
-	// TTL is the time from a renewal to the expiry of the lease. With the time
-	// that the watchdog needs to wake up and write, best-effort work is within
-	// its bounds 2 s after the last renewal.
+	// TTL is the time from a renewal to the expiry of the lease. The watchdog
+	// then needs some time to wake up and write. Best-effort work is within its
+	// bounds 2 s after the last renewal.
 	TTL = 1500 * time.Millisecond
-	// Renewal is the time between two renewals of the agent. Two renewals in a
-	// row may fail.
+	// Renewal is the time between two renewals by the agent. Two renewals in a
+	// row may fail before the lease expires.
 	Renewal = 500 * time.Millisecond
 	// MaxAnnounce is the maximum length of the lease of an agent that stops.
 	// Readers ignore a deadline that is further away.
@@ -56,7 +56,7 @@ type Holder struct {
 	Start int64
 }
 
-// A Lease is held by one process until that process calls Close or ends. It is
+// A Lease belongs to one process until that process calls Close or ends. It is
 // safe for concurrent use.
 type Lease struct {
 	dir   string
@@ -73,9 +73,9 @@ type Lease struct {
 // Hold takes the lease in dir, which should be on tmpfs, for the process self
 // on the given boot. It returns ErrHeld if another living process holds the
 // lease, even if that process is stopped. The bounds and the deadline of the
-// last holder stay until the first Renew. Within an announced lease, the
-// watchdog therefore does not narrow, and an agent that dies before its first
-// Renew does not prolong the lease.
+// last holder stay until the first Renew. If that holder announced its stop,
+// the watchdog therefore does not narrow yet. If the new agent dies before its
+// first Renew, the lease is not prolonged.
 func Hold(dir, boot string, self Holder) (*Lease, error) {
 	return hold(dir, boot, self, monotonic)
 }
@@ -105,13 +105,13 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 }
 
 // Renew prolongs the lease, and sets the bounds that apply if the holder dies.
-// The loop must call it once a tick, before its writes. ErrLost means that
-// another process has taken the lease, and that this one must not write any
-// more. If the bounds do not change, Renew needs two system calls and no space;
-// the reasons of bounds should therefore not contain values that change in each
+// The loop must call it once in each tick, before it writes. ErrLost means that
+// another process has taken the lease, and that this process must not write any
+// more. If the bounds do not change, Renew needs two system calls and no space.
+// Therefore the reasons of bounds should not contain values that change in each
 // tick.
 //
-// If new bounds cannot be written because tmpfs is full, Renew prolongs the
+// If tmpfs is full, so that new bounds cannot be written, Renew prolongs the
 // lease with the old bounds and returns an error. The holder must not widen a
 // knob whose new bound was not written.
 func (l *Lease) Renew(bounds []Bound) error {
@@ -137,8 +137,8 @@ func (l *Lease) Renew(bounds []Bound) error {
 	return nil
 }
 
-// Expired reports whether the lease has expired since the last renewal. The
-// watchdog may have written knobs then, so the holder must read all knobs
+// Expired reports whether the lease has expired since the last renewal. If it
+// has, the watchdog may have written knobs, so the holder must read all knobs
 // again.
 func (l *Lease) Expired() bool {
 	l.mu.Lock()
@@ -147,8 +147,8 @@ func (l *Lease) Expired() bool {
 }
 
 // Announce prolongs the lease by d, at most MaxAnnounce, because the holder is
-// about to stop and another one will replace it. It also works on a
-// full file system.
+// about to stop and another one will follow. It also works on a full file
+// system.
 func (l *Lease) Announce(d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,8 +163,8 @@ func (l *Lease) Announce(d time.Duration) error {
 	return nil
 }
 
-// Drop removes the lease, because there is no knob left to bound. The watchdog
-// then ends. A lease that another process has removed is no error.
+// Drop removes the lease, because no knob is left to bound. The watchdog then
+// ends. If another process has removed the lease already, that is no error.
 func (l *Lease) Drop() error {
 	l.mu.Lock()
 	err := l.check()
@@ -180,7 +180,7 @@ func (l *Lease) Drop() error {
 	return nil
 }
 
-// Close lets another process hold the lease. Its content stays, and expires
+// Close lets another process take the lease. Its content stays, and expires
 // unless that process renews it.
 func (l *Lease) Close() error {
 	l.mu.Lock()
@@ -200,13 +200,13 @@ func (l *Lease) check() error {
 	return nil
 }
 
-// swept reports that another program has removed the file of the lock, alone or
-// with the directory. Disarm removes the lease, and leaves its lock.
+// swept reports whether another program has removed the file of the lock, or
+// the whole directory. (Disarm removes the lease, but not its lock.)
 func (l *Lease) swept() bool { return !stands(l.lock) }
 
-// again makes the directory, the lock and the lease anew. Without them the
-// watchdog would end, and no agent or command would know that this node is
-// managed. A process that has taken the new lock keeps it: that is ErrLost.
+// again creates the directory, the lock and the lease again. Without them the
+// watchdog would end, and agents and commands would not see that Tenon manages
+// this node. If another process has taken the new lock, again returns ErrLost.
 func (l *Lease) again(h head, bounds []Bound) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
@@ -226,9 +226,9 @@ func (l *Lease) again(h head, bounds []Bound) error {
 	return nil
 }
 
-// rewrite writes the head in place. Its width never changes, so this needs no
-// space on a full file system, and a reader at the same moment finds the check
-// sum wrong and reads again.
+// rewrite overwrites the head in place. The head always has the same width, so
+// this needs no space on a full file system. A reader at that moment finds a
+// wrong check sum and reads again.
 func (l *Lease) rewrite(h head) error {
 	l.line = h.append(l.line[:0])
 	if _, err := l.file.WriteAt(l.line, 0); err != nil {
@@ -256,7 +256,7 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 	}
 	if err != nil {
 		// The incomplete new file may itself use the last space of the file
-		// system.
+		// system, so remove it.
 		return errors.Join(err, f.Close(), os.Remove(next))
 	}
 	if l.file != nil {
@@ -266,8 +266,8 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 	return nil
 }
 
-// monotonic returns the clock of all deadlines. It is the same for all
-// processes of a boot in the same time namespace, and it always exists.
+// monotonic returns the time on the clock of all deadlines. All processes of a
+// boot in the same time namespace share this clock.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)

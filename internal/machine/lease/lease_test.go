@@ -24,7 +24,7 @@ var (
 	pin       = Bound{Knob: knob("be/odd \xff name", node.FileCPUs), Inode: 6, Value: cpus(""), Reason: "a \"reason\"\nof two lines"}
 )
 
-// stopped is a clock that only a test moves.
+// stopped is a clock that advances only when a test says so.
 type stopped struct{ now time.Duration }
 
 func (c *stopped) read() time.Duration { return c.now }
@@ -180,8 +180,9 @@ func TestALeaseThatWasTakenAwayIsNotRenewed(t *testing.T) {
 	do(t, l.Drop())
 }
 
-// TestALockThatWasRemovedAloneIsMadeAgain: a second holder would otherwise take a
-// lock of its own.
+// TestALockThatWasRemovedAloneIsMadeAgain removes only the lock file. The
+// holder must create it again. Otherwise a second holder could create and take
+// a lock of its own.
 func TestALockThatWasRemovedAloneIsMadeAgain(t *testing.T) {
 	dir := t.TempDir()
 	l := take(t, dir, agent, monotonic)
@@ -205,8 +206,9 @@ func TestADroppedLeaseIsGone(t *testing.T) {
 	do(t, Disarm(t.Context(), dir), Disarm(t.Context(), filepath.Join(dir, "never", "was")))
 }
 
-// TestBoundsThatCannotBeWrittenDoNotEndTheLease puts a directory in the place
-// of the new file. TestAFullFileSystem… in test/e2e fills a real tmpfs.
+// TestBoundsThatCannotBeWrittenDoNotEndTheLease puts a directory at the path of
+// the new file, so that it cannot be written. TestAFullFileSystem… in test/e2e
+// fills a real tmpfs.
 func TestBoundsThatCannotBeWrittenDoNotEndTheLease(t *testing.T) {
 	dir := t.TempDir()
 	clock := &stopped{}
@@ -276,7 +278,7 @@ func FuzzAnyLeaseIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAnyBodyIsReadable reads any body with a correct check sum.
+// FuzzAnyBodyIsReadable reads leases with any body and a correct check sum.
 func FuzzAnyBodyIsReadable(f *testing.F) {
 	body, err := encode([]Bound{quota, pin})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 // acquire locks a file until the returned file is closed or the process ends.
 // The lock belongs to the open file description (F_OFD_SETLK, fcntl(2), Linux
-// 3.15), so that other processes can query it without taking it. The file
-// contains the pid for messages.
+// 3.15), so other processes can query it without taking it. The file contains
+// the pid of the process, for messages.
 func acquire(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -36,13 +36,13 @@ func acquire(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	// On a full file system the pid is missing, but the lock works.
+	// On a full file system the pid cannot be written, but the lock works.
 	_, _ = f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0)
 	return f, nil
 }
 
-// stands reports whether a lock is still the file of its name: another program
-// may have removed the file, and then other processes lock another one.
+// stands reports whether a lock is still on the file that has its name. If
+// another program has removed that file, other processes would lock a new one.
 func stands(lock *os.File) bool {
 	held, err := lock.Stat()
 	if err != nil {
@@ -52,7 +52,7 @@ func stands(lock *os.File) bool {
 	return err == nil && os.SameFile(held, now)
 }
 
-// locked tells whether a process has the file locked, and which.
+// locked reports whether a process has locked the file, and returns its pid.
 func locked(path string) (pid int, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -85,14 +85,13 @@ func Present(dir string) bool {
 func Held(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, leaseLock)) }
 
 // Guarded reports whether a watchdog guards the lease in dir, and returns its
-// pid. A watchdog that is about to end may still count, so a holder repeats the
-// question from time to time.
+// pid. A watchdog that is about to end may still count, so a holder must call
+// Guarded again from time to time.
 func Guarded(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, watchdogLock)) }
 
 // Disarm removes the lease in dir, whichever process holds it, and waits until
-// no watchdog guards it, so that no watchdog overwrites later writes of the
-// caller. If the holder lives, its next Renew fails. ctx limits the waiting
-// time.
+// no watchdog guards it. Then no watchdog can overwrite what the caller writes
+// later. If the holder is alive, its next Renew fails. ctx limits the wait.
 func Disarm(ctx context.Context, dir string) error {
 	const poll = 20 * time.Millisecond
 	for {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// noteAt is the offset of the note in the file of a machine lock, in bytes. The
-// pid is before it.
+// noteAt is the offset in bytes of the note in the file of a machine lock. The
+// pid is before the note.
 const noteAt = 11
 
-// A Machine is the lock of the whole machine. The zero Machine is no lock.
+// A Machine is the lock of the whole machine. The zero Machine holds no lock.
 type Machine struct {
 	path, state string
 	lock        *os.File
@@ -20,12 +20,12 @@ type Machine struct {
 
 // HoldMachine takes the lock of the whole machine. A lease prevents a second
 // agent only for one state directory, and two agents with different directories
-// would undo each other's writes in every tick. If another process has the
+// would overwrite each other's values in every tick. If another process has the
 // lock, the error is ErrHeld and names that process and its state directory.
 // Otherwise the lock lasts until Close or the end of the process.
 //
-// Every agent of the machine must see the file of the lock. A container
-// therefore mounts its directory from the host.
+// All agents of a machine must see the same lock file. A container therefore
+// mounts its directory from the host.
 func HoldMachine(path, state string) (*Machine, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("lock the machine: %w", err)
@@ -44,7 +44,7 @@ func HoldMachine(path, state string) (*Machine, error) {
 	if abs, err := filepath.Abs(state); err == nil {
 		state = abs
 	}
-	// On a full file system the note is missing, but the lock works.
+	// On a full file system the note cannot be written, but the lock works.
 	if f.Truncate(noteAt) == nil {
 		_, _ = f.WriteAt([]byte(state+"\n"), noteAt)
 	}
@@ -52,8 +52,8 @@ func HoldMachine(path, state string) (*Machine, error) {
 }
 
 // Keep takes the lock again if another program has removed its file, because a
-// second agent would then lock a file of its own. It returns ErrHeld if that has
-// happened already.
+// second agent would then lock a new file. It returns ErrHeld if a second agent
+// has already done that.
 func (m *Machine) Keep() error {
 	if m.lock == nil || stands(m.lock) {
 		return nil
@@ -75,8 +75,8 @@ func (m *Machine) Close() error {
 	return m.lock.Close()
 }
 
-// stateIn returns the state directory that the holder of a machine lock has
-// noted.
+// stateIn returns the state directory that the holder of a machine lock wrote
+// into the file.
 func stateIn(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) <= noteAt {

@@ -26,8 +26,8 @@ func TestAMachineHasOneAgent(t *testing.T) {
 	}
 }
 
-// TestLockOfADeadAgentIsFree checks that the lock ends with the process that
-// has it.
+// TestLockOfADeadAgentIsFree checks that the lock ends when the process that
+// holds it ends.
 func TestLockOfADeadAgentIsFree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "machine.lock")
 	do(t, os.WriteFile(path, []byte("99999     \n/run/of/the/dead\n"), 0o644))
@@ -44,8 +44,9 @@ func TestMachineThatCannotBeLockedIsNamed(t *testing.T) {
 	}
 }
 
-// TestTheLockOfTheMachineIsMadeAgain after another program removed its file, or
-// its directory. Who finds another agent there has lost it.
+// TestTheLockOfTheMachineIsMadeAgain removes the lock file, or its directory.
+// Keep must take the lock again. If another agent has taken it meanwhile, Keep
+// must return ErrHeld.
 func TestTheLockOfTheMachineIsMadeAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "machine.lock")
 	m, err := HoldMachine(path, "/run/one")

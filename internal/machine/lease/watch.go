@@ -14,23 +14,25 @@ import (
 )
 
 const (
-	// lookEvery is the maximum time between two reads of a valid lease. The
-	// watchdog also reads the lease at its deadline, so that this only limits
-	// the delay after which it notices a new holder or the end of the lease.
+	// lookEvery is the longest time between two reads of a valid lease. The
+	// watchdog also reads the lease at its deadline. lookEvery therefore only
+	// limits how late the watchdog notices a new holder or the removal of the
+	// lease.
 	lookEvery = time.Second
 	// retry is the time between two reads of an expired lease, and the first
-	// wait after a failed write. The waits grow while the writes fail.
+	// wait after a failed write. While writes fail, the waits grow.
 	retry = 200 * time.Millisecond
-	// leaving is the maximum time that the last watchdog needs to end after its
-	// context has ended.
+	// leaving is how long the last watchdog may take to end after its context
+	// has ended.
 	leaving = 5 * time.Second
-	// recheck is the maximum time between two reads of the knobs while the
-	// lease is expired, because another process may have widened one.
+	// recheck is the longest time between two reads of the knobs while the
+	// lease is expired. They must be read again because another process may
+	// have widened one.
 	recheck = time.Second
 )
 
-// ErrGone means that the cgroup of a knob does not exist any more, so that its
-// bound does not matter.
+// ErrGone means that the cgroup of a knob does not exist any more. Its bound
+// then has no meaning.
 var ErrGone = errors.New("no such cgroup")
 
 // Options configure a watchdog.
@@ -41,23 +43,23 @@ type Options struct {
 	// Read returns the present value of a knob and the inode of its cgroup,
 	// or ErrGone.
 	Read func(node.Knob) (node.Value, uint64, error)
-	// Apply performs a step on behalf of a holder whose lease has expired. It
-	// writes the journal like the holder.
+	// Apply performs a step in the name of the holder whose lease has expired.
+	// It writes the journal as the holder would.
 	Apply func(context.Context, Holder, plan.Step) error
-	// Last means that no other watchdog follows this one, for example because
-	// it ends together with the holder. When ctx ends, it waits for one more
-	// renewal of the lease. If the holder has announced its stop, or does not
-	// renew, the watchdog applies the bounds at once.
+	// Last says that no other watchdog follows this one, for example because it
+	// ends together with the holder. When ctx ends, such a watchdog waits for
+	// one more renewal of the lease. If the holder has announced its stop, or
+	// does not renew, the watchdog applies the bounds at once.
 	Last bool
-	// Log gets a line for each change of state; nil: no log.
+	// Log gets a line for each change of state; nil: nothing is logged.
 	Log *slog.Logger
 
 	clock func() time.Duration // nil: the function monotonic
 }
 
-// Watch guards the lease in a directory, for any holder. It returns when the
-// lease is removed or is from another boot, or with the error of ctx when that
-// ends. It returns ErrHeld if another watchdog guards the lease.
+// Watch guards the lease in a directory, whichever process holds it. It returns
+// when the lease is removed or is from another boot; when ctx ends, it returns
+// the error of ctx. It returns ErrHeld if another watchdog guards the lease.
 //
 // While the lease is expired, Watch narrows each knob that exceeds its bound.
 // It never widens a knob; only the holder does that.
@@ -131,7 +133,7 @@ func (w *watchdog) leave(ctx context.Context) {
 	}
 }
 
-// watchdog is the state of Watch between two looks.
+// watchdog is the state of Watch between two reads of the lease.
 type watchdog struct {
 	Options
 	last  content // the last valid lease
@@ -159,8 +161,8 @@ const (
 	stateLast      = "last"
 )
 
-// look reads the lease once and acts on it. It returns the time until the next
-// look, and whether there is still a lease to guard.
+// look reads the lease once and acts on it. It returns how long to wait before
+// the next look. goOn reports whether there is still a lease to guard.
 func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	switch c, err := read(w.Dir, w.last); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -206,9 +208,9 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	return retry, true
 }
 
-// overslept reports whether this process did not run at its planned time,
+// overslept reports whether this process did not run when it planned to,
 // because a virtual machine was paused or a container was frozen. The holder
-// could not renew either, and gets the time for one renewal.
+// could not renew during that time either, so it gets the time for one renewal.
 func (w *watchdog) overslept(now time.Duration) bool {
 	return w.awake != 0 && now-w.awake > Renewal
 }
@@ -277,9 +279,9 @@ func (w *watchdog) narrow(ctx context.Context) bool {
 	return failed == ""
 }
 
-// stillExpired reads the lease between two writes, because a restore may have
-// removed it, or its holder may have renewed it. A lease that cannot be read
-// counts as unchanged.
+// stillExpired reads the lease again between two writes: a restore may have
+// removed it, or its holder may have renewed it. If the lease cannot be read,
+// it counts as unchanged.
 func (w *watchdog) stillExpired() bool {
 	c, err := read(w.Dir, w.last)
 	if err != nil {

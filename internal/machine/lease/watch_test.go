@@ -19,8 +19,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// world is a node with best-effort knobs, and a watchdog of its lease. Its
-// clock is that of a synctest bubble.
+// world is a node with knobs of best-effort work, and a watchdog of its lease.
+// Its clock is that of a synctest bubble.
 type world struct {
 	t     *testing.T
 	dir   string
@@ -40,8 +40,8 @@ type world struct {
 
 var free = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 
-// inWorld runs a test in a world whose knobs exceed the bounds quota and
-// second.
+// inWorld runs a test in a world in which two knobs exceed their bounds quota
+// and second.
 func inWorld(t *testing.T, story func(*testing.T, *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,8 +62,8 @@ func (w *world) clock() time.Duration {
 // watch starts a watchdog that runs until the end of the test.
 func (w *world) watch() { w.watchAs(false) }
 
-// watchAs starts a watchdog with the given value of Last, and returns the
-// function that ends it.
+// watchAs starts a watchdog with the given value of Last. It returns a function
+// that ends the context of the watchdog.
 func (w *world) watchAs(last bool) context.CancelFunc {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
@@ -111,7 +111,7 @@ func (w *world) read(k node.Knob) (node.Value, uint64, error) {
 	return w.knobs[k], w.inode, nil
 }
 
-// Write receives the lines of the log.
+// Write collects the lines of the log.
 func (w *world) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +125,8 @@ func (w *world) logged() string {
 	return w.log.String()
 }
 
-// wantLines requires as many log lines as words, each with its word.
+// wantLines checks that the log has as many lines as words, and each line its
+// word.
 func (w *world) wantLines(words ...string) {
 	w.t.Helper()
 	text := w.logged()
@@ -168,7 +169,7 @@ func (w *world) set(k node.Knob, v node.Value) {
 	w.knobs[k] = v
 }
 
-// renew renews the lease for a time d, like an agent.
+// renew renews the lease for the time d, as an agent does.
 func (w *world) renew(l *Lease, d time.Duration, bounds ...Bound) {
 	w.t.Helper()
 	for end := w.clock() + d; w.clock() < end; time.Sleep(Renewal) {
@@ -189,7 +190,8 @@ func TestBEIsNarrowedWithinTwoSecondsOfTheLastRenewal(t *testing.T) {
 		do(t, l.Renew([]Bound{quota, second}))
 		w.watch()
 		w.renew(l, 3*time.Second, quota, second)
-		// The last renewal was half a second ago.
+		// The last renewal was half a second ago, so nothing may have been
+		// written.
 		w.want()
 		if n := w.readings(); n != 0 {
 			t.Errorf("%d reads while the lease held", n)
@@ -239,14 +241,15 @@ func TestAnAnnouncedStopLeavesTimeForASuccessor(t *testing.T) {
 		w.renew(next, time.Minute, quota)
 		w.want()
 		w.wantLines("guarding", "announced", "guarding")
-		// The successor was killed after a renewal, and gets only TTL.
+		// The next holder was killed after one renewal, so it gets only TTL.
 		time.Sleep(TTL)
 		w.want("2m1.9s be cpu.max for 8")
 	})
 }
 
-// TestTheLastWatchdogLeavesNobodyUnbounded tests a watchdog that ends together
-// with the pod of its agent.
+// TestTheLastWatchdogLeavesNobodyUnbounded checks a watchdog that ends together
+// with the pod of its agent. Before it ends, best-effort work must be within
+// its bounds.
 func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
 	for _, x := range []struct {
 		name string
@@ -404,8 +407,8 @@ func TestTheWatchdogEndsWithTheLease(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenAfterDisarm removes the lease in the middle of a pass,
-// like a restore. The watchdog writes no further knob.
+// TestNothingIsWrittenAfterDisarm removes the lease while the watchdog narrows
+// knobs, as a restore does. The watchdog must write no further knob.
 func TestNothingIsWrittenAfterDisarm(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
@@ -454,8 +457,9 @@ func TestADeadlineThatNobodyCanHaveSetIsNotBelieved(t *testing.T) {
 	})
 }
 
-// TestAPausedMachineGivesTheHolderOneRenewal pauses the whole machine.
-// Afterwards the lease has expired, although the holder has not failed.
+// TestAPausedMachineGivesTheHolderOneRenewal pauses the whole machine. The
+// lease then has expired, although the holder did not fail. The holder must get
+// the time for one renewal.
 func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 	pause := func(w *world) {
 		w.mu.Lock()
@@ -472,7 +476,7 @@ func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond) // the watchdog wakes up before the holder
 		w.renew(l, 10*time.Second, quota)
 		w.want()
-		// A holder that does not renew in this time gets no second one.
+		// If the holder does not renew in this time, it gets no more time.
 		pause(w)
 		time.Sleep(400 * time.Millisecond)
 		pause(w)

@@ -1,5 +1,5 @@
-// Package process tells the processes of the journal from others of the same
-// number, and finds those that descend from them.
+// Package process identifies the processes of the journal, although the kernel
+// gives pids again, and finds the processes that descend from them.
 package process
 
 import (
@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 )
 
-// Of identifies a process by pid and start time, since a pid may be reused.
+// Of identifies a process by pid and start time, because the kernel may reuse a
+// pid.
 func Of(fs proc.FS, pid int) (journal.Process, error) {
 	s, err := fs.PIDStat(pid)
 	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
@@ -25,9 +26,9 @@ func Alive(fs proc.FS, p journal.Process) bool {
 	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
 }
 
-// Signal sends a signal to exactly this process: it opens a pidfd first and
-// then compares the start time, so that a reused pid is not hit. An ended
-// process is no error.
+// Signal sends a signal to exactly this process. It opens a pidfd first and
+// then compares the start time, so that it cannot signal another process with a
+// reused pid. If the process has ended, that is no error.
 func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
@@ -39,7 +40,7 @@ func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	}
 }
 
-// AddDescendants adds all descendants of the found processes.
+// AddDescendants adds to found all descendants of the processes in it.
 func AddDescendants(fs proc.FS, found map[int]journal.Process) {
 	pids, err := fs.PIDs()
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/machine/process"
 )
 
-// TestAnotherProcessOfTheSameNumberIsNotAlive: the kernel gives a number again.
+// TestAnotherProcessOfTheSameNumberIsNotAlive checks a process that has the pid
+// of an ended one.
 func TestAnotherProcessOfTheSameNumberIsNotAlive(t *testing.T) {
 	fs := proc.Default()
 	self, err := process.Of(fs, os.Getpid())

@@ -1,5 +1,6 @@
-// Package reread says which of many values to read again now, so that each is
-// read once within a given time and no reader reads all of them at once.
+// Package reread says which of many values must be read again now. Each value
+// is read once within a given time, and the reads are spread evenly over that
+// time.
 package reread
 
 import (
@@ -8,35 +9,35 @@ import (
 )
 
 const (
-	// Changed is the largest age of a cached value that Tenon has changed.
-	// Within this time Tenon sees and corrects another component's write.
+	// Changed is the maximum age of a cached value that Tenon has changed.
+	// Within this time Tenon notices and corrects a write of another component.
 	Changed = 5 * time.Second
-	// Unchanged is the same for the other cached values, of which there are many
-	// more.
+	// Unchanged is the maximum age of the other cached values. There are many
+	// more of these.
 	Unchanged = 15 * time.Second
 )
 
-// MostPerSecond is the largest number of values that a cycle with Slower reads in
-// a second: of a node with thousands of cgroups, each value is read less often,
-// so that the cost does not grow with the node.
+// MostPerSecond is the largest number of values that a cycle with Slower reads
+// in a second. On a node with thousands of cgroups each value is read less
+// often, so that the cost does not grow with the node.
 const MostPerSecond = 200
 
 // Slower returns the time within which n values are read again: within, or more
-// if there are too many.
+// if n is too large for MostPerSecond.
 func Slower(within time.Duration, n int) time.Duration {
 	return max(within, time.Duration(n)*time.Second/MostPerSecond)
 }
 
 // A Cycle goes through items again and again, so that each is read once within
-// some time. The zero Cycle has not started.
+// a given time. The zero Cycle has not started.
 type Cycle struct {
 	at   time.Time     // of the last call
 	owed time.Duration // time since the last call and before that was not yet used for reading
 	next int
 }
 
-// Due returns the items to read at the given time, out of n that are each to be
-// read within some time. The first call starts the cycle and returns none.
+// Due returns which of n items must be read at the given time. Each item is due
+// once within the given time. The first call starts the cycle and returns none.
 func (c *Cycle) Due(at time.Time, n int, within time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if !c.at.IsZero() {

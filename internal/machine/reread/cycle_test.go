@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestEveryItemIsReadWithinItsTime: however often the cycle is asked, and however
-// many items there are, each is read within the time, and no more often than it
-// must.
+// TestEveryItemIsReadWithinItsTime checks that each item is read within its
+// time, and no more often than necessary. The number of items and the times of
+// the calls are random.
 func TestEveryItemIsReadWithinItsTime(t *testing.T) {
 	const within = 10 * time.Second
 	for _, every := range []time.Duration{20 * time.Millisecond, 330 * time.Millisecond, time.Second, 40 * time.Second} {

@@ -17,35 +17,36 @@ type Report struct {
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
 	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their cgroups no longer have
 	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
-	// Damage says that the journal was damaged, and how: changes may remain
-	// that it does not know any more. Empty: it was whole.
+	// Damage says how the journal was damaged. Changes may then remain that the
+	// journal does not contain any more. Empty: it was whole.
 	Damage string `json:"damage,omitempty"`
-	// Recovered is the number of knobs and cgroups that the journal did not
-	// have, and that the notes at the cgroups named.
+	// Recovered is the number of knobs and cgroups that only the notes at the
+	// cgroups recorded, and not the journal.
 	Recovered int `json:"recovered,omitempty"`
 }
 
-// A Change is a knob with its value as found and its value from before
-// Tenon's first touch.
+// A Change is a knob with the value that the restore found, and the value from
+// before Tenon's first write.
 type Change struct {
 	Knob node.Knob `json:"knob"`
 	From string    `json:"from"`
 	To   string    `json:"to"`
 }
 
-// Busy is a cgroup that stays, with its processes. Without processes it
-// contains cgroups that Tenon did not make or that are busy.
+// Busy is a cgroup that the restore did not remove, with the processes in it.
+// If it has no processes, it contains cgroups that Tenon did not make or that
+// are busy.
 type Busy struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	PIDs   []int           `json:"pids,omitempty"`
 }
 
-// Empty reports that there was nothing to do.
+// Empty reports whether the restore had nothing to do.
 func (r Report) Empty() bool {
 	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls) == 0 && r.Damage == ""
 }
 
-// String prints a line for each thing done or left.
+// String prints one line for each thing that the restore did or left.
 func (r Report) String() string {
 	var b strings.Builder
 	if len(r.Killed) > 0 {
@@ -93,7 +94,7 @@ func (g Busy) occupants() string {
 }
 
 // gone adds the cgroups of knobs to the list of cgroups that do not exist any
-// more, each once.
+// more. It adds each only once.
 func (r *Report) gone(knobs []node.Knob) {
 	listed := map[node.CgroupPath]bool{}
 	for _, p := range r.Gone {

@@ -1,5 +1,5 @@
-// Package restore undoes what Tenon changed on this machine since boot, by the
-// journal alone: also after kill -9, and without a daemon.
+// Package restore undoes what Tenon changed on this machine since boot. It
+// needs only the journal, so it works after kill -9 and without a daemon.
 package restore
 
 import (
@@ -29,10 +29,10 @@ type Options struct {
 	Knobs    *change.Knobs
 	Controls *cachectl.Groups
 	Kernel   func() node.Kernel // how the kernel rounds values
-	// RemoveGroup removes a cgroup that holds nothing any more.
+	// RemoveGroup removes a cgroup that contains no process and no cgroup.
 	RemoveGroup func(node.CgroupPath) error
-	// TakeBackLate looks once more for threads that have an attribute of a knob
-	// that was given back.
+	// TakeBackLate looks again for threads that still have the attribute of a
+	// knob that was released.
 	TakeBackLate func([]node.Knob) error
 }
 
@@ -50,15 +50,15 @@ func (x *Restorer) needTree() error {
 	return nil
 }
 
-// All undoes all changes that any Tenon process, running or not, has
-// journaled since boot. It ends the processes that a lab started, removes the
-// cgroups without processes that Tenon made, and writes back each knob whose
-// present value is Tenon's. It never ends a user's command: its cgroup stays
-// and is reported. It needs no daemon, and a second call does nothing. ctx
-// bounds the wait for processes to end.
+// All undoes all changes that any Tenon process, running or not, has journaled
+// since boot. It ends the processes that a lab started, removes the cgroups
+// without processes that Tenon made, and restores each knob that still has
+// Tenon's value. It never ends the command of a user: the cgroup of such a
+// command stays, and is reported. It needs no daemon, and a second call does
+// nothing. ctx limits the wait for processes to end.
 //
-// If the journal was damaged, the report says so once: All restores what is
-// left of it.
+// If the journal was damaged, All restores what is left of it. The report
+// mentions the damage once.
 func (x *Restorer) All(ctx context.Context) (Report, error) {
 	state, err := x.o.Journal.State()
 	if err != nil {
@@ -112,8 +112,8 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// Own undoes the changes of this process, for the normal end of a lab.
-// Those of other Tenon processes stay.
+// Own undoes the changes of this process when a lab ends normally. The changes
+// of other Tenon processes stay.
 func (x *Restorer) Own(ctx context.Context) (Report, error) {
 	me := x.o.Journal.Session()
 	return x.restore(ctx, func(s journal.Session) bool { return s == me })
@@ -154,7 +154,8 @@ func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 	r := Report{Recovered: len(lost.Touches) + len(lost.Groups)}
 	var errs []error
 	errs = append(errs, x.endProcesses(ctx, state, in, &r))
-	// Cgroups before knobs: the knobs of a removed cgroup need no restore.
+	// Remove cgroups before restoring knobs: the knobs of a removed cgroup need
+	// no restore.
 	errs = append(errs, x.removeGroups(state, in, &r))
 	errs = append(errs, x.restoreKnobs(in, lost, &r))
 	r.Controls, err = x.o.Controls.RemoveMade(state, in)
@@ -187,8 +188,8 @@ func (x *Restorer) removeGroups(state journal.State, in scope, r *Report) error 
 	return errors.Join(errs...)
 }
 
-// occupants lists the processes in a cgroup that are not about to end, and
-// whether it contains cgroups that stay.
+// occupants lists the processes in a cgroup that are not about to end. It also
+// reports whether the cgroup contains cgroups that stay.
 func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, removed map[node.CgroupPath]bool) (users []int, below bool) {
 	pids, _ := x.o.Tree.Procs(string(p))
 	for _, pid := range pids {
@@ -206,9 +207,9 @@ func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, 
 	return users, below
 }
 
-// restoreKnobs writes back the knobs in scope, in the order of a plan. It tries
-// refused writes again after the others, as long as some succeed: cgroups of
-// other components can invalidate the order.
+// restoreKnobs restores the knobs in scope, in the order of a plan. If the
+// kernel refuses a write, it tries the write again after the others, as long as
+// some succeed: cgroups of other components can make the order wrong.
 func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	state, err := x.o.Journal.State()
 	if err != nil {
@@ -252,8 +253,8 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// release gives knobs back, several at once where that is possible. It returns an
-// error, or nil, for each step.
+// release releases knobs, several in one call where possible. For each step it
+// returns an error, or nil.
 func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touch) []error {
 	errs := make([]error, 0, len(steps))
 	for rest := steps; len(rest) > 0; rest = steps[len(errs):] {
@@ -271,8 +272,8 @@ func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touc
 	return errs
 }
 
-// lost adds to a state what the notes at the cgroups say and the journal lacks,
-// after the moves of renamed cgroups. It returns what it added, and writes
+// lost adds to a state the changes that only the notes at the cgroups record.
+// Before that it follows renamed cgroups. It returns what it added, and writes
 // nothing.
 func (x *Restorer) lost(state *journal.State) (journal.State, error) {
 	if x.o.Tree == nil {
@@ -294,16 +295,17 @@ func (x *Restorer) lost(state *journal.State) (journal.State, error) {
 }
 
 // addCopies adds the cpusets that new cgroups have copied from a cgroup that
-// Tenon narrowed. They have to be given back with it, or the groups keep the
-// narrow set.
+// Tenon narrowed. They must be released together with it. Otherwise these
+// cgroups would keep the narrow set.
 func (x *Restorer) addCopies(state journal.State) {
 	maps.Copy(state.Touches, x.o.Knobs.Copies(state.Touches))
 }
 
-// undo sorts the journaled knobs in scope: restoring steps, in the order of a
-// plan; knobs that another component changed; knobs whose cgroup is gone; knobs
-// that the kernel has dropped. It ignores the knobs of a cgroup that others
-// have made in its place.
+// undo sorts the journaled knobs in scope into four lists: the steps that
+// restore knobs, in the order of a plan; the knobs that another component
+// changed; the knobs whose cgroup is gone; and the knobs that the kernel has
+// dropped. It ignores knobs of a cgroup that others have made under the same
+// name.
 func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left []Change, gone, lost []node.Knob) {
 	have := node.Knobs{Kernel: x.o.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
 	var wants []plan.Want

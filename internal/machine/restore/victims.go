@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// grace is how long a process has to end by itself after SIGTERM.
+	// grace is how long a process may take to end after SIGTERM.
 	grace = 2 * time.Second
-	// patience is how long a restore waits in total.
+	// patience is the total time that a restore waits for processes to end.
 	patience = 10 * time.Second
-	// poll is the interval of these checks.
+	// poll is the time between two checks whether they have ended.
 	poll = 10 * time.Millisecond
 )
 
-// endProcesses ends the processes that labs in scope have started: SIGTERM, and
-// SIGKILL after the grace period. It repeats until none is left, because a
-// process may have started another meanwhile.
+// endProcesses ends the processes that labs in scope have started, by SIGTERM
+// and, after the grace period, by SIGKILL. It repeats this until none is left,
+// because a process may have started another one meanwhile.
 func (x *Restorer) endProcesses(ctx context.Context, state journal.State, in scope, r *Report) error {
 	ended := map[int]bool{}
 	start := time.Now()
@@ -66,8 +66,8 @@ func (x *Restorer) endProcesses(ctx context.Context, state journal.State, in sco
 }
 
 // victims returns the processes that a restore ends: those that labs in scope
-// journaled, their descendants, and all in the labs' cgroups, but never Tenon's
-// own.
+// journaled, their descendants, and all processes in the cgroups of these labs.
+// Tenon's own processes are never among them.
 func (x *Restorer) victims(state journal.State, in scope) map[int]journal.Process {
 	found := map[int]journal.Process{}
 	add := func(pid int) {

@@ -48,11 +48,11 @@ var rootFiles = map[int]map[string]string{
 	2: {"cgroup.subtree_control": controllers, "cpuset.cpus.effective": "", "cpuset.mems.effective": ""},
 }
 
-// controllers are the controllers that MakeGroup enables for child cgroups,
-// like the real node.
+// controllers are the controllers that MakeGroup enables for child cgroups, as
+// the real node does.
 const controllers = "cpuset cpu io memory pids"
 
-// An op is an operation on the node, in the form that the rules check.
+// An op is an operation on the node in the form that rules check.
 type op struct {
 	n    *Node
 	kind string // write, attach, remove, fork
@@ -64,8 +64,8 @@ type op struct {
 	pid  int
 }
 
-// ask checks an operation against the rules, and returns the error of the first
-// rule that refuses it.
+// ask checks an operation against the rules. If a rule refuses it, ask returns
+// the error of the first such rule.
 func (n *Node) ask(o op) error {
 	for _, r := range n.rules {
 		if r.refuse == nil || r.on != o.kind || (r.files != "" && !slices.Contains(strings.Fields(r.files), o.file)) {

@@ -11,26 +11,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An Isolation lists the isolation mechanisms of a simulated kernel. The
-// topology decides whether there are siblings.
+// An Isolation lists the isolation mechanisms of a simulated kernel. Whether
+// CPUs have siblings depends on the topology.
 type Isolation struct {
-	// Marks is the one of node.VendorMarks that the kernel has; empty: none.
+	// Marks is one of node.VendorMarks: the kind of mark that the kernel has;
+	// empty: it has none.
 	Marks node.Feature
-	// MarksOff means that the switch for all marks is off and cannot be
-	// changed.
+	// MarksOff says that the switch for all marks is off and cannot be changed.
 	MarksOff  bool
 	SchedExt  bool
 	CoreSched bool
-	// Slices means that threads can have slices of their own.
+	// Slices says that threads can have slices of their own.
 	Slices bool
-	// Foreign is the name of the scheduler that another component has loaded;
+	// Foreign is the name of a scheduler that another component has loaded;
 	// empty: none.
 	Foreign string
-	// Cookies is the number of threads of other components with a
-	// core-scheduling cookie.
+	// Cookies is the number of threads that have a core-scheduling cookie of
+	// another component.
 	Cookies int
 	// Room is the maximum number of cgroups in the table of the BE scheduler;
-	// 0: the maximum of the real one.
+	// 0: as many as the real scheduler has.
 	Room int
 }
 
@@ -42,11 +42,13 @@ type isolated struct {
 	orders   orders
 	failures []node.Failure
 	// ticked holds the values that Apply has set: marks, which the kernel may
-	// round, and attributes of threads, by the group of the threads.
+	// round, and attributes of threads. The latter are stored by the group of
+	// the threads.
 	ticked map[node.Knob]node.Value
 }
 
-// The rules of isolation. The conformance suite has facts with the same names.
+// The rules of isolation. For each rule, the conformance suite has a fact with
+// the same name.
 const (
 	markKeepsWeight     = "a mark comes and goes without the weight"
 	lateComers          = "a task that enters a group later is seen"
@@ -69,15 +71,15 @@ func newIsolated(i Isolation, without []string) *isolated {
 
 func (i *isolated) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
 
-// Load simulates that another component loads a scheduler; an empty name
-// unloads it.
+// Load acts as if another component loaded a scheduler. An empty name unloads
+// it.
 func (n *Node) Load(foreign string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.isolated.Foreign = foreign
 }
 
-// Eject simulates that the kernel ejects the BE scheduler.
+// Eject acts as if the kernel ejected the BE scheduler.
 func (n *Node) Eject(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,7 +197,7 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	return nil
 }
 
-// fallenOf returns the mechanism that fails when a write of the knob fails.
+// fallenOf returns the mechanism that fails if a write of the knob fails.
 func fallenOf(f node.File) node.Mechanism {
 	switch f {
 	case node.FileIdentity:
@@ -206,7 +208,8 @@ func fallenOf(f node.File) node.Mechanism {
 	return node.MechanismSchedExt
 }
 
-// given returns the attribute of a task that a knob of threads sets.
+// given returns the field of a task for the attribute that a knob of threads
+// sets.
 func (t *task) given(f node.File) *bool {
 	switch f {
 	case node.FilePolicy:
@@ -258,13 +261,14 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 	return fmt.Errorf("cannot write a value of type %T", v)
 }
 
-// marksIdle reports whether the mark of best-effort work makes a group idle.
+// marksIdle reports whether the mark of best-effort work also makes a group
+// idle.
 func (i *isolated) marksIdle() bool {
 	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
 }
 
-// hangs reports whether a value would combine marks with core-scheduling
-// cookies.
+// hangs reports whether a value would put marks and core-scheduling cookies in
+// use at the same time, which hangs the real kernel.
 func (n *Node) hangs(k node.Knob, v node.Value) bool {
 	marked := v.Narrower(node.IdentityNone) < 0
 	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)

@@ -34,8 +34,9 @@ func TestIsolationConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfIsolationIsNeeded runs the suite without one rule, for each
-// rule. The fact with the name of the rule must fail on at least one kernel.
+// TestEveryRuleOfIsolationIsNeeded removes each rule in turn and runs the
+// suite. The fact with the name of the removed rule must fail on at least one
+// kernel.
 func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 	facts := conformance.IsolationFacts()
 	for _, rule := range sim.IsolationRules() {
@@ -55,8 +56,9 @@ func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 	}
 }
 
-// TestAFullTableTakesNoMoreOrders fills the table of the BE scheduler. Present
-// entries stay, and the tick reports the cgroups for which there is no room.
+// TestAFullTableTakesNoMoreOrders fills the table of the BE scheduler. Existing
+// entries must stay, and the tick must report the cgroups for which there is no
+// room.
 func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 	o := isolators["mainline"]
 	few := *o.Isolation
@@ -133,9 +135,9 @@ func value(t *testing.T, n *sim.Node, p node.CgroupPath, f node.File) node.Value
 	return s.Knobs.Now[node.Knob{Cgroup: p, File: f}]
 }
 
-// TestTheSelectionGoesDownAndUp tests the selection of mechanisms on a stock
-// kernel: the scheduler is loaded, ejected, replaced by another one and loaded
-// again. cpu.idle stays set all the time.
+// TestTheSelectionGoesDownAndUp runs a stock kernel on which the scheduler is
+// loaded, ejected, replaced by another one and loaded again. The selected
+// mechanism must follow, and cpu.idle must stay set all the time.
 func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	n, a := working(t, isolators["mainline"])
 	expect := func(when string, mechanism node.Mechanism, loaded bool, policy, cookie node.Threads) {
@@ -189,8 +191,8 @@ func TestTheSelectionGoesDownAndUp(t *testing.T) {
 }
 
 // TestARaceForTheSchedulerIsAFall loads another scheduler between the snapshot
-// and the step. The step fails; the next tick uses the next mechanism and
-// reports the reason.
+// and the step. The step must fail. The next tick must use the next mechanism
+// and give the reason.
 func TestARaceForTheSchedulerIsAFall(t *testing.T) {
 	n := sim.New(isolators["mainline"])
 	run(t, n, "be/job", 8000)
@@ -205,7 +207,7 @@ func TestARaceForTheSchedulerIsAFall(t *testing.T) {
 	}
 }
 
-// raced hides in its snapshots that another scheduler is loaded.
+// raced is a node whose snapshots hide that another scheduler is loaded.
 type raced struct{ *sim.Node }
 
 func (r raced) Snapshot(ctx context.Context) (node.Snapshot, error) {
@@ -233,7 +235,7 @@ func TestMarksAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
 
 // TestMarksAndCookiesHangTheMachine checks that the simulator reports an error
 // if marks and cookies are in use at the same time, and that the policies never
-// combine them.
+// use both.
 func TestMarksAndCookiesHangTheMachine(t *testing.T) {
 	n, a := working(t, isolators["Group Identity"])
 	if v := value(t, n, "be", node.FileIdentity); v != node.Value(node.IdentityBE) {

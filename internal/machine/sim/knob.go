@@ -8,9 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// adapters returns the functions by which this node reads and writes each kind
-// of knob. Knobs of resctrl and of isolation have journal functions of their
-// own.
+// adapters returns the adapters of this node for each kind of knob. Knobs of
+// resctrl and of isolation are journaled by functions of their own.
 func (n *Node) adapters() knob.Table {
 	isolation := knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
 	readSet := func(k node.Knob) (node.CPUs, error) { return node.CPUs{Set: n.files(k).CPUs(string(k.File))}, nil }
@@ -70,8 +69,8 @@ func (n *Node) adapters() knob.Table {
 // files returns the files of the group of a knob.
 func (n *Node) files(k node.Knob) knob.Files { return n.groups[k.Cgroup].all(n.version) }
 
-// writeFiles returns a function that writes the files of a value, one after the
-// other.
+// writeFiles returns a function that writes a value: it writes the files that
+// of returns, one after the other.
 func writeFiles[V node.Value](n *Node, of func(node.Knob, V) ([]knob.Writing, error)) func(node.Knob, V) error {
 	return func(k node.Knob, v V) error {
 		files, err := of(k, v)
@@ -87,8 +86,7 @@ func writeFiles[V node.Value](n *Node, of func(node.Knob, V) ([]knob.Writing, er
 	}
 }
 
-// readFrozen returns the state that was requested for a group, Running or
-// Frozen.
+// readFrozen returns the requested state of a group, Running or Frozen.
 func (n *Node) readFrozen(k node.Knob) (node.Run, error) {
 	if n.frozenItself(k.Cgroup) {
 		return node.Frozen, nil

@@ -73,8 +73,8 @@ func (n *Node) taken(name string) bool {
 	return n.tasksOf(name) != ""
 }
 
-// membership returns the control groups of the tasks in and below a cgroup;
-// false if it has no tasks.
+// membership returns the control groups of the tasks in and below a cgroup. It
+// returns false if there are no tasks.
 func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	var in []string
 	for _, t := range n.tasks {
@@ -140,8 +140,8 @@ func (n *Node) ageControlGroups(s plan.Step) error {
 	return nil
 }
 
-// leaveControl removes a control group that Apply made, when no knob of it is
-// set any more.
+// leaveControl removes a control group that Apply made if no knob of the group
+// is set any more.
 func (n *Node) leaveControl(name string) {
 	c := n.divided.groups[name]
 	if c == nil || !c.mine {
@@ -155,7 +155,7 @@ func (n *Node) leaveControl(name string) {
 	n.removeControl(name)
 }
 
-// join performs a step on the control group of the tasks of a cgroup.
+// join performs a step that moves the tasks of a cgroup into a control group.
 func (n *Node) join(s plan.Step) error {
 	before := node.ControlGroupsOf(node.DefaultControlGroup)
 	if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), node.IsControlGroup) {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestEveryKnobHasAnAdapter checks that the table has an adapter for each kind
-// of knob; its error names the missing one.
+// of knob. The error names the kind that has none.
 func TestEveryKnobHasAnAdapter(t *testing.T) {
 	if wrong := node.MissingFiles(New(Options{}).adapters()); wrong != "" {
 		t.Error(wrong)

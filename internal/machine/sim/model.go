@@ -8,11 +8,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Advance lets time pass. Each task gets CPU by a fluid model of the fair
-// scheduler: siblings, both groups and tasks, share the CPU by weight; CPU that
-// one does not use goes to the others; no group exceeds its quota or its CPUs.
-// The model computes CPU time, not latency: tasks do not wake up, migrate or
-// evict each other's cache lines. A call should advance much less than one
+// Advance lets time pass. A fluid model of the fair scheduler gives each task
+// its CPU time. Siblings, both groups and tasks, share the CPU by weight; what
+// one does not use goes to the others; and no group exceeds its quota or its
+// CPUs. The model computes CPU time, not latency: tasks do not wake up, migrate
+// or evict each other's cache lines. A call should advance much less than one
 // period of the loop under test.
 func (n *Node) Advance(d time.Duration) {
 	n.mu.Lock()
@@ -108,7 +108,7 @@ func (n *Node) weight(p node.CgroupPath) float64 {
 }
 
 // fill divides cpu by weight. A share that wants less than its part gets all
-// that it wants, and the rest is divided among the others.
+// that it wants. What it leaves is divided among the others.
 func fill(cpu unit.MilliCPU, shares []share) {
 	slices.SortStableFunc(shares, func(a, b share) int {
 		switch x, y := float64(a.want)*b.weight, float64(b.want)*a.weight; {

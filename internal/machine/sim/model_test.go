@@ -85,8 +85,9 @@ func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 	}
 }
 
-// TestTheLoopRunsOnTheSimulator runs the agent's loop on the simulator:
-// best-effort work gets the idle CPU, and does not take CPU from the service.
+// TestTheLoopRunsOnTheSimulator runs the agent's loop on the simulator.
+// Best-effort work must get the idle CPU, and must not take CPU from the
+// service.
 func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		n := sim.New(sim.Options{Version: version, Topology: conformance.Flat(4)})
@@ -112,8 +113,8 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 	}
 }
 
-// TestAGroupBornNarrowHadWhatItsParentHad: a copy of Tenon's value is not the
-// value from before.
+// TestAGroupBornNarrowHadWhatItsParentHad creates a group below one that Tenon
+// has narrowed. The copied set must not count as the group's value from before.
 func TestAGroupBornNarrowHadWhatItsParentHad(t *testing.T) {
 	n := sim.New(sim.Options{Version: 1, Topology: conformance.Flat(4)})
 	run(t, n, "be/job", 8000)

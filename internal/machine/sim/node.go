@@ -1,8 +1,8 @@
 // Package sim simulates a node in memory. It has the methods of the real node,
-// and refuses what the kernel refuses, for both cgroup versions: its rules have
-// names, and for each name the conformance suite checks the same fact on a real
-// kernel. A small model divides the CPU among tasks, so that tests can run
-// policies in virtual time.
+// and refuses what the kernel refuses, for both cgroup versions. Its rules have
+// names, and for each rule the conformance suite checks the fact of the same
+// name on a real kernel. A small model divides the CPU among tasks, so that
+// tests can run policies in virtual time.
 package sim
 
 import (
@@ -29,13 +29,13 @@ type Options struct {
 	Version int
 	// Topology is the CPU topology; zero means two CPUs in one socket.
 	Topology node.Topology
-	// Resctrl describes the division of L3 caches and memory bandwidth; nil:
+	// Resctrl describes how L3 caches and memory bandwidth can be divided; nil:
 	// the machine has no resctrl.
 	Resctrl *Resctrl
-	// Isolation lists the isolation mechanisms besides cpu.idle; nil: there are
-	// none.
+	// Isolation lists the isolation mechanisms that the kernel has in addition
+	// to cpu.idle; nil: none.
 	Isolation *Isolation
-	// Without names rules that this node does not apply. Tests use it to prove
+	// Without names rules that this node does not apply. Tests use it to show
 	// that each rule is needed.
 	Without []string
 }
@@ -71,11 +71,12 @@ type task struct {
 	at     node.CgroupPath
 	memory unit.Bytes
 	demand unit.MilliCPU
-	// control is its control group; "" is the default one.
+	// control is the control group of the task; "" is the default one.
 	control string
 	dying   bool // it has received a fatal signal
-	// extended means that it has the scheduling policy of best-effort threads,
-	// tagged that it has their cookie, and lengthened that it has their slice.
+	// extended says that the task has the scheduling policy of best-effort
+	// threads, tagged that it has their cookie, and lengthened that it has
+	// their slice.
 	extended, tagged, lengthened bool
 }
 

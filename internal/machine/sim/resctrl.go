@@ -19,8 +19,8 @@ type Resctrl struct {
 	// Groups is the maximum number of control groups, including the default
 	// one.
 	Groups int
-	// Ways describes the ways of the L3 caches. Without Domains, the caches
-	// cannot be divided.
+	// Ways describes the ways of the L3 caches. If it has no Domains, the
+	// caches cannot be divided.
 	Ways node.CacheWays
 	// MB describes the steps of memory bandwidth, and MBDomains the caches to
 	// which they apply.
@@ -65,7 +65,7 @@ func (c *control) clone() *control {
 	return &control{l3: maps.Clone(c.l3), mb: maps.Clone(c.mb), mine: c.mine}
 }
 
-// A controlOp is an operation on resctrl, in the form that the rules check.
+// A controlOp is an operation on resctrl in the form that rules check.
 type controlOp struct {
 	n     *Node
 	kind  string // make, schemata, tasks

@@ -34,8 +34,8 @@ func TestResctrlConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfResctrlIsNeeded runs the suite without one rule, for each
-// rule. The fact with the name of the rule must fail.
+// TestEveryRuleOfResctrlIsNeeded removes each rule in turn and runs the suite.
+// The fact with the name of the removed rule must fail.
 func TestEveryRuleOfResctrlIsNeeded(t *testing.T) {
 	facts, r := conformance.ControlFacts(), dividers["Intel"]
 	for _, rule := range sim.ControlRules() {

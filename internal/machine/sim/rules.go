@@ -8,23 +8,24 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A rule is one fact about the kernel, with its name in the conformance suite.
-// Without the rule, the node accepts the operation.
+// A rule is one fact about the kernel. It has the name of the fact in the
+// conformance suite. Without the rule, the node accepts the operation.
 type rule struct {
 	name    string
 	version int // 1, 2, or 0 for both
-	// on is the kind of operation that refuse checks: write, attach, remove or
-	// fork.
+	// on is the kind of operation that the rule is about: write, attach, remove
+	// or fork.
 	on string
-	// files are the files for which refuse and settle are called; "" means all.
+	// files are the files that the rule is about; "" means all.
 	files string
-	// refuse returns the error of the kernel, or 0 if it accepts the operation.
+	// refuse returns the error with which the kernel refuses the operation, or
+	// 0 if it accepts it.
 	refuse func(op) syscall.Errno
-	// settle returns the text that a read returns after the write, and makes
-	// the other changes that the write causes.
+	// settle returns the text that the file shows after the write. It also
+	// makes the other changes that the write causes.
 	settle func(op) string
-	// derive returns the effective CPUs, or memory nodes, from the set of the
-	// group and that of its parent.
+	// derive returns the effective CPUs, or memory nodes. own is the set of the
+	// group, and parent that of its parent.
 	derive func(own, parent unit.CPUSet) unit.CPUSet
 }
 

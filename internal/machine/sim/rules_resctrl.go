@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// A controlRule is one fact about resctrl, with its name in the conformance
-// suite. The code for a rule without refuse is at the place that it concerns.
+// A controlRule is one fact about resctrl. It has the name of the fact in the
+// conformance suite. If a rule has no refuse, its code is at the place that it
+// concerns.
 type controlRule struct {
 	name   string
 	on     string // make, schemata or tasks
@@ -34,7 +35,7 @@ func ControlRules() []string {
 	return names
 }
 
-// each returns a function that checks every value of a line, and returns the
+// each returns a function that checks every value of a line and returns the
 // first refusal.
 func each(check func(o controlOp, resource string, v schemataValue) string) func(controlOp) (syscall.Errno, string) {
 	return func(o controlOp) (syscall.Errno, string) {

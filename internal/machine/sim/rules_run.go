@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Rules that functions of this file check by name.
+// Rules that functions of this file look up by name.
 const (
 	frozenShows   = "a frozen group shows that it is frozen"
 	frozenBelow   = "a child of a frozen group is frozen with it"
@@ -64,8 +64,8 @@ func (n *Node) obeys(name string) bool {
 	return slices.ContainsFunc(n.rules, func(r rule) bool { return r.name == name })
 }
 
-// frozenItself reports whether the group itself was frozen, not one of its
-// ancestors.
+// frozenItself reports whether the group itself was frozen. A frozen ancestor
+// does not count.
 func (n *Node) frozenItself(p node.CgroupPath) bool {
 	g := n.groups[p]
 	return g != nil && (g.files["cgroup.freeze"] == "1" || g.files["freezer.state"] == "FROZEN")
@@ -77,7 +77,7 @@ func (n *Node) frozen(p node.CgroupPath) bool {
 }
 
 // showRun returns the content of a file that shows whether a group is frozen or
-// has tasks; false if the file is another one.
+// has tasks. It returns false for any other file.
 func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	digit := map[bool]string{true: "1", false: "0"}
 	frozen := n.frozen(p) && n.obeys(frozenShows)
@@ -124,7 +124,8 @@ func (n *Node) signal(pid int) {
 	delete(n.tasks, pid)
 }
 
-// bury ends the tasks with a pending fatal signal that are no longer frozen.
+// bury ends the tasks that have a pending fatal signal and are not frozen any
+// more.
 func (n *Node) bury() {
 	maps.DeleteFunc(n.tasks, func(_ int, t *task) bool { return t.dying && !n.frozen(t.at) })
 }

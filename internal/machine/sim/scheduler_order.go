@@ -9,7 +9,7 @@ import (
 )
 
 // orders are the entries in the tables of the BE scheduler. A scheduler that is
-// loaded later also gets them.
+// loaded later gets them, too.
 type orders struct {
 	groups map[node.CgroupPath]node.SchedulerGroup
 	cap    node.SchedulerCap

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Cgroups appends the cgroups below a cgroup, each before those below it. A
-// cgroup that is gone has none.
+// Cgroups appends all cgroups below a cgroup, parents before children. If the
+// cgroup does not exist, it appends none.
 func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
 	children, _ := tree.Children(string(p)) // empty: the cgroup is gone
 	for _, c := range children {
@@ -19,8 +19,8 @@ func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node
 	return all
 }
 
-// EachProcess calls do for each process in and below a cgroup, and leaves out
-// what cannot be read.
+// EachProcess calls do for each process in and below a cgroup. It skips what it
+// cannot read.
 func EachProcess(tree *cgroup.Tree, p node.CgroupPath, do func(pid int)) {
 	pids, _ := tree.Procs(string(p))
 	for _, pid := range pids {
@@ -37,9 +37,9 @@ func Threads(tree *cgroup.Tree, p node.CgroupPath) ([]int, error) {
 	return ThreadsBut(tree, p, func(node.CgroupPath) bool { return false })
 }
 
-// ThreadsBut lists the threads in and below a cgroup, without the cgroups that
-// skip names and all below these. It fails with cgroup.ErrGone if the cgroup
-// itself is gone.
+// ThreadsBut lists the threads in and below a cgroup, except those in and below
+// the cgroups for which skip returns true. It fails with cgroup.ErrGone if the
+// cgroup itself does not exist.
 func ThreadsBut(tree *cgroup.Tree, p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
 	if skip(p) {
 		return nil, nil

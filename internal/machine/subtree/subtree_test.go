@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// treeOf is a cgroup v2 tree of plain files, with these files.
+// treeOf returns a cgroup v2 tree that consists of the given plain files.
 func treeOf(t *testing.T, files map[string]string) *cgroup.Tree {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,13 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sizedFor is for how long the sizes of NUMA nodes are taken as read: memory is
-// added to a running machine, too, but seldom.
+// sizedFor is how long the sizes of NUMA nodes are cached. Memory can be added
+// to a running machine, but that is rare.
 const sizedFor = time.Minute
 
 // A Cache reads the topology again only when the set of online CPUs changes,
-// because that takes a dozen files for each CPU. It reads the sizes of
-// the NUMA nodes again after sizedFor.
+// because a reading takes a dozen files for each CPU. It reads the sizes of the
+// NUMA nodes again after sizedFor.
 type Cache struct {
 	fs proc.FS
 
@@ -30,10 +30,10 @@ type Cache struct {
 	sized  time.Time
 }
 
-// New returns a cache that has read nothing yet.
+// New returns a cache that has not read anything yet.
 func New(fs proc.FS) *Cache { return &Cache{fs: fs} }
 
-// Read returns the topology at a time. The caller may change it.
+// Read returns the topology at the time now. The caller may change the result.
 func (c *Cache) Read(now time.Time) (node.Topology, error) {
 	online, err := c.fs.OnlineCPUs()
 	if err != nil {
@@ -73,8 +73,8 @@ func numaMemory(fs proc.FS) ([]node.NUMAMemory, error) {
 	return memory, nil
 }
 
-// read numbers cores so that they are unique on the node. The CPUs of a
-// core are those that the kernel lists as siblings.
+// read reads the topology. It numbers cores so that each number is unique on
+// the node. The CPUs of a core are those that the kernel lists as siblings.
 func read(fs proc.FS) (node.Topology, error) {
 	cpus, err := fs.Topology()
 	if err != nil {
@@ -103,14 +103,15 @@ func read(fs proc.FS) (node.Topology, error) {
 	return t, nil
 }
 
-// sameKind is the least capacity of a core, in percent of the fastest core of
-// a kind, that makes it a core of the same kind. Cores of one kind differ by a
-// few percent where the firmware prefers some of them. It is the margin of the
-// kernel's own scheduler (fits_capacity, kernel/sched/fair.c).
+// sameKind decides whether two cores are of the same kind: whether the slower
+// one has at least this capacity, in percent of the faster one. Cores of one
+// kind differ by a few percent if the firmware prefers some of them. The
+// kernel's own scheduler uses the same margin (fits_capacity,
+// kernel/sched/fair.c).
 const sameKind = 80
 
-// kindsOf returns the kind of core of each CPU. Intel's processors name the
-// kinds; others show the capacity of each CPU.
+// kindsOf returns the kind of core of each CPU. Intel's processors list the
+// CPUs of each kind; others show the capacity of each CPU.
 func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
 	named, err := fs.CoreKinds()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sysfs writes the topology of CPUs, given as the siblings and the core_id of
-// each, all in one socket, and of NUMA nodes of the given memory, in kB.
+// sysfs writes the files of a topology: for each CPU its siblings and its
+// core_id, all in one socket, and for each NUMA node its memory in kB.
 func sysfs(t *testing.T, siblings []string, coreIDs []int, memory ...int) proc.FS {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,9 +45,10 @@ func sysfs(t *testing.T, siblings []string, coreIDs []int, memory ...int) proc.F
 	return proc.FS{Sys: dir}
 }
 
-// TestCoresAreWhatTheKernelListsAsSiblings: core_id repeats within a socket
-// where it has two dies (AMD Opteron), and is the same for all cores of a cluster
-// on some boards (SG2042).
+// TestCoresAreWhatTheKernelListsAsSiblings checks that core_id does not decide
+// which CPUs form a core. It repeats within a socket that has two dies (AMD
+// Opteron), and on some boards it is the same for all cores of a cluster
+// (SG2042).
 func TestCoresAreWhatTheKernelListsAsSiblings(t *testing.T) {
 	for name, c := range map[string]struct {
 		siblings []string

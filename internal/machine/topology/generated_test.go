@@ -11,9 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A shape is a machine by its numbers. In each socket there are nodes NUMA
-// nodes, in each of these caches L3 caches of cores cores. With wide, an L3
-// cache spans the NUMA nodes of its socket instead, as with sub-NUMA clusters.
+// A shape describes a machine by numbers. Each socket has nodes NUMA nodes,
+// each of these has caches L3 caches, and each cache has cores cores. With
+// wide, an L3 cache spans the NUMA nodes of its socket instead, as with
+// sub-NUMA clusters.
 type shape struct {
 	sockets, nodes, caches, cores, threads int
 	wide                                   bool
@@ -54,7 +55,8 @@ func (s shape) machine() machine {
 	return m
 }
 
-// disturb applies what real machines and guests show besides a clean tree.
+// disturb changes a machine in a way that occurs in real machines and guests,
+// and returns the name of the change.
 func disturb(r *rand.Rand, m machine) (machine, string) {
 	what := ""
 	add := func(name string, probability float64, do func()) {
@@ -101,8 +103,9 @@ func disturb(r *rand.Rand, m machine) (machine, string) {
 	return m, what
 }
 
-// TestGeneratedMachinesAreReadAsTheReferenceReadsThem compares the reading of
-// machines of many shapes with a reading of other files of the same tree.
+// TestGeneratedMachinesAreReadAsTheReferenceReadsThem reads machines of many
+// shapes, and compares the result with a reference that reads other files of
+// the same tree.
 func TestGeneratedMachinesAreReadAsTheReferenceReadsThem(t *testing.T) {
 	shapes := []shape{
 		{sockets: 1, nodes: 1, caches: 1, cores: 2, threads: 1},
@@ -177,9 +180,9 @@ func againstTheTruth(got node.Topology, m machine) []string {
 	return all
 }
 
-// TestThisMachine compares the reading of the running kernel with the
-// reference reading. It also runs in the guests of test/vm, which have two
-// sockets, two dies, sibling threads, and a NUMA node without CPUs.
+// TestThisMachine compares what is read of the running kernel with the
+// reference. It also runs in the guests of test/vm, which have two sockets, two
+// dies, sibling threads, and a NUMA node without CPUs.
 func TestThisMachine(t *testing.T) {
 	got, err := New(proc.Default()).Read(time.Now())
 	if err != nil {

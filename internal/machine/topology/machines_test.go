@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A known machine is written down as the kernel shows it: for each CPU its
-// core_id, physical_package_id and the list of its siblings. In these machines
-// core_id and socket do not identify a core.
+// A known machine is described as the kernel shows it: the core_id, the
+// physical_package_id and the siblings of each CPU. In these machines core_id
+// and socket do not identify a core.
 type knownMachine struct {
 	cpus  int
 	id    func(cpu int) (coreID, pkgID int)
@@ -21,7 +21,7 @@ type knownMachine struct {
 	numa  func(cpu int) int
 }
 
-// pairs returns the sets of n cores of two consecutive CPUs.
+// pairs returns the sibling lists of n cores with two consecutive CPUs each.
 func pairs(n int) string {
 	var all []string
 	for c := range n {
@@ -30,7 +30,7 @@ func pairs(n int) string {
 	return strings.Join(all, " ")
 }
 
-// singles returns the sets of n cores of one CPU.
+// singles returns the sibling lists of n cores with one CPU each.
 func singles(n int) string {
 	var all []string
 	for c := range n {
@@ -108,8 +108,8 @@ func (k knownMachine) tree(t *testing.T) machine {
 	return m
 }
 
-// TestKnownMachinesHaveTheCoresOfTheirSiblingLists covers machines whose cores
-// Tenon once took from core_id, with other cores as the result.
+// TestKnownMachinesHaveTheCoresOfTheirSiblingLists uses machines for which
+// core_id would give wrong cores, as it once did in Tenon.
 func TestKnownMachinesHaveTheCoresOfTheirSiblingLists(t *testing.T) {
 	for name, k := range knownMachines {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +141,9 @@ func first(set unit.CPUSet) unit.CPU {
 	return -1
 }
 
-// TestKindsOfCores: a claim for CPUs of one kind needs to know the kinds, by
-// Intel's performance-monitoring units or by the capacity of each CPU.
+// TestKindsOfCores checks the kinds of cores, which a claim for CPUs of one
+// kind needs. They come from the performance-monitoring units of Intel, or from
+// the capacity of each CPU.
 func TestKindsOfCores(t *testing.T) {
 	for name, c := range map[string]struct {
 		machine machine

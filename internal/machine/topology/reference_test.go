@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A place is the topology of one CPU by the files that package proc does not
-// read: the hexadecimal masks instead of the lists, and the links to NUMA nodes
-// instead of the nodes' lists. Both describe the same facts of the kernel.
+// A place is the position of one CPU in the topology, read from files that
+// package proc does not use: hexadecimal masks instead of lists, and links to
+// NUMA nodes instead of the lists of nodes. Both describe the same facts.
 type place struct {
 	siblings, cache, socket unit.CPUSet // empty: the kernel does not show it
 	numa                    int

@@ -10,12 +10,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A machine describes what the kernel shows of a machine below /sys: the truth
-// from which writeSysfs makes the files.
+// A machine describes a machine as the kernel shows it below /sys. writeSysfs
+// makes the files from it.
 type machine struct {
 	cpus []sysCPU
-	// memory is the size of each NUMA node in kB, by its number. A node without
-	// an entry has no memory.
+	// memory is the size of each NUMA node in kB. The key is the number of the
+	// node. A node without an entry has no memory.
 	memory map[int]int
 	nodes  []int // the NUMA nodes that exist, also those without CPUs
 
@@ -27,8 +27,8 @@ type machine struct {
 	capacities bool // cpu_capacity of each CPU, as on Arm
 }
 
-// A sysCPU is a CPU of a machine: CPUs with an equal number share
-// the part.
+// A sysCPU is a CPU of a machine. CPUs with the same number for a part, such as
+// the core, share this part.
 type sysCPU struct {
 	id                     int
 	core, l3, numa, socket int // unique numbers of the machine
@@ -39,7 +39,8 @@ type sysCPU struct {
 	bare                   bool // without the directories topology and cache
 }
 
-// sharing returns the online CPUs of each part of the machine, by its number.
+// sharing returns the online CPUs of each part of the machine, such as each
+// core. The key is the number of the part.
 func (m machine) sharing(number func(sysCPU) int) map[int]unit.CPUSet {
 	sets := map[int]unit.CPUSet{}
 	for _, c := range m.cpus {
@@ -160,8 +161,8 @@ func writeSysfs(t *testing.T, m machine) string {
 	return sys
 }
 
-// inMemory returns an empty directory, on tmpfs where there is one: a tree has
-// thousands of files.
+// inMemory returns an empty directory, on tmpfs if there is one, because a tree
+// has thousands of files.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "tenon-sysfs-")

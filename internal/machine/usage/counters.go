@@ -19,14 +19,15 @@ type Counters struct {
 	tree  *cgroup.Tree // nil: this machine has no cgroups that we can use
 	slow  *slowCache   // nil unless resident
 	waits waitSampler
-	// sleepers is nil unless resident.
+	// sleepers is nil unless the host is resident.
 	sleepers *sleepers
-	// threads counts the threads of workloads that their quota throttles.
+	// threads counts the threads of workloads that are throttled by their
+	// quota.
 	threads threadCounter
 }
 
-// New returns the counters of a node, whose cgroups are in tree; nil: it has no
-// usable ones. Those of a resident host keep slow counters for a while, and
+// New returns the counters of a node. tree has the cgroups; nil: the node has
+// no usable cgroups. The counters of a resident host cache slow counters and
 // sample waits.
 func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	c := &Counters{fs: fs, tree: tree}
@@ -36,7 +37,7 @@ func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	return c
 }
 
-// Node reads the node's counters that every snapshot needs fresh, and
+// Node reads those counters of the node that every snapshot needs fresh. It
 // reports whether memory is scarce.
 func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	if stat, err := c.fs.Stat(); err == nil {
@@ -48,8 +49,9 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	}
 	if m, err := c.fs.MemInfo(); err == nil {
 		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
-		// The kubelet's formula for the root cgroup: memory charged or used by
-		// the kernel, without the page cache that was not used lately.
+		// This is the kubelet's formula for the root cgroup: memory that is
+		// charged or that the kernel uses, without page cache that was not used
+		// lately.
 		s.Usage.WorkingSet = node.Some(max(m.Total-m.Free-m.InactiveFile, 0))
 		scarce = m.Available < m.Total/scarcePart
 	}
@@ -58,13 +60,14 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 			*r.of(&s.Usage.Pressure) = stallOf(p)
 		}
 	}
-	// All tasks of a node cannot wait for a CPU at once; the kernel shows a
-	// line of zeros.
+	// All tasks of a node cannot wait for a CPU at the same time. The kernel
+	// shows a line of zeros.
 	s.Usage.Pressure.CPU.Full = node.Maybe[time.Duration]{}
 	if c.tree == nil {
 		return scarce
 	}
-	// Many kernels sample /proc/stat at the tick; cgroups count exactly.
+	// Many kernels sample the times in /proc/stat at each timer tick. The
+	// counters of cgroups are exact.
 	if root, err := c.tree.CPUUse(""); err == nil {
 		s.Usage.CPU = node.Some(root.Usage)
 	}
@@ -88,12 +91,12 @@ func stallOf(p unit.Pressure) node.Stall {
 	return node.Stall{Some: node.Some(p.Some.Total), Full: node.Some(p.Full.Total)}
 }
 
-// Workload reads the counters of a workload that every snapshot needs fresh, and
-// reports whether its cgroup is gone.
+// Workload reads those counters of a workload that every snapshot needs fresh.
+// gone reports whether its cgroup does not exist any more.
 func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(w, nil) }
 
-// workload is Workload. If the workload has used no CPU since last was read, it
-// returns last.
+// workload does the same as Workload. If the workload has used no CPU since
+// last was read, it returns last.
 func (c *Counters) workload(w node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error
@@ -123,10 +126,11 @@ func (c *Counters) workload(w node.Workload, last *node.Usage) (u node.Usage, go
 	return u, false
 }
 
-// addThrottling adds the throttling of a service's containers: one of several
-// throttled containers need not throttle the whole. A single container has the
-// limit of the workload, whose counters suffice. If the workload has no limit
-// because one container has none, the others count.
+// addThrottling adds the throttling of a service's containers, because one
+// throttled container of several need not throttle the service as a whole. If
+// there is only one container, it has the limit of the workload, so the
+// workload's own counters are enough. If the workload has no limit because one
+// container has none, the other containers count.
 func (c *Counters) addThrottling(u *node.Usage, w node.Workload) {
 	if w.Class != node.LS || len(w.Containers) < 2 || !u.Periods.Known() {
 		return
@@ -143,9 +147,9 @@ func (c *Counters) addThrottling(u *node.Usage, w node.Workload) {
 	}
 }
 
-// throttlingIsSlow reports whether throttling is a slow counter. On cgroup v2
-// it comes with the CPU time; on v1 it is a file of its own, and needed at once
-// only if latency-sensitive work waits.
+// throttlingIsSlow reports whether throttling is read as a slow counter. On
+// cgroup v2 the file of the CPU time contains it. On v1 it is in a file of its
+// own, which must be fresh only if latency-sensitive work waits.
 func (c *Counters) throttlingIsSlow(w node.Workload) bool {
 	return c.slow != nil && !w.Class.Sensitive() && c.tree.VersionOf("cpu") == 1
 }

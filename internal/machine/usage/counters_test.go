@@ -16,15 +16,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A counted node is the counters of a resident host over files, as a v2
-// hierarchy shows them, with workloads in cgroups of the same name.
+// A counted node has the counters of a resident host, on files that look like a
+// v2 hierarchy. Its workloads are in cgroups of the same name.
 type counted struct {
 	*Counters
 	workloads map[node.WorkloadID]node.Workload
 }
 
-// newCounted returns it, and functions that write a file of a cgroup and one of
-// /proc.
+// newCounted returns a counted node, a function that writes a file of a cgroup,
+// and one that writes a file of /proc.
 func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text string), func(file, text string)) {
 	t.Helper()
 	root := t.TempDir()
@@ -56,7 +56,7 @@ func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text
 
 func (h *counted) manage(w node.Workload) { h.workloads[w.ID] = w }
 
-// counters is what a snapshot at the given time holds of all workloads.
+// counters returns what a snapshot at the given time has for all workloads.
 func (h *counted) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usage {
 	s := node.Snapshot{At: at}
 	for _, id := range slices.Sorted(maps.Keys(h.workloads)) {
@@ -169,7 +169,8 @@ func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
 	if d := all["db"].Delay; d.Sum.Known() {
 		t.Errorf("db, of which nothing is wanted, has waited %+v", d)
 	}
-	// A thread of the same number is another one; it counts from now on.
+	// A thread with the id of an ended one is another thread. It counts from
+	// now on.
 	procfs("10/task/11/schedstat", "1 5 1")
 	if d := h.counters(at.Add(2*time.Second), false)["web"].Delay; d.Sum != node.Some(time.Duration(300)) {
 		t.Errorf("web has waited %+v after a thread began anew", d)
@@ -200,8 +201,8 @@ func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 	}
 }
 
-// TestPageCacheThatStreamsIsNoGrowth: a job that goes through files is charged
-// more and more, and uses no more.
+// TestPageCacheThatStreamsIsNoGrowth checks a job that reads many files. The
+// memory charged to it grows, but what it uses does not.
 func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 	h, write, _ := newCounted(t, "job")
 	const total = 400_000
@@ -224,7 +225,7 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 			t.Errorf("with %d bytes of page cache the working set is %v, want 4000", 1000+5000*i, got)
 		}
 	}
-	// A little is not worth reading the long file.
+	// So small a change is not worth reading the long file.
 	write("job", "memory.current", fmt.Sprint(55_000+total/hasMoved))
 	write("job", "memory.stat", "inactive_file 0")
 	if got := look(at.Add(20 * time.Millisecond)); got != node.Some(unit.Bytes(4000+total/hasMoved)) {
@@ -232,8 +233,8 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 	}
 }
 
-// TestMemoryOfASleepingWorkloadIsNotReadAgain changes memory.stat alone: the file
-// is the most expensive one, and is read again once the workload has run.
+// TestMemoryOfASleepingWorkloadIsNotReadAgain changes only memory.stat, the
+// most expensive file. It must be read again only when the workload has run.
 func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
 	h, write, _ := newCounted(t, "a")
 	at := time.Unix(0, 0)

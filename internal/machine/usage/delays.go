@@ -15,12 +15,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// namedRunners bounds the workloads that a snapshot names for each waiter, the
-// longest waits first. The full matrix would be most of a snapshot and of its
-// record.
+// namedRunners is the maximum number of runners that a snapshot names for each
+// waiter, the longest waits first. The full matrix would be most of a snapshot
+// and of its record.
 const namedRunners = 8
 
-// A counter counts run-queue delays: package rqdelay.
+// A counter counts run-queue delays. Package rqdelay implements it.
 type counter interface {
 	Track(slot rqdelay.Slot, cgroupID uint64, class rqdelay.Class) error
 	Forget(cgroupID uint64) error
@@ -31,8 +31,9 @@ type counter interface {
 	Close() error
 }
 
-// Delays registers the workloads with a counter and adds its counts to the
-// snapshots. It counts nothing before Count. It is safe for concurrent use.
+// Delays registers the workloads with a counter, and adds the counts to
+// snapshots. Before Count is called, it counts nothing. It is safe for
+// concurrent use.
 type Delays struct {
 	tree   *cgroup.Tree
 	noTree error
@@ -47,20 +48,20 @@ type Delays struct {
 	containers [rqdelay.Slots][]container // by waiter; reused by the next list of waits
 }
 
-// A container is the share of one runner in the waits of a workload.
+// A container is how much of the waits of a workload one runner caused.
 type container struct {
 	runner rqdelay.Slot
 	time   time.Duration
 }
 
-// NewDelays returns the delays of a node, whose cgroups are in tree; nil: it has
-// no usable ones, for the reason noTree.
+// NewDelays returns the delays of a node. tree has the cgroups; nil: the node
+// has no usable cgroups, and noTree says why.
 func NewDelays(tree *cgroup.Tree, noTree error) *Delays { return &Delays{tree: tree, noTree: noTree} }
 
 // Count starts to count by BPF how long the threads of latency-sensitive
-// workloads wait for a CPU and which workload runs there meanwhile, and raises
+// workloads wait for a CPU, and which workload has that CPU meanwhile. It sends
 // an alarm when the waits become too long. The snapshots of a resident host
-// then contain the counts. The cost is some 50 ns for each context switch of
+// then contain the counts. The cost is about 50 ns for each context switch of
 // the node (docs/experiments/2026-11-22-bpf-hook-cost). The channel is closed
 // when counting ends. The error is rqdelay.ErrUnsupported if the kernel cannot
 // count.
@@ -102,7 +103,7 @@ func (d *Delays) Stop() error {
 	return d.end()
 }
 
-// end stops counting; d.mu is held.
+// end stops counting. The caller holds d.mu.
 func (d *Delays) end() error {
 	c := d.counter
 	if d.counter = nil; c == nil {
@@ -112,8 +113,8 @@ func (d *Delays) end() error {
 	return c.Close()
 }
 
-// Trouble returns why delays are not counted in full; empty: they are. The text
-// stays the same as long as the reason does.
+// Trouble returns the reason why not all delays are counted; empty: all are.
+// The text changes only when the reason changes.
 func (d *Delays) Trouble() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,8 +135,8 @@ func (d *Delays) Expire() {
 	d.stale = true
 }
 
-// Fill adds the counts to a snapshot. After a failure, which Trouble reports,
-// the snapshot contains less.
+// Fill adds the counts to a snapshot. After a failure some counts are missing,
+// and Trouble gives the reason.
 func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A tally is a counter of delays that a test fills in. It refuses what the
-// probe refuses.
+// A tally is a counter of delays whose counts a test sets. It refuses what the
+// real counter refuses.
 type tally struct {
 	slots  map[uint64]rqdelay.Slot
 	class  map[rqdelay.Slot]rqdelay.Class
@@ -62,7 +62,8 @@ func (y *tally) Close() error {
 	return nil
 }
 
-// wait adds a wait of the cgroup with one id for that with another.
+// wait adds a wait. waiter is the id of the cgroup that waits, and runner that
+// of the cgroup that runs.
 func (y *tally) wait(waiter, runner uint64, long time.Duration) {
 	s := y.slots[waiter]
 	h := y.read.Delays[s]
@@ -72,8 +73,8 @@ func (y *tally) wait(waiter, runner uint64, long time.Duration) {
 	y.read.Waits[rqdelay.Pair{Waiter: s, Runner: y.slots[runner]}] += long
 }
 
-// A hall is a set of delays with its workloads; the cgroup of each has the
-// inode that stands here.
+// A hall is the delays of a node with its workloads. The map has the inode of
+// the cgroup of each workload.
 type hall struct {
 	*testing.T
 	Delays
@@ -129,8 +130,8 @@ func TestDelaysAreThoseOfTheWorkloadSinceItIsCounted(t *testing.T) {
 		t.Errorf("waits %v", s.Waits)
 	}
 
-	// Made again under its name, it is another group: it starts from nothing,
-	// though another slot-holder's counters may stand where it counts now.
+	// A cgroup that was removed and made again is a new group. Its counts start
+	// at 0, although its slot may have counts of an earlier group.
 	for range 300 { // every slot has been used once
 		h.inodes["web"] += 10000
 		h.look(web, batch)
@@ -205,7 +206,8 @@ func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 		t.Errorf("%d groups are tracked, %d of them in the slot that jobs share; want 500 and 251", len(h.tally.slots), n)
 	}
 
-	// More services than slots: those that share one are not counted alone.
+	// There are more services than slots. Services that share a slot are not
+	// counted one by one.
 	for i := range 100 {
 		services = append(services, node.Workload{ID: node.WorkloadID(fmt.Sprintf("api-%03d", i)), Class: node.LS})
 	}
@@ -267,8 +269,8 @@ func TestACounterThatBreaksIsLetGo(t *testing.T) {
 	}
 }
 
-// BenchmarkDelays is what a turn of a hundred workloads costs, without the
-// reading of the counters (BenchmarkRead of package probe).
+// BenchmarkDelays measures the cost of a tick with a hundred workloads. It does
+// not include reading the counters (see BenchmarkRead of package rqdelay).
 func BenchmarkDelays(b *testing.B) {
 	var d Delays
 	y := newTally()

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// WatchSiblings switches on or off that snapshots show the CPUs on which
-// latency-sensitive work ran, and that Count raises an alarm when it runs
+// WatchSiblings switches on or off two things: snapshots show the CPUs on which
+// latency-sensitive work ran, and Count raises an alarm when such work runs
 // beside best-effort work on a sibling. Only the isolation mechanism siblings
 // needs this.
 func (d *Delays) WatchSiblings(on bool) {
@@ -18,9 +18,9 @@ func (d *Delays) WatchSiblings(on bool) {
 	d.beside = on
 }
 
-// watchSiblings makes the counter watch the siblings of these CPUs, or none;
-// d.mu is held. In a core with more than two threads each thread watches the
-// next.
+// watchSiblings tells the counter which sibling to watch for each CPU of t, or
+// to watch none. In a core with more than two threads, each thread watches the
+// next one. The caller holds d.mu.
 func (d *Delays) watchSiblings(t node.Topology) error {
 	if !d.beside {
 		return d.counter.WatchSiblings(nil)
@@ -40,8 +40,8 @@ func (d *Delays) watchSiblings(t node.Topology) error {
 	return d.counter.WatchSiblings(of)
 }
 
-// ranLS returns on which CPUs latency-sensitive work ran; nil: not counted, or
-// not needed. d.mu is held.
+// ranLS returns how long latency-sensitive work ran on each CPU; nil: it is not
+// counted, or not needed. The caller holds d.mu.
 func (d *Delays) ranLS(t node.Topology) map[unit.CPU]time.Duration {
 	if !d.beside {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// sleepers are the counters of workloads at the last snapshot. Those of a workload
-// that has used no CPU since are the same, but for its memory, which the kernel may
-// have reclaimed or charged to it meanwhile.
+// sleepers are the counters of workloads at the last snapshot. If a workload
+// has used no CPU since, its counters are the same, except for its memory: the
+// kernel may have reclaimed some of it or charged more to it.
 type sleepers struct {
 	mu       sync.Mutex
 	of       []node.Workload
@@ -19,8 +19,9 @@ type sleepers struct {
 	cycle    reread.Cycle
 }
 
-// A family is the workloads directly below one cgroup. The kernel charges the CPU
-// time of a cgroup to all above it, so that one counter says that all slept.
+// A family is all workloads directly below one cgroup. The kernel charges CPU
+// time to a cgroup and to all cgroups above it. If the counter of the upper
+// cgroup did not change, all workloads below it slept.
 type family struct {
 	cgroup string
 	used   node.Maybe[time.Duration]
@@ -33,15 +34,16 @@ type lastUse struct {
 	family int // none: it has no other members
 }
 
-// none is the family of a workload without one.
+// none stands for the family of a workload that has no family.
 const none = -1
 
-// Workloads reads the counters of workloads that every snapshot needs fresh, and
-// passes each workload on with them, or with gone if its cgroup is gone. For a
-// resident host it reads the counters of a workload only after the workload has
-// used CPU, but all of them within slowWithin, and those of each while memory is
-// scarce. A workload that slept and whose cgroup is removed may be passed on until
-// then, if the caller does not leave it out.
+// Workloads reads those counters of workloads that every snapshot needs fresh,
+// and calls pass for each workload; gone says that its cgroup does not exist
+// any more. For a resident host, it reads the counters of a workload only if
+// the workload has used CPU. It still reads all counters within slowWithin, and
+// in every snapshot while memory is scarce. Until it reads a sleeping workload
+// again, it may pass the workload on although its cgroup was removed, unless
+// the caller has dropped it.
 func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w node.Workload, gone bool)) {
 	if c.sleepers == nil {
 		for _, w := range workloads {
@@ -83,7 +85,7 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 	}
 }
 
-// follow forgets all counters if the list of workloads is another one.
+// follow forgets all counters if the list of workloads has changed.
 func (x *sleepers) follow(workloads []node.Workload) {
 	if len(x.of) == len(workloads) && (len(workloads) == 0 || &x.of[0] == &workloads[0]) {
 		return

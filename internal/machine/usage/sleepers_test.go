@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A sleepersBench is two workloads below one cgroup, be, and one elsewhere.
+// A sleepersBench is a node with two workloads below the cgroup be, and one
+// elsewhere.
 type sleepersBench struct {
 	*counted
 	write func(group, file, text string)
@@ -29,7 +30,8 @@ func newSleepersBench(t *testing.T) *sleepersBench {
 	return b
 }
 
-// memory returns the memory of the workloads in a snapshot some time later.
+// memory returns what a snapshot shows as the memory of the workloads, the time
+// after later.
 func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.Bytes, gone int) {
 	b.at = b.at.Add(after)
 	i := 0
@@ -43,8 +45,9 @@ func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.
 	return found, gone
 }
 
-// TestMemoryOfSleepersIsReadWithinItsTime changes the memory of three workloads,
-// which only reclaim does to a workload that sleeps.
+// TestMemoryOfSleepersIsReadWithinItsTime changes the memory of three
+// workloads. Only reclaim changes the memory of a sleeping workload, so the
+// change may be noticed late, but within its time.
 func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
 	b := newSleepersBench(t)
 	want := func(when string, after time.Duration, scarce bool, want [3]unit.Bytes) {
@@ -74,9 +77,10 @@ func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
 	want("while memory is scarce", time.Millisecond, true, [3]unit.Bytes{3000, 3000, 3000})
 }
 
-// TestOneCounterTellsOfAllThatSleep: the files of a and b say that they ran, which
-// the kernel would have counted for be too, so that nothing but reading them can
-// show it.
+// TestOneCounterTellsOfAllThatSleep changes the files of a and b, but not the
+// counter of their parent be. The kernel would have changed that counter, too,
+// if they had run. So a new value in the snapshot would show that their files
+// were read.
 func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	b := newSleepersBench(t)
 	b.memory(0, false)
@@ -87,7 +91,7 @@ func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	if got, _ := b.memory(time.Second, false); got != [3]unit.Bytes{5000, 5000, 5000} {
 		t.Errorf("the files of workloads that slept were read: %v", got)
 	}
-	// Without the counter of the parent, each counts for itself.
+	// Without the counter of the parent, the counter of each workload decides.
 	if err := os.Remove(b.file("be/cpu.stat")); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +101,8 @@ func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	}
 }
 
-// TestAnotherListIsReadWhole: cgroups that came or went make another list.
+// TestAnotherListIsReadWhole adds and removes cgroups. Then the counters of all
+// workloads must be read.
 func TestAnotherListIsReadWhole(t *testing.T) {
 	b := newSleepersBench(t)
 	b.memory(0, false)
@@ -112,7 +117,7 @@ func TestAnotherListIsReadWhole(t *testing.T) {
 	}
 }
 
-// file is a file of a cgroup.
+// file returns the path of a file of a cgroup.
 func (b *sleepersBench) file(name string) string {
 	return filepath.Join(filepath.Dir(b.fs.Proc), "v2", name)
 }

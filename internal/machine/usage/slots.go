@@ -11,24 +11,25 @@ import (
 )
 
 // A slotTable assigns each workload a slot of the counter, latency-sensitive
-// workloads first. If there are more workloads than slots, some of a class
-// share one slot and are counted together.
+// workloads first. If there are more workloads than slots, some workloads of a
+// class share one slot and are counted together.
 type slotTable struct {
 	assigned map[node.WorkloadID]*assignment
-	// names and classes describe the slots: of a workload, of several that
-	// share it, or of threads outside any workload, which have no class. Empty:
-	// the slot is free.
+	// names and classes describe each slot. It may belong to one workload, to
+	// several that share it, or to threads outside any workload, which have no
+	// class. Empty: the slot is free.
 	names   [rqdelay.Slots]node.WorkloadID
 	classes [rqdelay.Slots]node.Class
 	free    []rqdelay.Slot // in the order of use
 	shared  map[rqdelay.Class]rqdelay.Slot
 	sharing map[rqdelay.Class]int // workloads in the shared slot
-	// base is the reading when a slot was last assigned, and left the waits of
-	// each waiter for runners that have left their slots.
+	// base is the reading when a slot was last assigned. left are the waits of
+	// each waiter for runners that have since lost their slots.
 	base  rqdelay.Reading
 	left  map[rqdelay.Slot]byClass
 	limit map[rqdelay.Slot]time.Duration // the limits that were set
-	// refused is why some workloads are not counted, and how many.
+	// refused is the reason why some workloads are not counted, and their
+	// number.
 	refused   error
 	uncounted int
 }
@@ -88,9 +89,9 @@ func counterClass(c node.Class) rqdelay.Class {
 	return rqdelay.System
 }
 
-// follow assigns a slot to every workload, and frees those of workloads that
-// have gone. now is a fresh reading. After an error the counter must not be
-// used any more.
+// follow assigns a slot to every workload, and frees the slots of workloads
+// that have gone. now is a fresh reading. After an error the counter must not
+// be used any more.
 func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
 	inodes := make(map[node.WorkloadID]uint64, len(all))
 	classes := make(map[node.WorkloadID]node.Class, len(all))
@@ -145,7 +146,7 @@ func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload,
 	return nil
 }
 
-// assign returns the slot of a workload, if necessary a new one.
+// assign returns the slot of a workload. If the workload has none, it gets one.
 func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, inode uint64) (*assignment, error) {
 	if at := s.assigned[w.ID]; at != nil {
 		return at, nil
@@ -162,7 +163,7 @@ func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, ino
 	return at, nil
 }
 
-// takeSlot finds a slot for a new workload, and starts its counts.
+// takeSlot finds a slot for a new workload, and starts its counts at 0.
 func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) error {
 	if len(s.free) == 0 && at.class == rqdelay.LS {
 		if err := s.shareSlot(c, now); err != nil {
@@ -186,8 +187,8 @@ func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) er
 	return nil
 }
 
-// shareSlot frees a slot: it moves a workload that is not latency-sensitive to the
-// shared slot of its class, if there is one.
+// shareSlot frees a slot. It moves a workload that is not latency-sensitive
+// into the shared slot of its class, if there is such a slot.
 func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
 		at := s.assigned[s.names[slot]]
@@ -207,8 +208,8 @@ func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	return nil
 }
 
-// leave ends an assignment. The waits for its workload stay in the counts of the
-// class.
+// leave ends an assignment. What others have waited for the workload stays in
+// the counts of its class.
 func (s *slotTable) leave(at *assignment, now *rqdelay.Reading) {
 	delete(s.assigned, at.id)
 	if !at.shared {

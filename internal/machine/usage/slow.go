@@ -10,25 +10,27 @@ import (
 )
 
 const (
-	// slowWithin is the largest age of slow counters, and scarceWithin the
-	// same while memory is scarce
+	// slowWithin is the maximum age of slow counters. scarceWithin is their
+	// maximum age while memory is scarce
 	// (docs/decisions/0024-counters-read-in-turn.md).
 	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
-	// sleepsWithin is the largest age of memory.stat, the most expensive file, and
-	// of the I/O of a workload that has neither run nor changed its charged memory
-	// since. Reclaim may have moved its pages to the inactive list meanwhile, and
-	// the kernel may have written back what it wrote.
+	// sleepsWithin is the maximum age of memory.stat, the most expensive file,
+	// and of the I/O counters, for a workload that has not run and whose
+	// charged memory has not changed since. Even then, reclaim may have moved
+	// its pages to the inactive list, and the kernel may have written back its
+	// data.
 	sleepsWithin = time.Minute
-	// scarcePart: memory is scarce when less than this part of it is available.
+	// Memory is scarce when less than 1/scarcePart of it is available.
 	scarcePart = 4
-	// mostFirst bounds the new workloads that one snapshot reads.
+	// mostFirst is the maximum number of new workloads whose counters one
+	// snapshot reads.
 	mostFirst = 64
-	// hasMoved: if the charged memory of a workload has changed by 1/hasMoved of
-	// the node's memory since its page cache was read, it is read again at once;
-	// mostMoved bounds these reads for one snapshot. Otherwise a job that reads
-	// many files would seem to grow until the next read. The limit is
-	// half of what counts as growth.
+	// If the charged memory of a workload has changed by 1/hasMoved of the
+	// node's memory since memory.stat was read, it is read again at once.
+	// Otherwise a job that reads many files would seem to grow until the next
+	// read. The limit is half of the growth that eviction counts as growth.
+	// mostMoved is the maximum number of such reads in one snapshot.
 	hasMoved  = 400
 	mostMoved = 64
 )
@@ -41,7 +43,7 @@ type slowCache struct {
 	cycle reread.Cycle // of the workloads, then the node
 }
 
-// slowCounters are those of a workload or of the node.
+// slowCounters are the slow counters of a workload or of the node.
 type slowCounters struct {
 	cpu           time.Duration // CPU time at that read: a smaller value means another cgroup
 	charged       unit.Bytes    // memory charged when memory.stat was read
@@ -50,18 +52,19 @@ type slowCounters struct {
 	refaults      node.Maybe[int64]
 	read, written node.Maybe[unit.Bytes]
 	pressure      node.Pressure
-	// The effect of a quota; absent if it is read fresh.
+	// These are absent if the throttling is read fresh in every snapshot.
 	throttled                 node.Maybe[time.Duration]
 	periods, throttledPeriods node.Maybe[int64]
 }
 
 func newSlowCache() *slowCache { return &slowCache{known: map[node.WorkloadID]slowCounters{}} }
 
-// FillSlow adds to a snapshot the counters that are expensive to read. Those of a
-// resident host may be up to ten seconds old, or two while memory is scarce.
+// FillSlow adds to a snapshot the counters that are expensive to read. On a
+// resident host they may be up to ten seconds old, or two while memory is
+// scarce.
 func (c *Counters) FillSlow(s *node.Snapshot, scarce bool) { c.slow.fill(s, c, scarce) }
 
-// fill adds the slow counters to s, and reads those of new workloads and those
+// fill adds the slow counters to s. It reads those of new workloads and those
 // due for a read. Without a cache it reads all.
 func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	if r == nil {
@@ -76,7 +79,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Each is three files.
+	// The counters of each workload are in three files.
 	within := reread.Slower(slowWithin, 3*len(s.Workloads))
 	if scarce { // what memory eviction decides on is fresh, whatever it costs
 		within = scarceWithin
@@ -125,7 +128,8 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	r.forget(s.Workloads)
 }
 
-// forget drops the counters of workloads that are gone.
+// forget drops the counters of workloads that the snapshot does not have any
+// more.
 func (r *slowCache) forget(workloads []node.Workload) {
 	if len(r.known) <= len(workloads) {
 		return
@@ -141,7 +145,7 @@ func (r *slowCache) forget(workloads []node.Workload) {
 	}
 }
 
-// readWorkload reads the slow counters of a workload but those of memory.
+// readWorkload reads the slow counters of a workload, except those of memory.
 func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	p := string(w.Cgroup)
 	known := c.readIO(p)
@@ -155,8 +159,8 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	return known
 }
 
-// readPressure reads the pressure of a workload, which grows also while all its
-// threads wait.
+// readPressure reads the pressure of a workload. It must be read even for a
+// workload that used no CPU, because pressure grows while all threads wait.
 func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
 	known.pressure = node.Pressure{}
 	if c.tree.Version() == 1 {
@@ -186,7 +190,7 @@ func (x slowCounters) slept(w node.Workload, at time.Time) bool {
 }
 
 // moved reports whether the charged memory of a workload has changed much since
-// its page cache was read.
+// memory.stat was read.
 func (x slowCounters) moved(charged, total node.Maybe[unit.Bytes]) bool {
 	now, known := charged.Value()
 	all, sized := total.Value()

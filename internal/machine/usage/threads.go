@@ -9,32 +9,34 @@ import (
 )
 
 const (
-	// countEvery is the least time between two counts of the threads of one
-	// workload.
+	// countEvery is the least time between two counts of the threads of the
+	// same workload.
 	countEvery = 2 * time.Second
-	// sleepsAfter is the time without a period and without CPU use after which a
-	// workload is not throttled any more. Counters of periods may be old: then its
-	// use of CPU tells that it runs.
+	// A workload without a new period and without CPU use for sleepsAfter is
+	// not throttled any more. The CPU use matters because the counters of
+	// periods may be old.
 	sleepsAfter = 3 * time.Second
-	// processesListed bounds the processes of one workload whose threads are
-	// listed, and threadsCounted the threads whose state is read: of more a part
-	// is read, another one each time, and the number is scaled.
+	// processesListed is the maximum number of processes of one workload whose
+	// threads are listed. threadsCounted is the maximum number of threads whose
+	// state is read. If there are more, only a part is read, each time another
+	// part, and the result is scaled up.
 	processesListed = 64
 	threadsCounted  = 64
 )
 
 // A threadCounter counts the threads, and the runnable threads, of workloads
-// that their quota throttles in most periods: only there the number says
-// something, and only such a workload pays for the count. One snapshot begins
-// with no further workload after about threadsCounted files of /proc, beside the
-// lists of processes of the cgroups. The zero threadCounter has counted nothing.
+// that are throttled in most periods. Only for these the number is useful, so
+// only they cost a count. In one snapshot it begins with no further workload
+// after it has read about threadsCounted files of /proc; the process lists of
+// cgroups do not count. The zero threadCounter has counted nothing.
 type threadCounter struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*throttledWork
 	next int // of the workloads left for the next snapshot
 }
 
-// throttledWork is a workload whose counters of quota periods were read.
+// throttledWork is a workload with the last readings of its counters of quota
+// periods.
 type throttledWork struct {
 	periods, throttled int64
 	used               time.Duration
@@ -45,7 +47,7 @@ type throttledWork struct {
 	threads, runnable  node.Maybe[int]
 }
 
-// FillThreads adds to a snapshot the numbers of threads of the workloads that are
+// FillThreads adds to a snapshot the number of threads of each workload that is
 // throttled in most periods, if the host is resident.
 func (c *Counters) FillThreads(s *node.Snapshot) {
 	if c.slow != nil {
@@ -84,7 +86,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 		}
 		t.next = (t.next + 1) % len(here)
 		w := &s.Workloads[here[t.next]]
-		// The threads of one that does not run now say nothing of what it wants.
+		// If a workload does not run now, the state of its threads does not
+		// show how much CPU it wants.
 		if x := work[w.ID]; x.ran.Equal(s.At) && (x.counted.IsZero() || s.At.Sub(x.counted) >= countEvery) {
 			budget -= x.count(c, w.Cgroup, s.At)
 		}
@@ -95,8 +98,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read takes a reading of the counters. A workload that is not throttled in most
-// periods, or sleeps, has no number of threads.
+// read takes over a reading of the counters. If the workload is not throttled
+// in most periods, or sleeps, it loses its number of threads.
 func (x *throttledWork) read(u node.Usage, at time.Time) {
 	had := *x
 	x.take(u, at)
@@ -116,13 +119,13 @@ func (x *throttledWork) read(u node.Usage, at time.Time) {
 	}
 }
 
-// take notes the counters of a workload that runs.
+// take stores the counters of a workload that runs.
 func (x *throttledWork) take(u node.Usage, at time.Time) {
 	x.periods, x.throttled, x.used, x.ran = u.Periods.Or(0), u.ThrottledPeriods.Or(0), u.CPU.Or(0), at
 }
 
-// count counts the threads, and returns the number of files of /proc that it read.
-// A throttled thread is runnable: its state is R.
+// count counts the threads, and returns how many files of /proc it read. A
+// throttled thread has the state R, so it counts as runnable.
 func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) (files int) {
 	x.counted = at
 	x.counts++
@@ -159,8 +162,8 @@ func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) 
 	return files
 }
 
-// part returns the first of n things to read and the step to the next, so that
-// they are at most most.
+// part says which of n things to read so that at most most are read: the index
+// of the first, and the step to the next.
 func (x *throttledWork) part(n, most int) (first, every int) {
 	every = max((n+most-1)/most, 1)
 	return x.counts % every, every

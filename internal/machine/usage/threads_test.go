@@ -9,12 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// stat is a line of /proc/PID/task/TID/stat in a state.
+// stat returns the line of /proc/PID/task/TID/stat for a thread in a state.
 func stat(tid int, state string) string {
 	return fmt.Sprintf("%d (work) %s 1 1 1%s", tid, state, strings.Repeat(" 0", 46))
 }
 
-// reads returns the threads of web after a reading of its quota's counters.
+// reads sets the quota counters of web, and returns the number of its threads
+// in the next snapshot.
 func (h *counted) reads(at time.Time, write func(group, file, text string), periods, throttled int) (threads, runnable node.Maybe[int]) {
 	return h.uses(at, write, 1, periods, throttled)
 }
@@ -79,8 +80,8 @@ func TestOfManyThreadsAPartIsRead(t *testing.T) {
 	}
 }
 
-// TestTheThreadsOfASleeperAreNotCounted: they do not want to run, and the quota
-// does not hold them.
+// TestTheThreadsOfASleeperAreNotCounted checks a workload that sleeps. Its
+// threads do not want to run, and the quota does not stop them.
 func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
 	h, write, procfs := newCounted(t, "web")
 	write("web", "cgroup.procs", "10")
@@ -103,7 +104,7 @@ func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
 	if _, runnable := h.reads(at.Add(12*time.Second), write, 30, 30); runnable != node.Some(0) {
 		t.Errorf("throttled again: %v are runnable, want 0", runnable)
 	}
-	// It runs, and the counters of its periods are old.
+	// The workload runs, but the counters of its periods are old.
 	procfs("10/task/10/stat", stat(10, "R"))
 	for after := 14; after < 24; after++ {
 		if _, runnable := h.uses(at.Add(time.Duration(after)*time.Second), write, after, 30, 30); runnable != node.Some(1) {

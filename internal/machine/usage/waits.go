@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// threadsAtOnce bounds the threads that a snapshot reads, and threadsKnown
-	// those of one workload.
+	// threadsAtOnce is the maximum number of threads that one snapshot reads.
+	// threadsKnown is the maximum for one workload.
 	threadsAtOnce = 128
 	threadsKnown  = 512
-	// listWithin is the largest age of the list of a workload's threads.
+	// listWithin is the maximum age of the list of a workload's threads.
 	listWithin = 10 * time.Second
 )
 
-// A waitSampler samples how long threads waited for a CPU if BPF does not count every
-// wait: it reads /proc/PID/task/TID/schedstat of workloads with an objective,
-// for a limited number of threads in each snapshot. The ratio of waits to time slices
-// is that of the workload; the sum is less. The zero
-// waitSampler has counted nothing.
+// A waitSampler samples how long threads waited for a CPU, if BPF does not
+// count every wait. It reads /proc/PID/task/TID/schedstat of workloads with an
+// objective, for a limited number of threads in each snapshot. The mean wait
+// per time slice is that of the workload; the sums are too small, because not
+// all threads are sampled. The zero waitSampler has counted nothing.
 type waitSampler struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*sample
 	next int // of the workloads left for the next snapshot
 }
 
-// A sample is the threads of a workload, and the waits of the sampled threads
-// since their first read.
+// A sample is the list of a workload's threads, with the waits of the sampled
+// ones since their first reading.
 type sample struct {
 	threads []thread
 	listed  time.Time
@@ -85,7 +85,8 @@ func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read reads so many of the threads, one after the other.
+// read reads the given number of threads. The next call continues with the
+// following threads.
 func (x *sample) read(c *Counters, group node.CgroupPath, at time.Time, threads int) {
 	if x.listed.IsZero() || at.Sub(x.listed) >= listWithin {
 		x.list(c, group, at)

@@ -1,6 +1,6 @@
-// Package vendormark is the marks by which the schedulers of some vendors' kernels
-// keep best-effort cgroups out of the way of others, and the switch that such a
-// kernel may have for them.
+// Package vendormark holds the marks by which the schedulers of some vendors'
+// kernels keep best-effort cgroups from delaying others, and the switch that
+// such a kernel may have for them.
 package vendormark
 
 import (
@@ -13,15 +13,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A rounded is a requested mark that the kernel rounds to another, because it
-// has fewer levels.
+// A rounded is a requested mark, with the mark to which the kernel rounded it
+// because it has fewer levels.
 type rounded struct {
 	inode       uint64
 	want, shown node.Identity
 }
 
-// Switch is the knob of the global switch of the marks. No snapshot shows it: it
-// follows from the marks.
+// Switch is the knob of the global switch of the marks. No snapshot shows it,
+// because it follows from the marks.
 var Switch = node.Knob{File: node.FileIdentity}
 
 // Marks are the marks of a node. It is safe for concurrent use.
@@ -36,14 +36,15 @@ type Marks struct {
 	rounded map[node.CgroupPath]rounded
 }
 
-// New returns the marks of a node with its cgroups in tree, procfs mounted at
-// proc, and its journal. What a mark implies is written by set, as a change of
-// its own that the journal has, and given back by release.
+// New returns the marks of a node. tree has its cgroups, proc is the mount
+// point of procfs, and j is its journal. A mark may imply another change, such
+// as a weight. Marks makes this change through set, so that the journal has it
+// by itself, and undoes it through release.
 func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob, node.Value) error, release func(node.Knob) error) *Marks {
 	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]rounded{}}
 }
 
-// Read reads the mark of a cgroup, or the global switcm.
+// Read reads the mark of a cgroup, or the global switch.
 func (m *Marks) Read(k node.Knob) (node.Value, error) {
 	vendor := m.tree.Vendor(m.proc)
 	if k == Switch {
@@ -68,8 +69,8 @@ func (m *Marks) Read(k node.Knob) (node.Value, error) {
 	return shown, nil
 }
 
-// Write marks a cgroup. The first mark may turn on the switch; after
-// the removal of the last mark LeaveSwitch restores the switcm.
+// Write marks a cgroup. The first mark may turn on the switch. After the last
+// mark was removed, LeaveSwitch restores the switch.
 func (m *Marks) Write(k node.Knob, v node.Identity) error {
 	vendor := m.tree.Vendor(m.proc)
 	if k == Switch {
@@ -119,8 +120,8 @@ func (m *Marks) turnOn(vendor cgroup.Vendor) error {
 	return m.set(Switch, node.IdentityHigh)
 }
 
-// makeIdle makes a cgroup idle. The kernel would do this by itself when it gets
-// the mark, but then the journal would not have the weight from before, and a
+// makeIdle makes a cgroup idle. The kernel would do this itself when it gets
+// the mark, but then the journal would lack the weight from before, and a
 // release could not restore it.
 func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	if !vendor.Idles(string(p)) {
@@ -133,10 +134,10 @@ func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	return err
 }
 
-// HideIdle returns the entries without the weights of cgroups that a mark has made
-// idle. A release of the weight before that of the mark would undo half of the
-// mark. After the mark is released, the weight is shown, and released unless
-// wanted.
+// HideIdle returns the entries without the weights of cgroups that a mark has
+// made idle. If such a weight were released before the mark, half of the effect
+// of the mark would be gone. After the release of the mark, the weight is among
+// the entries again, and is released unless a policy wants it.
 func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	shown := touches
 	for k, mark := range touches {
@@ -170,9 +171,9 @@ func (m *Marks) LeaveSwitch() error {
 	return m.release(Switch)
 }
 
-// Unmark removes the best-effort marks from a dying cgroup and from all below
-// it, so that it gets CPU. The knobs show the requested marks until the cgroups
-// are gone.
+// Unmark removes the best-effort marks from an ending cgroup and from all below
+// it, so that the cgroup gets CPU. Until the cgroups are gone, snapshots show
+// the requested marks.
 func (m *Marks) Unmark(p node.CgroupPath) error {
 	s, err := m.journal.State()
 	if err != nil {
@@ -192,8 +193,8 @@ func (m *Marks) Unmark(p node.CgroupPath) error {
 	return errors.Join(errs...)
 }
 
-// Remark takes back Unmark for a cgroup that did not end and for all below it, and
-// returns the knobs whose real values differ from those shown so far.
+// Remark undoes Unmark for a cgroup that did not end, and for all below it. It
+// returns the knobs whose real values differ from what snapshots have shown.
 func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
 	m.mu.Lock()
 	defer m.mu.Unlock()
