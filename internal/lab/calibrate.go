@@ -68,7 +68,8 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	if err := st.work.Died(); err != nil {
 		return s, err
 	}
-	// Wait for one more progress report, so that the end can be interpolated.
+	// Wait for one more progress report, so that the progress at the end can be
+	// interpolated.
 	time.Sleep(frame.SamplePeriod)
 	if len(b.works) > 0 {
 		return b.calibrateWorks(st, m)
@@ -92,8 +93,8 @@ func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (solo, e
 	return solo{frames: 1, cpus: m.Used.BE}, nil
 }
 
-// calibrateRate runs the service alone under trial loads. ls is the number of
-// CPUs that the service uses at the offered rate.
+// calibrateRate runs the service alone under trial loads. ls is how many CPUs
+// the service uses at the offered rate.
 func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []string, caveat string, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// real skips a test on a machine that cannot run the experiment. With
+// real skips a test if the machine cannot run the experiment. With
 // TENON_TEST_STRICT=1 it fails the test instead.
 func real(t *testing.T, needs ...work.Program) {
 	t.Helper()
@@ -180,7 +180,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// trigger is a writer that calls act once, when the written text contains word.
+// trigger is a writer that calls act once, when word appears in the written
+// text.
 type trigger struct {
 	word string
 	act  func()

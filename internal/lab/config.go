@@ -22,15 +22,15 @@ const (
 )
 
 // Config configures one colocation or kernel-qos experiment. The comment of a
-// field names its default, which the zero value selects. Where there are two
+// field names its default, which the zero value selects. If it names two
 // defaults, the second one is for kernel-qos.
 type Config struct {
 	site.Setting
 	Modes    []report.Mode // AllModes; baseline, control and the isolation mechanisms of the node
 	Blocks   int           // 5, 8; unbounded with UntilResolved
 	Duration time.Duration // of the measured part of a run; 10 s, 5 s
-	// UntilResolved continues until more blocks would not change a verdict, or
-	// until MaxTime has passed.
+	// UntilResolved continues the experiment until more blocks would not change
+	// a verdict, or until MaxTime has passed.
 	UntilResolved bool
 	MaxTime       time.Duration // of the whole experiment; no limit, 6:30 min without Blocks
 	// Margin is the P99 ratio below which Tenon must stay; 1.03.
@@ -38,8 +38,8 @@ type Config struct {
 	// LoadPercent is the CPU use of the service alone at the offered rate, in
 	// percent of the tested CPUs; 30.
 	LoadPercent float64
-	// StealPercent is the steal time that voids a run, in percent of the tested
-	// CPUs' time; 1.
+	// StealPercent is the steal time above which a run is void, in percent of
+	// the tested CPUs' time; 1.
 	StealPercent float64
 	Client       string // ClientTenon
 	Connections  int    // tenon: 256; wrk: 54 scaled to the machine
@@ -54,7 +54,7 @@ type Config struct {
 	kernelQOS bool // the experiment is kernel-qos
 }
 
-// orDefaults fills in the defaults and returns all faults at once.
+// orDefaults sets the defaults and returns all faults at once.
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -129,6 +129,6 @@ func (c Config) orDefaults() (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup is the shortest warm-up of a run. The stationarity check may discard
-// more.
+// warmup returns the minimum warm-up of a run. The check for stationarity may
+// remove more.
 func (c Config) warmup() time.Duration { return frame.WarmupOf(c.Duration) }

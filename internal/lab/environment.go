@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// An environment is the colocation experiment after its set-up: the programs
-// are found and the film is rendered. Close restores the machine.
+// An environment is the colocation experiment after its set-up, with the
+// programs found and the film rendered. Close restores the machine.
 type environment struct {
 	Config
 	*site.Site
@@ -39,8 +39,8 @@ type environment struct {
 	solo    []float64    // rates of the works alone
 }
 
-// set makes an environment. It returns every fault that it can detect before
-// the first run.
+// set makes an environment. It returns every fault that can be found before the
+// first run.
 func set(ctx context.Context, c Config) (_ *environment, err error) {
 	b := &environment{Config: c, versions: map[string]string{}}
 	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
@@ -144,7 +144,8 @@ func (b *environment) experiment(solo solo, calibration []string, caveats []stri
 	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord()}
 }
 
-// tenondRecord returns the tenond configuration of each mode, for the record.
+// tenondRecord returns the configuration of tenond in each mode, for the
+// record.
 func (b *environment) tenondRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// Kinds has a row for each kind of experiment: the folder that reads its data.
+// Kinds gives, for each kind of experiment, the function that reads its data.
 var Kinds = report.Kinds{
 	colocation.Kind:          colocation.Open,
 	colocation.KindKernelQOS: colocation.OpenKernelQOS,

@@ -76,7 +76,7 @@ type clusterEnvironment struct {
 	versions           map[string]string
 }
 
-// A testedNode is the description of the node by the cluster.
+// A testedNode is what the cluster says about the node.
 type testedNode struct {
 	name, address string
 	machine       report.Machine
@@ -84,10 +84,11 @@ type testedNode struct {
 }
 
 // ColocateKubernetes runs the colocation experiment on a node of a cluster that
-// has Tenon. nginx and ffmpeg run as pods. The lab only sends the load and
-// switches Tenon's strategies for that node. When ColocateKubernetes returns,
-// even with an error, it has removed the pods and strategies of the experiment.
-// Outcome and error have the same meaning as those of Colocate.
+// has Tenon. nginx and ffmpeg run as pods. The lab itself only sends the load,
+// and switches Tenon's strategies for that node. When ColocateKubernetes
+// returns, even with an error, it has removed the pods and strategies of the
+// experiment. The Outcome and the error have the same meaning as those of
+// Colocate.
 func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
@@ -98,7 +99,7 @@ func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outc
 	return s.Conduct(ctx)
 }
 
-// setCluster makes an environment. It returns every fault that it can detect
+// setCluster makes an environment. It returns every fault that can be found
 // before the first run.
 func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironment, err error) {
 	var faults []error
@@ -197,14 +198,13 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 }
 
 // settleIn prepares the node for the experiment. It first removes what a killed
-// experiment has left.
+// experiment left there.
 func (b *clusterEnvironment) settleIn(ctx context.Context) error {
 	if _, err := b.kubectl.Do(ctx, kubectl.Manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	b.Undo = append(b.Undo, func() error {
-		// The experiment may have been interrupted, but the clean-up must
-		// finish.
+		// Even if the experiment was interrupted, the clean-up must finish.
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		_, labelErr := b.kubectl.Do(ctx, "", "label", "node", b.node.name, strategyLabel+"-")

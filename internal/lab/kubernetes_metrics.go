@@ -13,7 +13,7 @@ type nodeUsage struct {
 	cpus     float64
 }
 
-// usageOf asks the metrics API for its latest window, as kubectl top does.
+// usageOf reads the latest window from the metrics API, as kubectl top does.
 func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	var m struct {
 		Timestamp time.Time
@@ -28,15 +28,15 @@ func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool)
 	return nodeUsage{from: m.Timestamp.Add(-window), to: m.Timestamp, cpus: cpusOf(m.Usage.CPU)}, err == nil && window > 0
 }
 
-// metricsPatience is the time after a run within which a window of the run may
-// appear in the metrics API. The kubelet measures every 10 to 15 seconds, and
-// the metrics server queries the kubelet about as often.
+// metricsPatience is how long after a run one of its windows may still appear
+// in the metrics API. The kubelet measures every 10 to 15 seconds, and the
+// metrics server queries the kubelet about as often.
 const metricsPatience = 45 * time.Second
 
 // nodeMetrics returns the CPU use of the node, in CPUs, in a window of the
-// metrics API that lies within the run. It returns 0 if no window does. Windows
-// are consecutive and appear late. A run at least two windows long contains a
-// whole window, so nodeMetrics waits for it; for a shorter run it does not
+// metrics API that lies within the run; 0: there is no such window. Windows are
+// consecutive, and appear late. A run at least two windows long contains a
+// whole window, so nodeMetrics waits for it. For a shorter run it does not
 // wait.
 func (b *clusterEnvironment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {

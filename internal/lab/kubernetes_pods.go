@@ -21,8 +21,8 @@ type object = map[string]any
 
 // requestOf returns the CPU request and limit of nginx: 80 of 104 tested CPUs,
 // as in the published experiment. The result is never a whole number of CPUs,
-// because a kubelet with the static CPU manager would give nginx exclusive
-// CPUs.
+// because a kubelet with the static CPU manager policy would then give nginx
+// exclusive CPUs.
 func requestOf(tested int) unit.MilliCPU {
 	m := unit.CPUs(tested) * 80 / 104 / 10 * 10
 	if m%1000 == 0 {
@@ -51,8 +51,8 @@ func (b *clusterEnvironment) nginxManifest(tested int) []object {
 	}
 }
 
-// podConfig returns nginx.conf of the published experiment with the additions
-// of work.NGINX.Config.
+// podConfig returns the nginx.conf of the published experiment, with the
+// additions of work.NGINX.Config.
 func podConfig(n work.NGINX, port int) string {
 	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`user nginx;

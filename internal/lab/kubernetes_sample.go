@@ -24,8 +24,8 @@ const askPeriod = 2 * time.Second
 const groupFiles = "/sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat"
 
 // serviceScript prints the counters of the node, the run-queue delay of all
-// nginx threads and the CPU use of the container's cgroup. /proc/stat and
-// /proc/pressure describe the node, also inside a container.
+// nginx threads and the CPU use of the container's cgroup. Even in a container,
+// /proc/stat and /proc/pressure are about the node.
 const serviceScript = `t=
 for p in /proc/[0-9]*; do
 	read -r name < $p/comm && [ "$name" = nginx ] && t="$t $p/task/*/schedstat"
@@ -48,7 +48,7 @@ done`
 // progressFiles is the path prefix of the progress files of the pod's ffmpegs.
 const progressFiles = "/tmp/tenon-progress-"
 
-// counters is the content of one answer.
+// counters is what one answer contains.
 type counters struct {
 	idle, steal      map[unit.CPU]time.Duration
 	delay            time.Duration // run-queue delay of the service's threads
@@ -153,7 +153,8 @@ func (s *podSampler) Capacity() int { return s.tested.Len() }
 
 func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, askPeriod, s.read) }
 
-// read asks both pods at the same time, so that their answers match.
+// read queries both pods at the same time, so that their answers are from the
+// same moment.
 func (s *podSampler) read() {
 	var service, batch counters
 	var at time.Time
@@ -177,7 +178,7 @@ func (s *podSampler) read() {
 	s.add(at, service, batch)
 }
 
-// countersOf asks the shell of a pod for the counters.
+// countersOf asks the shell in a pod for the counters.
 func countersOf(s *kubectl.Shell) (counters, error) {
 	lines, err := s.Ask()
 	if err != nil {

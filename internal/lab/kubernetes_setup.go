@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// podPatience is the longest time from the creation of a pod until it runs;
-	// it includes the image download.
+	// podPatience is how long a pod may take from its creation until it runs.
+	// It includes the download of the image.
 	podPatience = 5 * time.Minute
-	// offerPatience is the longest time until the node offers enough batch
-	// resources. In its first minute tenond only watches, and then the amounts
-	// grow slowly.
+	// offerPatience is how long the node may take until it offers enough batch
+	// resources. In its first minute tenond only watches, and after that the
+	// amounts grow slowly.
 	offerPatience = 5 * time.Minute
 )
 
@@ -68,7 +68,7 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 	return st, err
 }
 
-// tests records the CPUs that the service's pod may use as the tested CPUs.
+// tests sets the tested CPUs: those that the service's pod may use.
 func (b *clusterEnvironment) tests(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
@@ -173,12 +173,12 @@ func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []ob
 	}
 }
 
-// webhookPatience is the longest time for which tenon-manager may be out of
-// reach. Its pods may run on the tested node, too, where they can be slow.
+// webhookPatience is how long tenon-manager may be out of reach. Its pods may
+// run on the tested node, too, where they can be slow.
 const webhookPatience = time.Minute
 
-// create creates objects. If the webhook of tenon-manager does not answer,
-// create retries.
+// create creates objects. If the webhook of tenon-manager does not answer, it
+// retries.
 func (b *clusterEnvironment) create(ctx context.Context, objects []object) error {
 	for deadline := time.Now().Add(webhookPatience); ; {
 		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
@@ -192,7 +192,7 @@ func (b *clusterEnvironment) create(ctx context.Context, objects []object) error
 	}
 }
 
-// complaint returns the last output of a pod, to be appended to an error.
+// complaint returns the last output of a pod, for the end of an error message.
 func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
 	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
 	if err != nil {
@@ -224,7 +224,7 @@ func (b *clusterEnvironment) answers(ctx context.Context) error {
 	}
 }
 
-// close removes the pods, also after ctx has been cancelled.
+// close removes the pods, even if ctx was cancelled.
 func (st *clusterSetUp) close(ctx context.Context, err error) error {
 	st.sampler.service.Close()
 	st.sampler.batch.Close()
@@ -275,8 +275,8 @@ func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, b
 	return r, ctx.Err()
 }
 
-// judge adds warnings and the reasons that void the run. The caller adds the
-// reasons of the client.
+// judge adds warnings, and the reasons why the run is void. The caller adds the
+// reasons that the client gives.
 func (b *clusterEnvironment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
@@ -296,11 +296,11 @@ func (b *clusterEnvironment) nodeReport(ctx context.Context) (r nodeReport, err 
 	return r, b.kubectl.Get(ctx, &r, "nodereports.tenon.sh", b.node.name)
 }
 
-// reportPatience is longer than the time after which tenond reports a change.
+// reportPatience is longer than tenond takes to report a change.
 const reportPatience = 15 * time.Second
 
-// agrees names a setting of the mode that tenond has not applied; why is empty
-// if tenond has applied all of them.
+// agrees names a setting of the mode that tenond has not applied; empty: tenond
+// has applied all of them.
 func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
 		r, err := b.nodeReport(ctx)

@@ -13,16 +13,17 @@ import (
 const (
 	// strategyName is the name of the lab's entries in Tenon's ConfigMap.
 	strategyName = "tenon-lab"
-	// strategyLabel marks the tested node: strategies apply to no other node.
+	// strategyLabel marks the tested node. The strategies apply to no other
+	// node.
 	strategyLabel = "tenon.sh/lab"
 )
 
-// A strategy is the configuration of the tested node during a run. It holds an
+// A strategy is the configuration of the tested node during a run. It has an
 // entry for each key of Tenon's ConfigMap.
 type strategy map[string]object
 
-// entriesOf returns the name of the list of entries in a key. The first entry
-// that matches a node applies.
+// entriesOf returns the name of the list of entries in a key. Of the entries in
+// the list, the first that matches a node applies.
 func entriesOf(key string) string {
 	if key == "colocation-config" {
 		return "nodeConfigs"
@@ -30,8 +31,8 @@ func entriesOf(key string) string {
 	return "nodeStrategies"
 }
 
-// strategyOf returns Tenon's configuration in a mode. In a mode without Tenon
-// all strategies are off. All other settings are the same in each mode.
+// strategyOf returns Tenon's configuration in a mode. In a mode without Tenon,
+// all strategies are disabled. All other settings are the same in each mode.
 func strategyOf(t report.ModeSpec) strategy {
 	off := object{"enable": false}
 	classes := func(qos object) object {
@@ -42,8 +43,8 @@ func strategyOf(t report.ModeSpec) strategy {
 		return entry
 	}
 	s := strategy{
-		// The amount of batch resources is not under test. It only has to be
-		// large enough to fill the tested CPUs.
+		// The experiment does not test the amount of batch resources. The
+		// amount must only be large enough to fill the tested CPUs.
 		"colocation-config":         {"enable": true, "cpuReclaimThresholdPercent": 1000},
 		"resource-threshold-config": off,
 		"resource-qos-config":       classes(object{"cpuQOS": off, "memoryQOS": off, "resctrlQOS": off, "blkioQOS": off}),
@@ -58,9 +59,9 @@ func strategyOf(t report.ModeSpec) strategy {
 	return s
 }
 
-// withEntry returns the text of a key of the ConfigMap with the lab's entry in
-// front; a nil entry removes the lab's entry. The rest of the text stays
-// unchanged.
+// withEntry returns the text of a key of the ConfigMap with the lab's entry at
+// the front of the list. A nil entry removes the lab's entry. The rest of the
+// text does not change.
 func withEntry(key, text string, entry object) (string, error) {
 	config := object{}
 	if strings.TrimSpace(text) != "" {

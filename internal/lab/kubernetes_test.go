@@ -210,8 +210,8 @@ func TestShellsAnswer(t *testing.T) {
 func fakeKubectl(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubectl")
-	// A process that another test forks meanwhile would hold the file open for
-	// writing, and the kernel would not execute it (ETXTBSY).
+	// Another test may fork meanwhile. Its process would have the file open for
+	// writing, and the kernel would refuse to execute the file (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {

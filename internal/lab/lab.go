@@ -1,13 +1,14 @@
 // Package lab runs experiments that measure what Tenon does on this machine.
 // The colocation experiment is the published one: nginx, ffmpeg and a load
-// generator share CPUs in several modes. The kernel-qos experiment runs them with
-// one isolation mechanism at a time. In the memory experiment nginx and a program
-// that demands much memory share a bounded amount of it. The reaction experiment
-// measures how soon tenond answers a step of load.
+// generator share CPUs in several modes. The kernel-qos experiment runs them
+// with one isolation mechanism at a time. In the memory experiment, nginx and a
+// program that demands much memory share a limited amount of it. The reaction
+// experiment measures how soon tenond responds to a step of load.
 //
 // A run measures one mode once. A block contains each mode once, in random
-// order, and package report compares modes within blocks. The lab writes raw data
-// after each run, so that an experiment that ends early keeps its finished runs.
+// order, and package report compares modes within blocks. The lab writes raw
+// data after each run, so that an experiment that ends early keeps its finished
+// runs.
 package lab
 
 import (
@@ -22,8 +23,9 @@ import (
 )
 
 // Colocate runs the colocation experiment. When it returns, even with an error,
-// no process and no cgroup of the experiment is left. An Outcome that comes with
-// an error describes the runs that had finished. The end of ctx gives its error.
+// no process and no cgroup of the experiment is left. If it returns an error
+// together with an Outcome, the Outcome describes the runs that had finished.
+// If ctx ends, it returns the error of ctx.
 func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {

@@ -42,8 +42,8 @@ func (c Config) kernelQOSDefaults() Config {
 }
 
 // modesHere returns the modes to run, and the skipped modes with the reasons.
-// Without given modes it returns those of the kernel-qos experiment that the
-// node supports. A given mode that the node does not support is an error.
+// Without requested modes, it returns those of the kernel-qos experiment that
+// the node supports. If a requested mode is not supported, it returns an error.
 func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
 	for _, m := range asked {
 		if mechanism := m.Spec().Mechanism; mechanism != "" {

@@ -26,8 +26,8 @@ type MemoryConfig struct {
 	Modes    []report.Mode // MemoryModes
 	Blocks   int           // 6
 	Duration time.Duration // of the measured part of a run; 6 s
-	// Set is the size of the files that the service reads at random, and
-	// therefore its working set; 256 MiB. All other sizes follow from it (see
+	// Set is the size of the files that the service reads at random, which is
+	// its working set; 256 MiB. All other sizes are derived from it (see
 	// sizesOf).
 	Set unit.Bytes
 	// Rate is the offered load in requests per second; 500.
@@ -35,14 +35,14 @@ type MemoryConfig struct {
 	// Data is the directory for the files that the programs read. It must be on
 	// a block device and not in memory; /var/tmp.
 	Data string
-	// StealPercent is the steal time that voids a run, in percent of the tested
-	// CPUs' time; 1.
+	// StealPercent is the steal time above which a run is void, in percent of
+	// the tested CPUs' time; 1.
 	StealPercent float64
 	Port         int // on 127.0.0.1; a free one
 }
 
-// leastSet is the smallest useful working set, in bytes. Compared with a
-// smaller one, the memory of nginx itself is not negligible.
+// leastSet is the smallest useful working set, in bytes. With a smaller one,
+// the memory of nginx itself would not be negligible.
 const leastSet = 32 << 20
 
 func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
@@ -88,7 +88,7 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup is computed as in the colocation experiment.
+// warmup returns the same warm-up as the colocation experiment has.
 func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration) }
 
 // sizesOf divides memory for a working set. The demand of both together is more
@@ -118,8 +118,8 @@ func sizesOf(set unit.Bytes, version int) memory.Setup {
 }
 
 // memoryPolicy returns the configuration of the memory policies in mode tenond.
-// It is the same on each kernel, because the policies skip the knobs that
-// cgroup v1 lacks.
+// It is the same on each kernel, because the policies skip knobs that cgroup v1
+// lacks.
 func memoryPolicy(s memory.Setup) memoryqos.Config {
 	m := memoryqos.Config{Classes: map[node.Class]memoryqos.Shares{
 		node.LS: {MinPercent: unit.Percent(s.MinPercent), LowPercent: unit.Percent(s.LowPercent)},

@@ -34,9 +34,9 @@ type memoryEnvironment struct {
 }
 
 // Memory runs the memory experiment. nginx, whose pages fill the page cache,
-// runs beside a program with a large demand for memory. Both are in one cgroup
-// with less memory than their sum. Its files and its result have the form of
-// Colocate's.
+// runs beside a program with a large demand for memory. Both are in one cgroup,
+// which has less memory than both demand together. Its files and its result
+// have the same form as those of Colocate.
 func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -80,13 +80,14 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 	if err := b.writeData(); err != nil {
 		return nil, err
 	}
-	// A worker that waits for the disk serves no request, so several workers
-	// share the load.
+	// A worker that waits for the disk serves no request, so there are several
+	// workers.
 	b.nginx.Workers, b.nginx.Pages = 4*b.Place.Tested.Len(), b.pages()
 	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, c.Port, memoryConnections); err != nil {
 		return nil, err
 	}
-	// Late or missing answers are a result here and do not void the run.
+	// Here late and missing answers are a result. They do not make the run
+	// void.
 	b.load = frame.LoadSpec{
 		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed,
 		Connections: memoryConnections, Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
@@ -97,7 +98,8 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 // memoryConnections is the number of connections that the client opens.
 const memoryConnections = 64
 
-// bounded fails if the experiment needs more memory than the machine can spare.
+// bounded returns an error if the experiment needs more memory than the machine
+// can spare.
 func (b *memoryEnvironment) bounded() error {
 	info, err := b.FS.MemInfo()
 	if err != nil {
@@ -109,8 +111,8 @@ func (b *memoryEnvironment) bounded() error {
 	return nil
 }
 
-// writeData writes the files of the service and of the batch work. It fails if
-// their pages cannot be reclaimed, as on tmpfs.
+// writeData writes the files of the service and of the batch work. It returns
+// an error if their pages cannot be reclaimed, as on tmpfs.
 func (b *memoryEnvironment) writeData() error {
 	if err := work.OpenToAll(b.Data); err != nil {
 		return fmt.Errorf("--data %s: %w", b.Data, err)
@@ -147,7 +149,7 @@ func (b *memoryEnvironment) writeData() error {
 func (b *memoryEnvironment) pages() string   { return filepath.Join(b.data, "pages") }
 func (b *memoryEnvironment) hogFile() string { return filepath.Join(b.data, "hog") }
 
-// calibrate measures nothing, because the rate is configured.
+// calibrate measures nothing, because the rate is in the configuration.
 func (b *memoryEnvironment) calibrate(_ context.Context, caveats []string) (frame.Record, []string, error) {
 	return b.experiment(append(caveats, b.caveats()...)), nil, nil
 }
@@ -227,8 +229,8 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 			st, err = nil, st.close(err)
 		}
 	}()
-	// The page cache of an earlier run is charged to a cgroup that no longer
-	// exists.
+	// The page cache that an earlier run left is charged to a cgroup that does
+	// not exist any more.
 	if err := work.Evict(b.data); err != nil {
 		return st, err
 	}
@@ -275,9 +277,8 @@ func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.Agen
 	return b.Site.RunAgent(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
-// hogPatience is the longest time that the batch work has to read its file
-// once. On a slow disk the experiment continues with the part that has been
-// read by then.
+// hogPatience is how long the batch work may take to read its file once. On a
+// slow disk, the experiment then continues with the part that was read.
 const hogPatience = 15 * time.Second
 
 func (st *memorySetUp) startHog(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 const watermark = 65
 
 // govern starts Tenon's own loop and policies on the real node. They write the
-// knobs of the mode; the lab writes none.
+// knobs of the mode; the lab itself writes none.
 func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))

@@ -46,8 +46,8 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	if err := st.work.Died(); err != nil {
 		r.Void = append(r.Void, err.Error())
 	} else if st.work != nil {
-		// Wait for one more progress report, so that the end can be
-		// interpolated.
+		// Wait for one more progress report, so that the progress at the end
+		// can be interpolated.
 		time.Sleep(frame.SamplePeriod)
 	}
 	r.Work, r.Frames, _ = b.done(st.work, m.From, m.To, m.Used.Wall)
@@ -65,8 +65,8 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	return r, nil
 }
 
-// judge adds warnings and the reasons that void the run. The caller adds the
-// reasons of the client.
+// judge adds warnings, and the reasons why the run is void. The caller adds the
+// reasons that the client gives.
 func (b *environment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)

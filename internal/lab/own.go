@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// ownModes returns the default modes with other workloads: those that need no
-// ffmpeg.
+// ownModes returns the default modes for other workloads: those that do not
+// need ffmpeg.
 func ownModes() []report.Mode {
 	return slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return m.Spec().Paced || m.Spec().Suppress })
 }
@@ -74,8 +74,8 @@ func (b *environment) findOwn(ctx context.Context) error {
 	return nil
 }
 
-// unoccupied fails if a program answers at a URL before the service starts: the
-// load would go to it.
+// unoccupied returns an error if a program answers at a URL before the service
+// starts, because that program would get the load.
 func unoccupied(at string) error {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -92,7 +92,7 @@ func unoccupied(at string) error {
 	return fmt.Errorf("--load %s: another program listens there already", at)
 }
 
-// target returns what the load is sent to.
+// target returns the URL to which the load is sent.
 func (b *environment) target() string {
 	switch {
 	case b.Workloads.Self():
@@ -140,8 +140,9 @@ func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
 	return jobs
 }
 
-// done returns what each job has done between two times, per second, and the
-// work of the run: the mean of the shares of the solo rates, or the frames.
+// done returns what each job has done between two times, per second. It also
+// returns the work of the run: the mean over the jobs of their rate relative to
+// their solo rate, or the frames.
 func (b *environment) done(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
 	for i, w := range jobs {
 		frames, m := w.Between(from, to)
@@ -174,7 +175,7 @@ func (b *environment) ownRecord() *colocation.Own {
 	return o
 }
 
-// self describes the service that drives itself.
+// self returns the description of the service that drives itself.
 func (b *environment) self() load.Self {
 	threads := b.Workloads.SelfThreads
 	if threads == 0 {

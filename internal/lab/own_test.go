@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// own returns the configuration of a short experiment with other workloads than
+// own returns the configuration of a short experiment with workloads other than
 // nginx and ffmpeg.
 func own(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
 	c := Config{Setting: setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, Workloads: w}
@@ -71,8 +71,8 @@ func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
 	}
 }
 
-// TestAServiceThatDrivesItselfLeavesNoCPUToAClient tests all CPUs of this
-// process.
+// TestAServiceThatDrivesItselfLeavesNoCPUToAClient tests with all CPUs of this
+// process, because there is no client.
 func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 	real(t)
 	t.Setenv("TMPDIR", openDir(t))

@@ -7,12 +7,12 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// equalPoints is the largest difference in CPU use, in percentage points,
-// between a paced run and the mode that it is compared with. The published
-// experiments compare at equal use.
+// equalPoints is the largest difference in CPU use, in percentage points, that
+// a paced run may have from the mode that it is compared with. The published
+// experiments compare modes at equal use.
 const equalPoints = 3.0
 
-// firstTarget is the CPU use in percent at which a paced run aims before the
+// firstTarget is the CPU use in percent that a paced run aims at before the
 // watermark mode has been measured. It equals the watermark.
 const firstTarget = 65.0
 
@@ -59,9 +59,9 @@ func (p *pacer) Rate() float64 {
 }
 
 // ObservePaced corrects the rate after a paced run. total is the CPU use of the
-// run in percent of the tested CPUs, and be is the number of CPUs that the
-// batch work used. The correction is bounded, because the batch work may not
-// have reached its read rate.
+// run in percent of the tested CPUs. be is the number of CPUs that the batch
+// work used. The correction is limited, because the batch work may not have
+// reached its read rate.
 func (p *pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {
@@ -73,8 +73,8 @@ func (p *pacer) ObservePaced(total, be float64) {
 // Equal reports whether total is within equalPoints of the target.
 func (p *pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <= equalPoints }
 
-// judge corrects the rate after a run, and voids a paced run whose CPU use is
-// not equal to the target.
+// judge corrects the rate after a run. If the CPU use of a paced run is not
+// equal to the target, the run is void.
 func (p *pacer) judge(r *report.Run, t report.ModeSpec) {
 	if t.Paced {
 		if !p.Equal(r.CPUPercent) {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestTenondUnderstandsWhatTheLabTellsIt checks that tenond accepts the
-// configuration that the lab writes, and that it then gets the same policies as
+// configuration that the lab writes, and that its policies are then those of
 // the lab's own loop.
 func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 	tested := unit.CPUSetOf(0)

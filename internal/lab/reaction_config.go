@@ -22,20 +22,20 @@ type ReactionConfig struct {
 	Modes  []report.Mode // all modes that this kernel supports
 	Blocks int           // 5; each mode makes a part of its steps in each block
 	Steps  int           // number of load steps in mode events; 500
-	// Contrast is the number of steps in each of the other modes; one tenth of
-	// Steps.
+	// Contrast is the number of steps in each mode except the first; one tenth
+	// of Steps.
 	Contrast int
 	Step     time.Duration // length of a step; 250 ms, plus reactionPeriod in modes ticks and psi
 	// LeastPause and MostPause bound the time between two steps; 900 ms, 1.3 s.
-	// The bound of the batch work grows only at periodic ticks. After a shorter
-	// pause there would often be nothing to narrow.
+	// The bound of the batch work grows only at periodic ticks, so after a
+	// shorter pause there would often be nothing to narrow.
 	LeastPause, MostPause time.Duration
 	// Objective is the longest run-queue delay that the service's rule accepts;
-	// 0 means no objective. With an objective, the batch work stays narrow for
+	// 0: no objective. With an objective, the batch work stays narrow for
 	// seconds after a step that missed it.
 	Objective time.Duration
-	// StealPercent is the steal time that voids the steps of a run, in percent
-	// of the tested CPUs' time; 1.
+	// StealPercent is the steal time above which the steps of a run are void,
+	// in percent of the tested CPUs' time; 1.
 	StealPercent float64
 
 	lead time.Duration // time before the first step; reactionLead
@@ -47,8 +47,8 @@ const (
 	cyclePeriod    = 2 * time.Millisecond // of the service during a step
 	cycleWork      = cyclePeriod * 3 / 5
 	// stepMark is the CPU use of all work, in percent of the tested CPUs, above
-	// which Tenon narrows BE. It is less than the service uses in a step, so
-	// that a step leaves only the minimum to the batch work.
+	// which Tenon narrows BE. It is less than what the service uses in a step,
+	// so that a step leaves only the minimum to the batch work.
 	stepMark = 50
 )
 
@@ -106,8 +106,8 @@ func (c ReactionConfig) steps(m report.Mode) int {
 	return c.Contrast
 }
 
-// inBlock returns the number of steps of a mode in a block. Blocks are counted
-// from 1.
+// inBlock returns the number of steps of a mode in a block. The first block is
+// 1.
 func (c ReactionConfig) inBlock(m report.Mode, block int) int {
 	n := c.steps(m)
 	return n*block/c.Blocks - n*(block-1)/c.Blocks

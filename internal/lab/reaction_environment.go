@@ -25,9 +25,9 @@ type reactionEnvironment struct {
 
 // React runs the reaction experiment. A service is quiet and, at random times,
 // busy for a moment. Beside it run spinners of equal weight, which tenond
-// bounds by CPU suppress. The experiment measures the time until tenond narrows
+// limits by CPU suppress. The experiment measures the time until tenond narrows
 // them, and the run-queue delay of the service. Its files and its result have
-// the form of Colocate's.
+// the same form as those of Colocate.
 func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -167,14 +167,14 @@ func (b *reactionEnvironment) build() error {
 	return nil
 }
 
-// usage reads the use of the tested CPUs. It is called before and after the
-// steps only, because a reading between them would disturb them.
+// usage reads the use of the tested CPUs. It is called only before and after
+// the steps, because a reading between two steps would disturb them.
 func (b *reactionEnvironment) usage() (frame.Reading, error) {
 	s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Root: b.job(), Recording: frame.Recording{NoPSI: true}}
 	return s.Reading()
 }
 
-// disturbedBy returns the disturbances that void the steps of a run.
+// disturbedBy returns the disturbances that make the steps of a run void.
 func (b *reactionEnvironment) disturbedBy(before, after frame.Reading) []string {
 	var r report.Run
 	used := frame.Between(before, after, b.Place.Tested.Len())

@@ -85,8 +85,8 @@ func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 	}
 }
 
-// TestTicksAreJoinedToTheirStep checks that the record of a step holds the
-// ticks and events of that step and no others.
+// TestTicksAreJoinedToTheirStep checks that the record of a step has exactly
+// the ticks and events of that step.
 func TestTicksAreJoinedToTheirStep(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return began.Add(d) }

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// A started is a program that the lab started, as the kernel saw it.
+// A started is a program that the lab started, as seen in /proc.
 type started struct {
 	name        string
 	nice        int
@@ -25,7 +25,7 @@ type started struct {
 	cpu, memory bool // it was in the root cgroups
 }
 
-// observe looks at the children of this process until ctx ends.
+// observe watches the children of this process until ctx ends.
 func observe(ctx context.Context) <-chan map[started]bool {
 	seen, out := map[started]bool{}, make(chan map[started]bool, 1)
 	fs := proc.Default()

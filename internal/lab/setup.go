@@ -24,7 +24,7 @@ type runSetUp struct {
 	sampler     *frame.Sampler
 }
 
-// setUp starts a mode: it makes cgroups like those of the kubelet, and starts
+// setUp starts a mode. It creates cgroups like those of the kubelet, and starts
 // the service, the batch work and, in a mode with Tenon, Tenon. It returns when
 // the service answers and every batch process encodes.
 func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
@@ -91,7 +91,8 @@ func (b *environment) pods(burstable bool) site.Pods {
 	return p
 }
 
-// startService starts the service and tells the sampler where its processes are.
+// startService starts the service, and tells the sampler how to find its
+// processes.
 func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err error) {
 	b := st.b
 	if st.nginx, err = st.start(ctx, t); err != nil {
@@ -142,8 +143,8 @@ func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Durati
 	return frame.WatchAlone(ctx, st.sampler, warmup, length)
 }
 
-// loadWrk runs wrk twice, first to warm up and then to measure, because wrk has
-// no warm-up.
+// loadWrk runs wrk twice, because wrk has no warm-up: first to warm up, and
+// then to measure.
 func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Measurement, err error) {
 	m.Warmup = max(order.Warmup.Round(time.Second), time.Second)
 	if _, err := st.b.wrk(ctx, m.Warmup); err != nil {
@@ -157,8 +158,8 @@ func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Mea
 	return m, nil
 }
 
-// transcode returns the batch work of a mode. rate is the seconds of media that each
-// process reads per second; 0 means no limit. Each ffmpeg reads its film in a
+// transcode returns the batch work of a mode. rate is how many seconds of media
+// each process reads per second; 0: no limit. Each ffmpeg reads its film in a
 // loop.
 func (b *environment) transcode(t report.ModeSpec, rate float64) work.Job {
 	one := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}

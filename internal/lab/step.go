@@ -35,9 +35,9 @@ type stepAt struct {
 	Length time.Duration `json:"length_ns"`
 }
 
-// stepSchedule draws the begin of each step. The first step follows lead, and
-// before each step is a pause between least and most. The same seed gives the
-// same times.
+// stepSchedule draws the begin of each step. The first step begins after lead,
+// and before each further step is a pause between least and most. The same seed
+// gives the same times.
 func stepSchedule(seed uint64, steps int, lead, length, least, most time.Duration) []stepAt {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]stepAt, steps)
@@ -52,8 +52,8 @@ func stepSchedule(seed uint64, steps int, lead, length, least, most time.Duratio
 
 // A stepLatencies holds the measurements of one step. A cycle is due every
 // Period, and it ends when its Work is done. The delay of a cycle is the time
-// from its due time to its end, minus Work: the time that the thread waited for
-// a CPU before and within the cycle.
+// from its due time to its end, minus Work. That is how long the thread waited
+// for a CPU before and within the cycle.
 type stepLatencies struct {
 	Began  time.Time       `json:"began"`  // due time of the first cycle
 	Delays []time.Duration `json:"delays"` // of the cycles of all threads, in the order of Due
@@ -61,8 +61,8 @@ type stepLatencies struct {
 	Undone int             `json:"undone"` // cycles that were due in the step but had not begun at its end
 }
 
-// runSteps is the service. It reads a stepPlan and, after all steps, writes one
-// line of stepLatencies for each step.
+// runSteps is the main function of the service. It reads a stepPlan and, after
+// all steps, writes one line of stepLatencies for each step.
 func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	var p stepPlan
 	if err := json.NewDecoder(in).Decode(&p); err != nil {
@@ -71,7 +71,8 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	if p.Period <= 0 || p.Work <= 0 || p.Work >= p.Period || p.CPUs.Empty() {
 		return fmt.Errorf("steps of %v in each %v on CPUs %v: want work for a part of each period", p.Work, p.Period, p.CPUs)
 	}
-	// A garbage collection would stop the threads. The process is short-lived.
+	// A garbage collection would stop the threads. The process does not live
+	// long, so it needs none.
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + p.CPUs.Len())
 	begun, zero := time.Now(), site.MonotonicNow()
@@ -113,7 +114,8 @@ func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) (
 	if err := task.SetAffinity(0, unit.CPUSetOf(cpu)); err != nil {
 		return nil, fmt.Errorf("make steps on CPU %d: %w", cpu, err)
 	}
-	// By default, timer slack delays a sleeping thread by 50 µs (prctl(2)).
+	// By default, the timer slack delays the wake-up of a sleeping thread by 50
+	// µs (prctl(2)).
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("set the timer slack to 1 ns: %w", err)
 	}
@@ -149,15 +151,15 @@ func burn(length time.Duration) {
 	runtime.KeepAlive(x)
 }
 
-// longestNap bounds the time until the end of ctx is noticed.
+// longestNap bounds how long it takes to notice that ctx has ended.
 const longestNap = 200 * time.Millisecond
 
-// sleepUntil blocks this thread. A sleep of the Go runtime would wake another
-// thread first.
+// sleepUntil blocks this thread. After a sleep of the Go runtime, another
+// thread would have to wake up first.
 func sleepUntil(ctx context.Context, at time.Duration) {
 	for now := site.MonotonicNow(); now < at && ctx.Err() == nil; now = site.MonotonicNow() {
 		until := unix.NsecToTimespec(int64(min(at, now+longestNap)))
-		// EINTR comes from a signal of the runtime; the loop sleeps again.
+		// A signal of the runtime may cause EINTR. The loop then sleeps again.
 		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &until, nil)
 	}
 }

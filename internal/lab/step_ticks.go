@@ -24,7 +24,7 @@ type reply struct {
 	failed       int
 }
 
-// A bound is a write of cpu.max; without a quota, from or to is unbounded.
+// A bound is a write of cpu.max. If there is no quota, from or to is unbounded.
 type bound struct {
 	cgroup   node.CgroupPath
 	from, to unit.MilliCPU
@@ -70,7 +70,7 @@ func milli(v node.CPUMax) unit.MilliCPU {
 	return unit.MilliCPU(v.Cores()*1000 + 0.5)
 }
 
-// stepOf joins the latencies of a step with the ticks of tenond during the
+// stepOf combines the latencies of a step with the ticks of tenond during the
 // step. turns must be in order of time.
 func stepOf(c stepLatencies, turns []reply, job node.CgroupPath, length time.Duration) reaction.Step {
 	s := reaction.Step{Began: c.Began, Length: length, Undone: c.Undone}

@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	// traceLength is the time for which a run records the events of the
-	// scheduler.
+	// traceLength is for how long a run records the events of the scheduler.
 	traceLength = time.Second
 	// traceBuffer is large enough for one CPU at 100 000 switches per second.
 	traceBuffer = unit.Bytes(12 << 20)
-	// besideRace is a run time of LS. If LS has run for less when BE starts on
-	// its sibling, the start counts as a race of two CPUs that switch at the
-	// same time.
+	// besideRace is a run time of LS. If LS has run for less than this when BE
+	// starts on its sibling, the two CPUs switched at about the same time, and
+	// the start does not count.
 	besideRace = 20 * time.Microsecond
 )
 
@@ -79,7 +78,7 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 }
 
 // tracefs returns the root of tracefs. If tracefs is not mounted, it is mounted
-// for this process only, without a path, so that nothing is left to unmount
+// for this process only and without a path, so that nothing is left to unmount
 // (fsmount(2)).
 func tracefs() (root string, unmount func(), err error) {
 	root, err = schedtrace.Root()
@@ -104,7 +103,7 @@ func tracefs() (root string, unmount func(), err error) {
 // sinceBoot converts a time to the clock of the trace.
 func sinceBoot(t time.Time) time.Duration { return site.MonotonicNow() - time.Since(t) }
 
-// tracedOf returns the part of a verdict that the report shows.
+// tracedOf returns the part of a trace report that the result shows.
 func tracedOf(v schedtrace.Report) *colocation.Traced {
 	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 	return &colocation.Traced{
@@ -113,7 +112,7 @@ func tracedOf(v schedtrace.Report) *colocation.Traced {
 	}
 }
 
-// classify adds the threads that exist now.
+// classify records the class of each thread that exists now.
 func (st *runSetUp) classify(classes map[int]schedtrace.Class) error {
 	for class, group := range map[schedtrace.Class]node.CgroupPath{schedtrace.LS: st.pods.NGINX(), schedtrace.BE: st.pods.JobGroup()} {
 		pids, err := st.b.Tree.Procs(string(group))

@@ -24,8 +24,8 @@ const Name = "raw.tar.zst"
 // is in the folder of the experiment or in the archive.
 const ExperimentFile = "experiment.json"
 
-// bounds limit the archives that are read, so that a crafted archive cannot
-// fill the memory. They are a hundred times larger than the longest experiment
+// bounds limit which archives are read, so that a crafted archive cannot fill
+// the memory. The limits are a hundred times the size of the longest experiment
 // so far (ninety minutes: 8 MB, 809 files).
 type bounds struct {
 	bytes  int64 // of all files together, uncompressed
@@ -43,9 +43,9 @@ func Exists(dir string) bool {
 
 // Open returns the raw data of the experiment in dir: the content of its
 // archive, or the folder itself if it has no archive. Open reads the whole
-// archive into memory, so that it reports a damaged archive before the analysis
-// starts. dir may also be the path of an archive with another name, such as a
-// submission. Errors name the archive.
+// archive into memory. A damaged archive is thereby reported before the
+// analysis starts. dir may also be the path of an archive with another name,
+// such as a submission. Errors name the archive.
 func Open(dir string) (fs.FS, error) {
 	path := filepath.Join(dir, Name)
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
@@ -93,8 +93,7 @@ func Claim(dir string) error {
 }
 
 // MakeFolder makes the folder of an experiment with a subfolder. It refuses a
-// folder with an archive, because readers would ignore new runs beside the
-// archive.
+// folder with an archive, because readers would ignore files of new runs there.
 func MakeFolder(dir, sub string) error {
 	if Exists(dir) {
 		return fmt.Errorf("make the directory of the experiment: %s has the packed experiment %s: choose another directory", dir, Name)
@@ -145,8 +144,8 @@ func read(from io.Reader, most bounds) (memory, error) {
 		}
 	}
 	// The decompressor verifies its checksum at the end of the frame, which
-	// follows the end of the tar file. GNU tar fills the space between with
-	// zeros.
+	// comes after the end of the tar file. GNU tar fills the space between the
+	// two with zeros.
 	if rest, err := io.ReadAll(io.LimitReader(unzip, 1<<20)); err != nil {
 		return memory{}, damaged(err)
 	} else if len(rest) == 1<<20 || len(bytes.Trim(rest, "\x00")) > 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// experiment writes files, and also README.md and result.json, below a new
-// folder.
+// experiment writes the given files and also README.md and result.json into a
+// new folder.
 func experiment(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +146,7 @@ func TestScriptsStayExecutable(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
 		}
 	}
-	// Without experiment.json the page cannot be made again.
+	// Without experiment.json, the page cannot be made again, so it must stay.
 	if !exists(dir, pageFile) {
 		t.Errorf("%s is removed although it cannot be made again from the raw data", pageFile)
 	}
@@ -167,9 +167,9 @@ func TestPackedSubfolderStays(t *testing.T) {
 	}
 }
 
-// TestInterruptedPackingGoesOn checks that a packing that stopped while it
-// removed files continues, and that it does not remove a file that has changed
-// or been added since.
+// TestInterruptedPackingGoesOn interrupts a packing while it removes files, and
+// packs again. The second packing must complete the first, but must not remove
+// a file that has changed or been added since.
 func TestInterruptedPackingGoesOn(t *testing.T) {
 	dir := experiment(t, raw())
 	if _, err := Pack(dir); err != nil {

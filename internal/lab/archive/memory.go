@@ -22,8 +22,8 @@ func newMemory() memory {
 }
 
 // add adds a file. It refuses a path that leads out of the folder, a path that
-// exists already, and a path that uses a file as a folder or a folder as a
-// file.
+// exists already, and a path that needs a file to be a folder or a folder to be
+// a file.
 func (m memory) add(name string, data []byte, perm fs.FileMode) error {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, `\`) {
 		return fmt.Errorf("entry %q: want a relative path without the elements . and .. in it", name)

@@ -19,7 +19,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// beside lists the files that stay beside the archive for readers.
+// beside lists the files that Pack leaves beside the archive, for people who
+// look into the folder.
 var beside = []string{"README.md", "result.json", "table.txt"}
 
 const pageFile = "report.html" // can be made again from the raw data
@@ -110,8 +111,8 @@ func exists(path ...string) bool {
 	return err == nil
 }
 
-// create writes the archive to a temporary file, reads it back, and renames it
-// to its final name.
+// create writes the archive to a temporary file, reads it back, and then gives
+// it its final name.
 func create(dir string, names []string) (err error) {
 	f, err := os.CreateTemp(dir, "."+Name+".tmp-*")
 	if err != nil {
@@ -189,8 +190,8 @@ func pack(to io.Writer, names []string, read func(name string) ([]byte, fs.FileM
 	return errors.Join(out.Close(), zip.Close())
 }
 
-// readFile reads a file below dir. It keeps only the execute permission,
-// because Git keeps no other.
+// readFile reads a file below dir. Of its permissions it keeps only the one to
+// execute, because Git keeps no other.
 func readFile(dir, name string) ([]byte, fs.FileMode, error) {
 	p := filepath.Join(dir, filepath.FromSlash(name))
 	info, err := os.Stat(p)
@@ -205,8 +206,8 @@ func readFile(dir, name string) ([]byte, fs.FileMode, error) {
 	return data, perm, err
 }
 
-// same fails if the archive lacks one of the files or holds it with other
-// content.
+// same returns an error if the archive lacks one of the files, or holds it with
+// other content.
 func same(dir string, names []string, raw fs.FS) error {
 	for _, name := range names {
 		data, _, err := readFile(dir, name)
@@ -242,7 +243,8 @@ func remove(dir string, names []string, raw fs.FS) error {
 	}
 	for _, name := range names {
 		for above := path.Dir(name); above != "."; above = path.Dir(above) {
-			// rmdir fails for a folder that is not empty, so that folder stays.
+			// Remove fails for a folder that is not empty, so such a folder
+			// stays.
 			if os.Remove(filepath.Join(dir, filepath.FromSlash(above))) != nil {
 				break
 			}

@@ -1,6 +1,6 @@
-// Package claim judges what an experiment claims about modes: a mode beside the
-// service alone, and modes without Tenon beside modes of Tenon. It also says why
-// a claim is refused.
+// Package claim judges what an experiment may claim about its modes. It
+// compares a mode with the service alone, and modes without Tenon with modes of
+// Tenon. If a claim is refused, it says why.
 package claim
 
 import (
@@ -13,18 +13,19 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Pair is a comparison of two modes in several measures: Plain is what people
-// run without Tenon.
+// A Pair is a comparison of two modes in several measures. Plain is the mode
+// that people use without Tenon.
 type Pair struct {
 	Plain, Tenon report.Mode
 	Measures     []report.Measure
 	Note         string // begins the explanations
 }
 
-// Comparisons compares modes without Tenon with modes of Tenon, all together, so
-// that their number does not make a false difference likelier (stat.Compare). No
-// outcome is preferred: a tie is reported as a tie, with its reason. If the A/A
-// control of a measure does not resolve its margin, no tie is claimed.
+// Comparisons compares modes without Tenon with modes of Tenon. It judges all
+// comparisons together, so that their number does not make a false difference
+// more likely (stat.Compare). It prefers no outcome: a tie is reported as a
+// tie, with its reason. If the A/A control of a measure does not resolve its
+// margin, no tie is claimed.
 func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	var claims []report.Claim
 	var tests []stat.Comparison
@@ -50,8 +51,9 @@ func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	return claims
 }
 
-// TooFew says that an estimate has too few blocks for a verdict; empty: it has
-// enough, or none. A skewed sample needs more than an even one.
+// TooFew returns the reason why an estimate has too few blocks for a verdict;
+// empty: it has enough, or there is no estimate. A skewed sample needs more
+// blocks than a symmetric one.
 func TooFew(e stat.Estimate) string {
 	if e.Enough || e.Blocks == 0 {
 		return ""
@@ -82,9 +84,9 @@ func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution
 	return text
 }
 
-// InOrder makes the claims of a mode about several measures, in the order in
-// which they are judged: a claim is met only if all before it are. This keeps
-// the error of all of them together at that of one.
+// InOrder makes the claims of a mode about several measures. They are judged in
+// the given order, and a claim counts as met only if all before it are met. The
+// probability of any false claim is then that of a single one.
 func InOrder(measures []report.Measure, claim func(report.Measure) report.Claim) []report.Claim {
 	var claims []report.Claim
 	first := ""
@@ -102,7 +104,8 @@ func InOrder(measures []report.Measure, claim func(report.Measure) report.Claim)
 	return claims
 }
 
-// ExplainTies appends the reason to the first tie and a reference to the others.
+// ExplainTies appends the reason of a tie to the first tie, and a reference to
+// the first tie to the others.
 func ExplainTies(ev report.Evidence, claims []report.Claim) []report.Claim {
 	why := " " + whyTie(ev)
 	for i, c := range claims {
@@ -164,7 +167,7 @@ func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement s
 	return c
 }
 
-// Bounded prints a ratio with the bounds that decide.
+// Bounded prints a ratio with those bounds that decide about the claim.
 func Bounded(what string, e stat.Estimate) string {
 	i := report.IntervalOf(e)
 	text := what + ": " + report.FormatRatio(i) + medianText(i)
@@ -189,8 +192,8 @@ func medianText(i report.Interval) string {
 	return text
 }
 
-// Refusal explains why a claim as fine as the margin of a measure is not possible
-// here.
+// Refusal explains why this experiment cannot claim anything as fine as the
+// margin of a measure.
 func Refusal(ev report.Evidence, m report.Measure) string {
 	r, limit := ev.Resolution(m), m.MarginOf(ev.Experiment)
 	margin := report.Limit(limit)

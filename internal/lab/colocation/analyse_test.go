@@ -28,7 +28,8 @@ func claimOf(t *testing.T, claims []report.Claim, name string) report.Claim {
 	return report.Claim{}
 }
 
-// plain returns runs without noise, one per mode and block, changed by edit.
+// plain returns runs without noise, one for each mode and block. edit may
+// change each run.
 func plain(e Experiment, edit func(*Run)) []Run {
 	var runs []Run
 	for block := range e.Blocks {
@@ -49,7 +50,7 @@ func plain(e Experiment, edit func(*Run)) []Run {
 	return runs
 }
 
-// judge returns the part of the analysis that the claims need.
+// judge returns those parts of the analysis that the claims need.
 func judge(e Experiment, runs []Run) report.Analysis {
 	ev := report.Gather(e.Experiment, report.Commons(runs))
 	return report.Analysis{Base: report.Result{Claims: claims(ev)}}
@@ -337,8 +338,8 @@ var nanEqual = cmp.Options{
 	cmp.Comparer(func(a, b unit.CPUSet) bool { return a == b }),
 }
 
-// TestGoodputIsMeasuredByTheSoloRunOfTheBlock checks that a machine that is
-// slower in one block does not count as goodput lost to Tenon.
+// TestGoodputIsMeasuredByTheSoloRunOfTheBlock makes the machine slower in one
+// block. That must not count as goodput lost to Tenon.
 func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
 	e := Experiment{Experiment: report.Experiment{Modes: []report.Mode{report.Exclusive, report.Tenon, report.Solo}, TestedCPUs: unit.CPUSetOf(1), SoloFramesPerSecond: 1000, SoloCPU: 1}}
 	var runs []Run

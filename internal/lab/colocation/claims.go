@@ -16,12 +16,12 @@ const (
 	equalUtilisation = 3.0  // largest difference in CPU use between default-65 and tenon-65, in percentage points
 )
 
-// compared lists the measures in which two modes are compared.
+// compared lists the measures by which two modes are compared.
 var compared = []report.Measure{report.P90, report.P99, report.WaitingTime}
 
-// claims judges the claims that the modes of the experiment allow, in order of
-// importance. The first claims about tenon's latency and the claim about goodput
-// were chosen as the primary claims before the measurement.
+// claims judges the claims that the modes of the experiment allow, the most
+// important first. The first claims about tenon's latency, and the claim about
+// goodput, are the primary claims: they were chosen before the measurement.
 func claims(ev report.Evidence) []report.Claim {
 	var out []report.Claim
 	for _, mode := range []report.Mode{report.Tenon, report.Tenon65} {
@@ -105,8 +105,8 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 	return c
 }
 
-// worse returns the worse of the verdicts against two baselines, because both
-// must be met.
+// worse returns the worse of the verdicts against two baselines, because the
+// claim must hold against both.
 func worse(a, b stat.Verdict) stat.Verdict {
 	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
 		if a == v || b == v {
@@ -148,9 +148,9 @@ func goodputClaim(ev report.Evidence) report.Claim {
 		Explanation: fmt.Sprintf("Frames per second as a share of idle CPU in %s × frame rate per CPU alone: %s.", report.Exclusive, report.Quantity(i, 100, " %")),
 	}
 	if len(ev.Lacking(report.ExclusiveWarm)) == 0 {
-		// The CPU time that the service is charged for the same requests
-		// depends on whether the CPU sleeps between them. That difference is
-		// not caused by the batch work.
+		// The CPU time that the kernel charges the service for the same
+		// requests depends on whether the CPU sleeps between them. The batch
+		// work does not cause that difference.
 		warm := report.IntervalOf(stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm), ev.Rule))
 		service := func(r report.Run) float64 { return report.Positive(r.LSCPU) }
 		charged := report.IntervalOf(ev.Ratio(report.ExclusiveWarm, report.Exclusive, service))

@@ -24,13 +24,14 @@ type law struct {
 	most         float64 // highest accepted rate of false claims; 0: a known limit of the rule
 }
 
-// The highest accepted rates of false claims.
+// The highest rates of false claims that the test accepts.
 const (
 	symmetric = 0.055
 	skewed    = 0.075
 )
 
-// rare returns a law with a bad state: log ratio size, in one block of every.
+// rare returns a law with a bad state that adds size to the log ratio in one
+// block of every.
 func rare(name string, size float64, every int, most float64) law {
 	share, noise := 1/float64(every), 0.05
 	l := law{name: name, mean: size * share, most: most, draw: func(rng *rand.Rand) float64 {
@@ -40,9 +41,9 @@ func rare(name string, size float64, every int, most float64) law {
 		}
 		return v
 	}}
-	// The median of the mixture, for a state far from the others: the quantile
-	// 1/2 of all is the quantile 1/(2(1−share)) of the ordinary blocks, counted
-	// from the side of the state.
+	// Suppose that a share of blocks is in a state far from the others. Then
+	// the median of all blocks is the quantile 1/(2(1−share)) of the ordinary
+	// blocks, counted from the side of that state.
 	z := math.Sqrt2 * math.Erfinv(1/(1-share)-1)
 	l.median = math.Copysign(noise*z, size)
 	return l
@@ -106,8 +107,8 @@ type rates struct{ below, above, differs float64 }
 func (r rates) worst() float64 { return max(r.below, r.above, r.differs) }
 
 // simulate runs experiments by the whole rule: all looks, the least number of
-// blocks, mean and median. The limit of a claim is the true value of that one of
-// mean and median which makes the claim false most often.
+// blocks, mean and median. The limit of a claim is the true mean or the true
+// median, whichever makes the claim false more often.
 func (l law) simulate(rule paired.Rule, trials int) rates {
 	rng := rand.New(rand.NewPCG(11, 12))
 	top, bottom := math.Exp(max(l.mean, l.median)), math.Exp(min(l.mean, l.median))
@@ -133,10 +134,10 @@ func (l law) simulate(rule paired.Rule, trials int) rates {
 	return r
 }
 
-// TestFalseClaimsOfTheWholeRule simulates experiments under laws that were
-// measured and laws that were invented, and checks how often the rule makes a
-// false claim. With TENON_TEST_LONG=1 it runs 10,000 experiments for each law,
-// and with -update it writes the table of docs/lab-statistics.md.
+// TestFalseClaimsOfTheWholeRule simulates experiments under measured and
+// invented laws, and checks how often the rule makes a false claim. With
+// TENON_TEST_LONG=1 it runs 10,000 experiments for each law. With -update it
+// writes the table of docs/lab-statistics.md.
 func TestFalseClaimsOfTheWholeRule(t *testing.T) {
 	trials, long := 300, os.Getenv("TENON_TEST_LONG") != ""
 	plans := map[string]paired.Rule{"": paired.Blocks()}

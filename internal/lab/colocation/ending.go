@@ -20,8 +20,8 @@ type sentence struct {
 }
 
 // ending says in at most mostSentences sentences what the experiment shows:
-// first what it decided, then what it cannot tell. The words need no knowledge
-// of the lab.
+// first what it decided, then what it cannot tell. A reader needs no knowledge
+// of the lab to understand them.
 func ending(ev report.Evidence, r report.Result) []string {
 	all := slices.Concat(usualSentences(ev), useSentence(ev), besideBestEffort(ev, r), besideAlone(ev), tailSentence(ev))
 	slices.SortStableFunc(all, func(a, b sentence) int {
@@ -79,8 +79,8 @@ func isOrAre(ev report.Evidence) string {
 
 func blocks(e stat.Estimate) string { return layout.Plural(e.Blocks, "block", "blocks") }
 
-// A comparison has the words around an amount, such as "longer", and the question
-// to which the amount is the answer.
+// A comparison has the words for a sentence about an amount, such as "longer",
+// and the question that the amount answers.
 type comparison struct{ before, after, question string }
 
 var (
@@ -120,8 +120,8 @@ func verdictOf(r report.Result, name string) stat.Verdict {
 	return stat.Undecided
 }
 
-// compare says how a measure of the service beside other batch work compares with
-// that under Tenon.
+// compare says how a measure of the service compares: beside other batch work,
+// and beside batch work under Tenon.
 func compare(e stat.Estimate, decided bool, words comparison, where string) []sentence {
 	i := report.IntervalOf(e)
 	amount := func(text string) []sentence {
@@ -140,8 +140,8 @@ func compare(e stat.Estimate, decided bool, words comparison, where string) []se
 	return amount(report.Scaled(1-i.Estimate, 100, 0) + " % less long")
 }
 
-// cannotTell says that some blocks decide nothing. The interval of too few blocks
-// for a verdict would mislead, so it is left out.
+// cannotTell says that so many blocks decide nothing. It does not print the
+// interval, because an interval of too few blocks would mislead.
 func cannotTell(e stat.Estimate) string {
 	if !e.Enough {
 		return blocks(e) + " cannot tell"
@@ -149,7 +149,8 @@ func cannotTell(e stat.Estimate) string {
 	return blocks(e) + " cannot tell" + span(report.IntervalOf(e))
 }
 
-// span prints an interval in brackets; empty: there is none, or it says nothing.
+// span prints an interval in brackets; empty: there is none, or it is too wide
+// to say anything.
 func span(i report.Interval) string {
 	switch {
 	case i.Blocks < 2 || i.Vague():
@@ -168,9 +169,10 @@ func factor(n report.Number) string {
 	return report.FormatNumber(n, 0)
 }
 
-// besideAlone compares the service under Tenon with the service that has the CPU
-// to itself, kept awake if there is such a mode. A difference counts if it is
-// larger than those of two equal modes.
+// besideAlone compares the service under Tenon with the service that has the
+// CPU to itself. If there is a mode in which that CPU is kept awake, it takes
+// that mode. A difference counts only if it is larger than the differences
+// between two equal modes.
 func besideAlone(ev report.Evidence) []sentence {
 	alone, where := report.ExclusiveWarm, "alone on an awake CPU"
 	if !ev.Asked(alone) {
@@ -189,7 +191,8 @@ func besideAlone(ev report.Evidence) []sentence {
 	return []sentence{{false, fmt.Sprintf("Tenon: do 90 of 100 answers take longer than %s? %s.", where, cannotTell(e))}}
 }
 
-// tailSentence says how well this machine can tell the slowest answers apart.
+// tailSentence says how small a difference of the slowest answers this machine
+// can show.
 func tailSentence(ev report.Evidence) []sentence {
 	r := ev.Resolution(report.P99)
 	switch {

@@ -38,8 +38,9 @@ func decidedIn(s string) bool {
 	return !strings.Contains(s, "cannot tell") && !strings.Contains(s, "(mean of") && !strings.Contains(s, "two equal modes")
 }
 
-// TestTheLastLinesSayFirstWhatIsDecided checks the end of a demo on machines of
-// different noise: at most five lines, and what is undecided comes last.
+// TestTheLastLinesSayFirstWhatIsDecided checks the end of a demo on machines
+// with different noise. It has at most five lines, and what is undecided comes
+// last.
 func TestTheLastLinesSayFirstWhatIsDecided(t *testing.T) {
 	for _, c := range []struct {
 		blocks int
@@ -81,7 +82,8 @@ func TestALastLineSaysThatAHandStoppedIt(t *testing.T) {
 	}
 }
 
-// TestADifferenceIsSaidInItsDirection checks each form of a decided sentence.
+// TestADifferenceIsSaidInItsDirection checks the words of each kind of decided
+// sentence.
 func TestADifferenceIsSaidInItsDirection(t *testing.T) {
 	for factor, want := range map[float64]string{
 		0.5: "BestEffort pods: 90 of 100 answers take 50 % less long (", 1.4: "BestEffort pods: 90 of 100 answers take 40 % longer (",

@@ -17,7 +17,7 @@ import (
 var kernelQOSMethod string
 
 // kernelQOSStudy judges and shows the kernel-qos experiment. If the mechanisms
-// do not fit into one table, the stronger ones follow in more tables.
+// do not fit into one table, further tables have the stronger ones.
 func (c colocated) kernelQOSStudy() report.Study {
 	e := c.experiment
 	s := report.Study{
@@ -83,8 +83,8 @@ func (c colocated) tracedCell(text func(TracedResult) string) func(report.Result
 	}
 }
 
-// besideCell prints the share of the service's CPU time in which BE ran on the
-// same core.
+// besideCell prints the share of the service's CPU time during which BE ran on
+// the same core.
 func (c colocated) besideCell(t TracedResult) string {
 	if !c.experiment.Siblings {
 		return "no siblings"
@@ -119,8 +119,8 @@ func (c colocated) skippedTexts() []string {
 	return all
 }
 
-// kernelQOSPlots returns two plots of the colocation experiment, a plot of the
-// run-queue delay relative to the baseline, and plots of the scheduler's trace.
+// kernelQOSPlots returns plots: two of the colocation experiment, one of the
+// run-queue delay relative to the baseline, and those of the scheduler's trace.
 func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
 	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
@@ -147,7 +147,7 @@ func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common re
 	}
 }
 
-// figures adds the rows of the scheduler's trace, if there is a trace.
+// figures adds the rows about the scheduler's trace, if there is a trace.
 func (c colocated) figures(common []report.Row) []report.Row {
 	if len(c.summaries) == 0 {
 		return common

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Meta is several colocation experiments together: the ratios of each mode to
-// the same base, by random effects.
+// A Meta is the joint analysis of several colocation experiments: the ratio of
+// each mode to a common base, with random effects.
 type Meta struct {
 	Base     report.Mode  `json:"base"`
 	Included []string     `json:"experiments"`
@@ -33,8 +33,8 @@ type MetaRow struct {
 	High        report.Number `json:"high"`
 	NextLow     report.Number `json:"next_experiment_low"` // prediction interval, 95 %
 	NextHigh    report.Number `json:"next_experiment_high"`
-	// Inconsistency is I²: the share of the variance among experiments that
-	// their own errors do not explain.
+	// Inconsistency is I²: the share of the variance between the experiments
+	// that their own errors do not explain.
 	Inconsistency report.Number `json:"inconsistency"`
 }
 
@@ -54,9 +54,9 @@ var frames = report.Measure{Key: "frames", Name: "BE frames", Of: func(r report.
 
 var metaMeasures = []report.Measure{report.P90, report.Mean, report.P99, report.WaitingTime, frames}
 
-// Together analyses several experiments. An experiment that cannot be read, is
-// of another kind or does not have the base is left out with the reason, and
-// stays in the result.
+// Together analyses several experiments. It leaves out an experiment that
+// cannot be read, is of another kind or does not have the base, and the result
+// names it with the reason.
 //
 // check returns the reason why a directory or submission must not be used.
 func Together(dirs []string, base report.Mode, check func(string) error) Meta {
@@ -107,8 +107,8 @@ func Together(dirs []string, base report.Mode, check func(string) error) Meta {
 	return m
 }
 
-// notesOf lists what went wrong in an experiment. It counts all the same, because
-// to leave out what failed would select the results.
+// notesOf lists what went wrong in an experiment. The experiment still counts:
+// leaving out what failed would select the results.
 func notesOf(dir string, r report.Result) []string {
 	var notes []string
 	if r.Experiment.Ended != "" && !r.Experiment.Ended.Planned() {

@@ -24,8 +24,8 @@ func (c colocated) workOf(ev report.Evidence, m report.Mode) []report.Number {
 	return medians
 }
 
-// rows returns the rows of the table: with workloads of the user's own, work
-// takes the place of frames.
+// rows returns the rows of the table. For workloads of the user's own, the
+// amount of work takes the place of frames.
 func (c colocated) rows() []report.Row {
 	rows := slices.Clone(report.LatencyRows)
 	if c.experiment.Own == nil {
@@ -50,7 +50,8 @@ func (c colocated) rows() []report.Row {
 	return rows
 }
 
-// workload names the service and its load, and the batch work.
+// workload returns the names of the service with its load, and of the batch
+// work.
 func (c colocated) workload() (service, batch string) {
 	own := c.experiment.Own
 	if own == nil {

@@ -66,7 +66,7 @@ func TestReportIsRebuiltFromRawData(t *testing.T) {
 	}
 }
 
-// FuzzRun checks that the JSON of any run is either refused, or analysed and
+// FuzzRun checks that any JSON of a run is either refused, or analysed and
 // shown.
 func FuzzRun(f *testing.F) {
 	e := invented(1, report.Exclusive, report.Tenon)

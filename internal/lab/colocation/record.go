@@ -16,8 +16,7 @@ const (
 	KindKernelQOS = "kernel-qos"
 )
 
-// An Experiment is the configuration of an experiment and its machine:
-// experiment.json.
+// An Experiment describes an experiment and its machine: experiment.json.
 type Experiment struct {
 	report.Experiment
 	// Kubernetes is set if the experiment ran on a node of a cluster.
@@ -69,12 +68,12 @@ type Skipped struct {
 // A Run is the measurement of one mode in one block.
 type Run struct {
 	report.Run
-	// Traced is the trace of the kernel's scheduler. It is taken after the
+	// Traced is the trace of the kernel's scheduler. The lab takes it after the
 	// measured part, under the same load.
 	Traced *Traced `json:"traced,omitempty"`
-	// Work has what each batch work of an experiment with its own workloads did,
-	// in its unit per second. BE frames are then the mean of the shares of their
-	// solo rates.
+	// Work is what each batch work of an experiment with its own workloads did,
+	// in its unit per second. BE frames are then the mean over the batch works
+	// of their rate relative to their solo rate.
 	Work []float64 `json:"be_work_per_second,omitempty"`
 }
 
@@ -85,23 +84,23 @@ type Traced struct {
 	Length time.Duration `json:"length_ns"`
 	LSTime time.Duration `json:"ls_time_ns"` // CPU time of the service
 	BETime time.Duration `json:"be_time_ns"`
-	// Beside is the part of LSTime in which BE ran on the same core. Starts
-	// counts how often BE began to run after LS had run there for a while.
+	// Beside is the part of LSTime during which BE ran on the same core. Starts
+	// is how often BE began to run after LS had run there for a while.
 	Beside time.Duration `json:"be_beside_ls_ns"`
 	Starts int           `json:"be_starts_beside_ls"`
-	// Wakes counts the wake-ups of the service's threads. The percentiles are
-	// of the time from a wake-up until the thread ran.
+	// Wakes is the number of wake-ups of the service's threads. The percentiles
+	// are those of the time from a wake-up until the thread ran.
 	Wakes   int     `json:"ls_wakes"`
 	WakeP50 float64 `json:"ls_wake_delay_p50_us"`
 	WakeP90 float64 `json:"ls_wake_delay_p90_us"`
 	WakeP99 float64 `json:"ls_wake_delay_p99_us"`
 }
 
-// A TracedResult is the trace of one mode: medians over the blocks whose valid
-// run has a trace.
+// A TracedResult is the trace of one mode, as medians over the blocks whose
+// valid run has a trace.
 type TracedResult struct {
-	// Beside is the share of the service's CPU time in which BE ran on the same
-	// core; null if tested CPUs do not share cores.
+	// Beside is the share of the service's CPU time during which BE ran on the
+	// same core; null if tested CPUs do not share cores.
 	Beside     report.Number `json:"be_beside_ls_ratio"`
 	StartsPerS report.Number `json:"be_starts_beside_ls_per_second"`
 	WakeP50    report.Number `json:"ls_wake_delay_p50_us"`
@@ -122,7 +121,8 @@ type ModeResult struct {
 // A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A colocated experiment is an experiment with its runs, by their index.
+// A colocated experiment is an experiment with its runs. The key is the index
+// of the run.
 type colocated struct {
 	experiment Experiment
 	traced     map[int]*Traced

@@ -20,7 +20,8 @@ func (c colocated) metric(value func(Traced) float64) report.Metric {
 	}
 }
 
-// beside is the share of the service's CPU time with BE on the same core.
+// beside returns the metric for the share of the service's CPU time during
+// which BE ran on the same core.
 func (c colocated) beside() report.Metric {
 	return c.metric(func(t Traced) float64 {
 		return report.Known(t.Beside.Seconds()/t.LSTime.Seconds(), c.experiment.Siblings && t.LSTime > 0)

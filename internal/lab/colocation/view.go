@@ -30,15 +30,15 @@ func (c colocated) study() report.Study {
 	return s
 }
 
-// The two tables of the published experiment. The latencies of modes are
-// comparable only at equal CPU use.
+// The two tables of the published experiment. The latencies of modes can be
+// compared only at equal CPU use.
 var tables = []report.Section{
 	{Title: "At equal utilisation", Modes: []report.Mode{report.Exclusive, report.Default65, report.Tenon65}},
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable, report.Tenon}},
 }
 
-// tablesOf returns the tables, and one for each family of modes that were run
-// although they are no default.
+// tablesOf returns the tables. In addition to the usual ones, there is a table
+// for each family of optional modes that were run.
 func tablesOf(e report.Experiment) []report.Section {
 	of := slices.Clone(tables)
 	run := func(modes []report.Mode) []report.Mode {

@@ -40,8 +40,8 @@ func analyse(e Experiment, runs []Run) Result {
 	return analysis(e, runs).Result().(Result)
 }
 
-// goldenCases are the experiments of the golden files: on a quiet machine, on a
-// noisy one, and two quick blocks of a first try.
+// goldenCases are the experiments of the golden files: one on a quiet machine,
+// one on a noisy machine, and two quick blocks of a first try.
 var goldenCases = map[string]func() (Experiment, []Run){
 	"quiet": sync.OnceValues(func() (Experiment, []Run) {
 		e := invented(32, synthetic.AllModes...)
@@ -81,7 +81,7 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 }
 
 // TestTableSaysWhyTheNodesCPUsAreUnknown checks that the table gives a reason
-// if, and only if, the node's CPU use is unknown.
+// if and only if the CPU use of the node is unknown.
 func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
 	for cpus, want := range map[float64]string{0: "lies in a run of 20s", 1.25: "1.25"} {
 		e := invented(2, report.Exclusive, report.Default)

@@ -23,8 +23,8 @@ type Advice struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"`
-	// Equal are the ways that the measurement cannot tell from the best one. The
-	// advice is the simplest of all of them.
+	// Equal are the ways that the measurement cannot distinguish from the best
+	// one. The advice is the simplest of all these.
 	Equal []string `json:"equal,omitempty"`
 	// Duration is how long all jobs of the goal take on one node; 0: the goal
 	// names no number of jobs.
@@ -33,10 +33,9 @@ type Advice struct {
 	Price report.Number `json:"price_per_job,omitzero"`
 }
 
-// Advise returns the best measured way to run jobs for a goal. price is the cost
-// of a node for an hour; 0: not known. It returns jobs.ErrNoOption if nothing
-// that was measured reaches the goal: advice never goes beyond what was
-// measured.
+// Advise returns the best measured way to run jobs for a goal. price is the
+// cost of a node for an hour; 0: it is not known. If no measured way reaches
+// the goal, it returns jobs.ErrNoOption: advice never extrapolates.
 func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	best, ties, err := r.Best(g)
 	if err != nil {
@@ -91,7 +90,8 @@ func (a Advice) Text() string {
 	return b.String()
 }
 
-// how says what to do, what says what it gives, and line says both.
+// how says what to do, what says what that achieves, and line says both in one
+// line.
 func (a Advice) how() string {
 	limit := "without a CPU limit"
 	if a.Limit > 0 {
@@ -107,7 +107,8 @@ func (a Advice) what() string {
 
 func (a Advice) line() string { return a.how() + " " + a.what() }
 
-// span prints an interval, or nothing for a value that was measured once.
+// span prints an interval. For a value that was measured once, it prints
+// nothing.
 func span(i report.Interval) string {
 	if i.Blocks < 2 {
 		return ""
@@ -137,5 +138,6 @@ func (a Advice) Patch(container string) string {
 	return b.String()
 }
 
-// cpus returns the CPUs that a job used on average, which it should request.
+// cpus returns how many CPUs a job used on average. The job should request
+// these.
 func (a Advice) cpus() float64 { return float64(a.CPUSeconds / a.Seconds.Estimate) }

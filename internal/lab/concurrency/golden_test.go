@@ -17,8 +17,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden table")
 
 // TestEveryPublishedShapeIsImported imports rows of 12, 13 and 14 columns, logs
-// of both runtimes, a log whose last line is cut, and memory of 0.8Gi. The result
-// reads back as it was written.
+// of both runtimes, a log whose last line is incomplete, and a memory of 0.8Gi.
+// What was imported must be the same after it is written and read back.
 func TestEveryPublishedShapeIsImported(t *testing.T) {
 	const name, wanted = "testdata/import.txtar", "want.csv"
 	archive, err := txtar.ParseFile(name)

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Hypothesis is a possible cause of jobs that cost more CPU time under some
+// A Hypothesis is a possible reason why jobs cost more CPU time under some
 // conditions, and what this measurement says about it.
 type Hypothesis struct {
 	Cause   string `json:"cause"`
@@ -31,7 +31,8 @@ var missing = report.Number(math.NaN())
 // quotaStrategy is the strategy whose jobs share all CPUs under a quota.
 const quotaStrategy = "quota"
 
-// explain judges the causes that the published experiment left open.
+// explain judges the possible causes that the published experiment did not
+// decide about.
 func (r *Result) explain() {
 	r.Hypotheses = append(r.Hypotheses, r.lostQuota(), r.clock(), r.siblings(), r.coldCaches(), r.hypervisor())
 }

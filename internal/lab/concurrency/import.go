@@ -14,15 +14,16 @@ import (
 	"tenon.sh/tenon/internal/lab/jobs"
 )
 
-// linksFile lists the names of the links below /var/log/containers in a folder
-// of published logs; the logs themselves have the name of the container's id.
+// linksFile is a file in a folder of published logs. It lists the names of the
+// links below /var/log/containers. The names of the logs themselves are only
+// the ids of the containers.
 const linksFile = "links.txt"
 
 // An Import is what was read from files and folders.
 type Import struct {
 	Jobs []jobs.Job
-	// Tables and Logs count the files that were read, Others those that are
-	// neither a table nor the log of a job.
+	// Tables and Logs are the numbers of files that were read. Others is the
+	// number of files that are neither a table nor the log of a job.
 	Tables, Logs, Others int
 }
 

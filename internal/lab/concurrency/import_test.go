@@ -123,8 +123,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 }
 
 // amazonTable are the published seconds of a job on a node of 8 cores and 16
-// CPUs: by limit and jobs really beside each other, under a quota and in pinned
-// slices.
+// CPUs. The columns are the CPU limit, the number of jobs that really ran
+// beside each other, and the seconds under a quota and in pinned slices.
 var amazonTable = []struct {
 	limit         int
 	quota, pinned []float64
@@ -163,9 +163,9 @@ func amazon() []jobs.Job {
 	return all
 }
 
-// TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne: the published times say that
-// cores of its own shorten a job that is alone by a third, and that no limit
-// gives the most jobs an hour.
+// TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne checks what the published
+// times say: exclusive cores shorten a job that runs alone by a third, and no
+// limit gives the most jobs an hour.
 func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
 	r := Analyse(Experiment{Node: Node{16, 8}, Blocks: 1}, amazon())
 	ratio := map[[2]int]float64{}
@@ -200,8 +200,8 @@ func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
 	}
 }
 
-// TestTiesNameTheSimplestWay: ways within the resolution of the measurement are
-// equal, and the one without a limit goes first.
+// TestTiesNameTheSimplestWay checks that ways count as equal if the measurement
+// cannot distinguish them. Of these, the way without a limit must come first.
 func TestTiesNameTheSimplestWay(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []jobs.Job

@@ -9,13 +9,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A MemoryEffect is the time of jobs with the most memory relative to that of
-// jobs with the least, under the same conditions otherwise.
+// A MemoryEffect compares the time of jobs with the most memory to that of jobs
+// with the least. All other conditions are the same.
 type MemoryEffect struct {
 	Least      unit.Bytes `json:"least_bytes"`
 	Most       unit.Bytes `json:"most_bytes"`
 	Conditions int        `json:"conditions"`
-	// Ratio has the conditions in place of blocks if each cell ran once.
+	// Ratio is the mean over blocks. If each cell ran only once, each condition
+	// counts as a block.
 	Ratio   report.Interval `json:"seconds_ratio"`
 	Verdict jobs.Verdict    `json:"verdict"`
 }

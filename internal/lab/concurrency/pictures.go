@@ -54,8 +54,9 @@ func ways(r Result) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// heat draws the options of one way. Of several amounts of memory it shows the
-// largest, for which no job can be short of it before the others.
+// heat draws the options of one way to run jobs. If there are several amounts
+// of memory, it shows the largest, where a job is least likely to be short of
+// memory.
 func heat(r Result, how string, lo, hi float64) template.HTML {
 	best := map[[2]int]jobs.Option{}
 	var limits []unit.MilliCPU
@@ -153,8 +154,8 @@ func tradeOff(r Result) template.HTML {
 	})
 }
 
-// styled returns the series by name, each with a colour. Series of one way have
-// the colour of the way.
+// styled returns the series by name, each with a colour. Series of the same way
+// have the same colour.
 func styled(series map[string]*draw.Series) []draw.Series {
 	var all []draw.Series
 	for i, k := range slices.SortedFunc(maps.Keys(series), cmp.Compare[string]) {

@@ -35,11 +35,11 @@ type Experiment struct {
 	// Imported lists the files and folders that the jobs were read from.
 	Imported []string `json:"imported,omitempty"`
 	Node     Node     `json:"node"`
-	// Blocks is how often each cell ran; 1 for imported tables, which hold no
-	// repetition.
+	// Blocks is how often each cell ran. It is 1 for imported tables, which
+	// contain no repetition.
 	Blocks  int      `json:"blocks"`
 	Caveats []string `json:"caveats,omitempty"`
-	// The rest is known only of jobs that ran in the lab.
+	// The fields below are known only for jobs that ran in the lab.
 	Fill       string            `json:"fill,omitempty"` // steady or wave
 	Window     time.Duration     `json:"window_ns,omitempty"`
 	Warmup     time.Duration     `json:"warmup_ns,omitempty"`
@@ -60,7 +60,7 @@ func (e Experiment) EndedBy(end report.End) any {
 }
 
 // Control is the strategy that repeats the reference cell, one job without a
-// limit, so that the difference of two equal cells is known.
+// limit. The difference between these two equal cells shows the noise.
 const Control = "unbounded-aa"
 
 // unlimited is the strategy of the reference cell.

@@ -21,11 +21,12 @@ type Result struct {
 	Causes     []Cause    `json:"causes"`
 	Named      string     `json:"named_cause,omitempty"` // empty: none leads clearly
 	Cliff      *Cliff     `json:"cliff,omitempty"`
-	// CPUMeasured is false if the CPU time of a job is limit × duration.
+	// CPUMeasured is false if the CPU time of a job was not measured but
+	// computed as limit × duration.
 	CPUMeasured bool `json:"cpu_measured"`
-	// Control is the time of a job alone without a limit relative to that of an
-	// equal cell; absent if none ran. Differences within ControlHalf, half of its
-	// interval, are not to be trusted.
+	// Control compares the time of a job alone without a limit with that of an
+	// equal cell; absent if no equal cell ran. ControlHalf is half of the
+	// interval. Differences smaller than that must not be trusted.
 	Control     *report.Interval `json:"control,omitempty"`
 	ControlHalf report.Number    `json:"control_half_width,omitzero"`
 	// Memory is absent if all jobs had the same memory.
@@ -45,7 +46,7 @@ type VoidJob struct {
 	Reason string `json:"reason"`
 }
 
-// An Option is a way to run jobs that was measured.
+// An Option is a measured way to run jobs.
 type Option struct {
 	Type       string          `json:"type"`
 	Strategy   string          `json:"strategy,omitempty"`
@@ -57,14 +58,15 @@ type Option struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"` // of a job
-	// Penalty is the duration of a job relative to that of a job alone under the
-	// same conditions; absent if no job ran alone.
+	// Penalty is the duration of a job relative to that of a job that runs
+	// alone under the same conditions; absent if no job ran alone.
 	Penalty report.Number `json:"penalty,omitzero"`
 	// Shares says why a job takes this time; absent in imported tables.
 	Shares *Shares `json:"shares,omitempty"`
 }
 
-// A Cause is how much of the variance of a job's CPU time goes with a variable.
+// A Cause says how much of the variance of a job's CPU time a variable
+// explains.
 type Cause struct {
 	Variable string        `json:"variable"`
 	Groups   int           `json:"groups"`
@@ -72,8 +74,8 @@ type Cause struct {
 	Adjusted report.Number `json:"adjusted_share"` // R² with regard to the number of groups
 }
 
-// A Cliff is the largest fall of a job's CPU time over the CPUs that all jobs of
-// the node ask for together.
+// A Cliff is the largest fall of a job's CPU time as a function of the CPUs
+// that all jobs of the node request together.
 type Cliff struct {
 	Before report.Number `json:"before_cpus"`
 	After  report.Number `json:"after_cpus"`
@@ -81,8 +83,8 @@ type Cliff struct {
 	Low    report.Number `json:"low_cpu_seconds"`
 }
 
-// A Comparison is the duration of jobs of one type relative to another, under
-// the same limit and with the same number of jobs on a node.
+// A Comparison is the duration of jobs of one type relative to that of another
+// type, with the same limit and the same number of jobs on a node.
 type Comparison struct {
 	Of      string        `json:"of"`
 	To      string        `json:"to"`
@@ -91,13 +93,13 @@ type Comparison struct {
 	Jobs    int           `json:"jobs"`
 	Seconds report.Number `json:"job_seconds_ratio"`
 	CPU     report.Number `json:"cpu_seconds_ratio"`
-	// The intervals of both; absent if each cell ran once.
+	// The intervals of both ratios; absent if each cell ran only once.
 	SecondsSpan report.Interval `json:"job_seconds_ratio_interval,omitzero"`
 	CPUSpan     report.Interval `json:"cpu_seconds_ratio_interval,omitzero"`
 }
 
-// cliffMargin is the smallest fall, relative to the lower level, that is called
-// a cliff.
+// cliffMargin is the smallest fall that counts as a cliff, relative to the
+// lower level.
 const cliffMargin = 0.10
 
 // Analyse turns the jobs of an experiment into its result.
@@ -210,15 +212,16 @@ func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
 	return w
 }
 
-// Best returns the advice for a goal; see jobs.Best. Options differ if
-// their values differ by more than their intervals, or by more than 2 % if they have
-// none.
+// Best returns the advice for a goal; see jobs.Best. Two options differ if
+// their values differ by more than their intervals or, if they have none, by
+// more than 2 %.
 func (r Result) Best(g jobs.Goal) (best jobs.Option, ties []jobs.Option, err error) {
 	return jobs.Best(r.measured, g, r.tie())
 }
 
-// tie is the factor below which two options count as equal: what separates
-// the value of an option from its bound, as a median over the options.
+// tie returns the factor below which two options count as equal. It is the
+// median over the options of the distance between the value of an option and
+// its bound.
 func (r Result) tie() float64 {
 	widths := stat.Sample{}
 	for i, o := range r.measured {

@@ -15,20 +15,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Shares are the factors of the time of a job: its CPU time, divided by the CPUs
-// that it used; and why it used no more.
+// Shares are the two factors of the time of a job: its CPU time, and the CPUs
+// that it used on average. They also say why it used no more CPUs.
 type Shares struct {
-	// Time and Cost are the time and the CPU time relative to those of a job
-	// alone without a limit, within blocks. Time is Cost divided by the ratio of
-	// the CPUs used.
+	// Time and Cost compare, within blocks, the time and the CPU time with
+	// those of a job alone without a limit. Time is Cost divided by the ratio
+	// of the used CPUs.
 	Time report.Interval `json:"time_ratio,omitzero"`
 	Cost report.Interval `json:"cost_ratio,omitzero"`
 	CPUs report.Number   `json:"cpus_used"` // by a job, on average
-	// OfLimit is CPUs relative to the limit; absent without a limit.
+	// OfLimit is the number of used CPUs relative to the limit; absent without
+	// a limit.
 	OfLimit report.Number `json:"limit_used,omitzero"`
-	// Throttled is the share of the quota's periods in which a job was held.
+	// Throttled is the share of the quota periods in which a job was throttled.
 	Throttled report.Number `json:"throttled_periods_share"`
-	// Waiting is the time that the threads of a job waited for a CPU, per second.
+	// Waiting is how long the threads of a job waited for a CPU, per second.
 	Waiting    report.Number `json:"waiting_per_second"`
 	Migrations report.Number `json:"migrations_per_cpu_second"` // absent: not counted
 	Switches   report.Number `json:"switches_per_cpu_second"`
@@ -39,7 +40,7 @@ type Shares struct {
 // within compares two cells block by block.
 func within(of, to stat.Sample) stat.Estimate { return stat.Ratio(of, to, paired.Rule{}) }
 
-// reference finds the job alone without a limit.
+// reference returns the option of one job without a limit.
 func reference(all []jobs.Option) (jobs.Option, bool) {
 	i := slices.IndexFunc(all, func(o jobs.Option) bool {
 		return o.Cell.Strategy == unlimited && o.Cell.Concurrency == 1 && o.Cell.Threads == 0 && o.Cell.Memory == 0
@@ -50,7 +51,8 @@ func reference(all []jobs.Option) (jobs.Option, bool) {
 	return all[i], true
 }
 
-// control takes the control out of the options, and compares it with its equal.
+// control removes the control from the options, and compares it with the cell
+// that it repeats.
 func (r *Result) control() {
 	i := slices.IndexFunc(r.measured, func(o jobs.Option) bool { return o.Cell.Strategy == Control })
 	if i < 0 {
@@ -68,8 +70,8 @@ func (r *Result) control() {
 	}
 }
 
-// falls reports whether the CPU time of a job falls at a cliff also within
-// blocks. Without blocks there is nothing to compare within.
+// falls reports whether the CPU time of a job falls at a cliff within blocks,
+// too. Without blocks it cannot be checked.
 func (r *Result) falls(c stat.Cliff) bool {
 	high, low := map[int][]float64{}, map[int][]float64{}
 	for _, w := range r.costs.Waves {
@@ -98,7 +100,7 @@ func means(all map[int][]float64) stat.Sample {
 	return s
 }
 
-// sharesOf works out the shares of a cell from what its jobs counted.
+// sharesOf computes the shares of a cell from the counters of its jobs.
 func sharesOf(o jobs.Option, all []jobs.Option) *Shares {
 	var length, cpu, wait, moves, switches, cycles, periods, held float64
 	counted := map[string]bool{"moves": true, "switches": true, "cycles": true}
@@ -150,7 +152,7 @@ func sharesOf(o jobs.Option, all []jobs.Option) *Shares {
 	return &s
 }
 
-// answers are the advice for the two usual goals.
+// answers returns the advice for the two usual goals.
 func answers(r Result) []string {
 	var lines []string
 	for _, g := range []jobs.Goal{{}, {Shortest: true}} {
@@ -200,7 +202,8 @@ func shareRows(r Result) [][]string {
 	return rows
 }
 
-// writeShares prints the shares without intervals, which the page has.
+// writeShares prints the shares. It prints no intervals, which only the page
+// shows.
 func writeShares(b *bytes.Buffer, r Result) {
 	rows := shareRows(r)
 	if len(rows) == 0 {

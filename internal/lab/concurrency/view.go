@@ -42,7 +42,8 @@ func explanation(r Result) string {
 		capital(c.Variable), report.Scaled(c.Adjusted, 100, 1), r.Causes[1].Variable, report.Scaled(r.Causes[1].Adjusted, 100, 1))
 }
 
-// collapse describes the largest fall of the CPU time over the load of the node.
+// collapse describes the largest fall of the CPU time as the load of the node
+// grows.
 func collapse(r Result) string {
 	if r.Cliff == nil {
 		return fmt.Sprintf("The CPU time of a job falls by less than %.0f %% at any load of the node.", 100*cliffMargin)
@@ -94,7 +95,7 @@ func seconds(s float64) string {
 	return strconv.FormatFloat(s, 'f', 1, 64)
 }
 
-// costText prints CPU seconds: with two digits behind the point if they are few.
+// costText prints CPU seconds. Small numbers get two digits after the point.
 func costText(v float64) string {
 	if v < 20 {
 		return strconv.FormatFloat(v, 'f', 2, 64)

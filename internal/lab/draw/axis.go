@@ -3,7 +3,7 @@ package draw
 import "math"
 
 // An Axis maps the values between Low and High to pixels. With Log, equal
-// ratios have equal lengths; without it, equal differences do.
+// ratios have equal lengths; without Log, equal differences have equal lengths.
 type Axis struct {
 	Low, High  float64
 	Begin, End float64
@@ -69,7 +69,7 @@ func niceStep(step float64) float64 {
 }
 
 // Range returns a range a little wider than that of the values. On a log axis
-// it is wider by a factor.
+// it extends the range by a factor.
 func Range(values []float64, log bool) (lo, hi float64, ok bool) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range values {

@@ -60,8 +60,8 @@ func Dots(strips []Strip, s Scale) template.HTML {
 			if side != 0 {
 				continue // the arrow of the interval already shows it
 			}
-			// Dots with equal values get four different heights, so that they
-			// do not overlap.
+			// Dots with equal values get one of four heights, so that they do
+			// not overlap.
 			d.dot(px, y-7+float64(k%4)*3, 3, "", fmt.Sprintf("%s, block %d: %s", st.Name, block, s.Format(st.Dots[block])))
 		}
 		d.End()
@@ -69,8 +69,8 @@ func Dots(strips []Strip, s Scale) template.HTML {
 	return d.HTML()
 }
 
-// drawInterval draws the 95 % interval as a bar with a diamond at the estimate,
-// or an arrow if the estimate lies outside the picture.
+// drawInterval draws the 95 % interval as a bar with a diamond at the estimate.
+// If the estimate lies outside the picture, it draws an arrow.
 func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 	if math.IsNaN(e.Value) {
 		return
@@ -97,8 +97,8 @@ func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 }
 
 // extent returns the values that the axis must cover: all dots, and the
-// intervals up to 1.5 times beyond the dots. Otherwise the wide interval of a
-// few blocks would make all else small.
+// intervals up to 1.5 times beyond the dots. If the axis covered the whole of a
+// wide interval, everything else would be small.
 func (s Scale) extent(strips []Strip) []float64 {
 	values := slices.Clone(s.Mark)
 	for _, st := range strips {

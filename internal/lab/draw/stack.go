@@ -5,7 +5,7 @@ import (
 	"html/template"
 )
 
-// A Layer is an area of a Stack; Edge is its upper edge over time.
+// A Layer is an area of a Stack. Edge is its upper edge over time.
 type Layer struct {
 	Class string
 	Edge  []Point // X in seconds, Y in the unit of the picture

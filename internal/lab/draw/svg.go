@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// A Drawing is an SVG picture under construction. Colours and fonts come from
-// the style sheet of the page, through classes and the variable --c that a
-// style sets.
+// A Drawing is an SVG picture that is being drawn. Colours and fonts come from
+// the style sheet of the page, through classes and through the variable --c
+// that a style sets.
 type Drawing struct {
 	b             strings.Builder
 	width, height float64
@@ -33,13 +33,13 @@ func (d *Drawing) Line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
-// Rect draws a filled rectangle that shows title when the pointer is over it.
+// Rect draws a filled rectangle. It shows title while the pointer is over it.
 func (d *Drawing) Rect(x, y, w, h float64, class, title string) {
 	fmt.Fprintf(&d.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"><title>%s</title></rect>`, x, y, w, h, class, html.EscapeString(title))
 }
 
-// Text writes s at a point. class contains start, middle or end: the part of
-// the text that is at the point.
+// Text writes s at a point. class contains start, middle or end. That says
+// which part of the text is at the point.
 func (d *Drawing) Text(x, y float64, class, s string) {
 	fmt.Fprintf(&d.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(s))
 }
@@ -56,12 +56,12 @@ func (d *Drawing) Path(points []Point, class, style string) {
 	d.b.WriteString(`"/>`)
 }
 
-// dot draws a point that shows title when the pointer is over it.
+// dot draws a point. It shows title while the pointer is over it.
 func (d *Drawing) dot(x, y, r float64, style, title string) {
 	fmt.Fprintf(&d.b, `<circle cx="%.1f" cy="%.1f" r="%g" class="dot" style="%s"><title>%s</title></circle>`, x, y, r, style, html.EscapeString(title))
 }
 
-// Group opens a group with a style; End closes it.
+// Group opens a group with a style. End closes it.
 func (d *Drawing) Group(style string) { fmt.Fprintf(&d.b, `<g style="%s">`, style) }
 
 // End closes the group that was opened last.

@@ -1,6 +1,6 @@
-// Package frame contains the common part of all experiments: a series of blocks
-// that measure each mode once, the load of a run, the counters that are read
-// during a run, and the rules that void a run.
+// Package frame contains what all experiments have in common: a series of
+// blocks that measure each mode once, the load of a run, the counters that are
+// read during a run, and the rules by which a run is void.
 package frame
 
 import (
@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// maxRepeats is the maximum number of repetitions of the void runs of a block.
+// maxRepeats is how often the void runs of a block are repeated at most.
 const maxRepeats = 2
 
 // An Outcome names the folder of an experiment's data and holds its result.
@@ -32,8 +32,8 @@ type Outcome struct {
 func (o Outcome) Report() string { return filepath.Join(o.Dir, "report.html") }
 
 // A Series is an experiment in blocks. Each block measures every cell once, in
-// random order, and gets a record of each. Cells with a void record are
-// measured again at the end of the block.
+// random order, and makes a record of each. At the end of the block, cells
+// whose record is void are measured again.
 type Series[C, R any] struct {
 	Site   *site.Site
 	Cells  []C
@@ -41,11 +41,12 @@ type Series[C, R any] struct {
 	First  time.Duration // estimated length of a run before the first run has been timed
 	Whole  time.Duration // length of all blocks; 0: estimated from the runs
 	Most   time.Duration // maximum length of the whole experiment with its calibration; 0: no limit
-	// InOrder runs the cells of a block in their order, and not in random order.
+	// InOrder runs the cells of each block in the given order, and not in
+	// random order.
 	InOrder bool
 
 	// Calibrate returns the content of experiment.json, including the caveats
-	// found so far. lines describe its results.
+	// found so far. lines describe what it found.
 	Calibrate func(ctx context.Context, caveats []string) (experiment Record, lines []string, err error)
 	// Run measures a cell once. index counts runs from 1.
 	Run  func(ctx context.Context, cell C, index, block int) (R, error)
@@ -69,7 +70,7 @@ type Record interface {
 }
 
 // Conduct prepares the series, runs its blocks, restores the machine, and makes
-// the outcome from the records so far.
+// the outcome from the records that it has by then.
 func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 	if s.Most > 0 {
 		s.end = time.Now().Add(s.Most)
@@ -213,9 +214,9 @@ func (s *Series[C, R]) said(block int, cell C, r R, void []string) {
 }
 
 // Block returns the cells of a block in the order in which they run: every cell
-// once, shuffled. The order depends only on seed and block. An experiment can
-// therefore be repeated exactly, and stopping it early does not change the
-// blocks before the stop.
+// once, shuffled. The order depends only on seed and block. Therefore an
+// experiment can be repeated exactly, and the blocks before a stop are the same
+// as without the stop.
 func Block[C any](cells []C, seed uint64, block int) []C {
 	order := slices.Clone(cells)
 	rng := rand.New(rand.NewPCG(seed, uint64(block)))

@@ -21,9 +21,9 @@ type Trial struct {
 // FindRate searches for the rate at which the service uses target CPUs,
 // starting at first. It stops when the next rate differs by less than 5 % from
 // the measured one, and after six trials at the latest. A trial whose requests
-// were not answered only shows that the rate must be lower. If the client is
-// the limit, FindRate returns the highest rate that the client can offer, and
-// limited is true. lines describe the trials.
+// were not answered only shows that the rate must be lower. If the client
+// cannot offer more, FindRate returns the highest rate that the client can
+// offer, and limited is true. lines describe the trials.
 func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
 	good := 0.0 // the last rate whose requests were answered
@@ -49,8 +49,8 @@ func FindRate(target, first float64, measure func(rate float64) (Trial, error)) 
 			factor = clientMost / t.Busy
 		}
 		// A busier server needs less CPU per request, so a small trial gives
-		// too low a rate, and a disturbed trial may give any rate. Bound the
-		// change in one step.
+		// too low a rate, and a disturbed trial may give any rate. Therefore
+		// limit the change in one step.
 		next := threeDigits(rate * min(max(factor, 0.05), 4))
 		if math.Abs(next/rate-1) <= 0.05 {
 			return rate, limited, lines, nil

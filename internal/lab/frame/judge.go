@@ -14,9 +14,9 @@ import (
 // experiment may use. Interrupts and kernel threads need some CPU.
 const foreignMost = 0.15
 
-// settle finds the end of the warm-up in the client's measurement and discards
-// the warm-up. The warm-up lasts at least asked. drifts is true if the latency
-// did not become stationary.
+// settle finds the end of the warm-up in the client's measurement and removes
+// the warm-up from it. The warm-up lasts at least asked. drifts is true if the
+// latency did not become stationary.
 func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	means := make([]float64, 0, len(r.Intervals))
 	for _, i := range r.Intervals {
@@ -93,7 +93,7 @@ func errorCounts(all map[string]int64) map[string]int {
 	return some
 }
 
-// Judge adds the reasons that void a run of the given length.
+// Judge adds to a run of the given length the reasons why it is void.
 func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Duration) {
 	Disturbed(r, m, stealPercent)
 	if r.Length < length/2 {
@@ -101,7 +101,7 @@ func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Dura
 	}
 }
 
-// Disturbed adds the reasons that void a run because of other work on the
+// Disturbed adds the reasons why a run is void that come from other work on the
 // machine.
 func Disturbed(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {

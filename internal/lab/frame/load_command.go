@@ -11,12 +11,13 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// commandStart is the longest time until a load command prints a latency.
+// commandStart is the longest time that a load command may take until it prints
+// a latency.
 const commandStart = 20 * time.Second
 
-// LoadCommand runs a shell command that puts a load on the service and prints
-// latencies (load.FromLines), on the client's CPUs, until it has measured for
-// the time of the order.
+// LoadCommand runs a shell command on the client's CPUs. The command puts a
+// load on the service and prints latencies (load.FromLines). It runs until it
+// has measured for the time of the order.
 func LoadCommand(ctx context.Context, s *site.Site, command string, order load.Config) (m Measurement, err error) {
 	r, out := io.Pipe()
 	p, err := site.Start(s.Groups(), site.Child{

@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Measurement is the result of one load on a run set-up, with the CPU use.
+// A Measurement is the result of one load on a run set-up, together with the
+// CPU use.
 type Measurement struct {
 	Client   *load.Result    // nil with wrk
 	Wrk      *load.WrkResult // nil without wrk
@@ -26,8 +27,8 @@ type Measurement struct {
 
 // A Counter reads counters during a run.
 type Counter interface {
-	// Run drops earlier readings, reads repeatedly until ctx ends, and then
-	// once more.
+	// Run drops earlier readings. It then takes readings until ctx ends, and a
+	// last one after that.
 	Run(ctx context.Context)
 	// Taken returns the readings so far.
 	Taken() ([]Reading, error)
@@ -37,7 +38,8 @@ type Counter interface {
 
 // Watch takes readings while load runs. If the service ends, Watch stops load.
 func Watch(ctx context.Context, s Counter, service *site.Process, load func(context.Context) (Measurement, error)) (m Measurement, err error) {
-	// A garbage collection of the lab during the run would disturb the client.
+	// A garbage collection of the lab during the run would disturb the client,
+	// so collect now.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
@@ -80,7 +82,7 @@ func (m *Measurement) count(s Counter) (err error) {
 	return nil
 }
 
-// WatchAlone takes readings of batch work without a service.
+// WatchAlone takes readings of batch work that runs without a service.
 func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m Measurement, err error) {
 	m.Warmup = warmup
 	wait := func(d time.Duration) error {
@@ -111,7 +113,7 @@ func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m
 	return m, m.count(s)
 }
 
-// LoadOpen sends an open load to the service.
+// LoadOpen sends an open-loop load to the service.
 func LoadOpen(ctx context.Context, s *site.Site, order load.Config) (m Measurement, err error) {
 	r, err := sendLoad(ctx, s, order)
 	if err != nil {
@@ -120,8 +122,8 @@ func LoadOpen(ctx context.Context, s *site.Site, order load.Config) (m Measureme
 	return Loaded(r, order)
 }
 
-// Loaded makes the measurement of an open-loop run. The measurement begins after
-// the warm-up, whose end Loaded finds in the result.
+// Loaded makes the measurement of an open-loop run. The measurement begins at
+// the end of the warm-up. Loaded finds that end in the result.
 func Loaded(r *load.Result, order load.Config) (m Measurement, err error) {
 	m.Client = r
 	if m.drifts, err = settle(m.Client, order.Warmup); err != nil {

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// SamplePeriod is the time between two readings. It is long, because the lab
-// shares the CPUs of the client.
+// SamplePeriod is the time between two readings. It is long because the lab
+// runs on the CPUs of the client.
 const SamplePeriod = 200 * time.Millisecond
 
 // The counters of a reading. Their unit is seconds, or a number of timeslices.
@@ -53,8 +53,8 @@ type Recording struct {
 	NoPSI    bool
 }
 
-// Follow drops older readings, then calls read in each period until ctx ends,
-// and once more after that.
+// Follow drops older readings. It then calls read once in each period until ctx
+// ends, and once after that.
 func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
 	r.Mu.Lock()
 	r.Readings = nil
@@ -92,15 +92,15 @@ type Sampler struct {
 	// read. Each reading calls it, because a service may start and end processes.
 	LSProcesses func() ([]int, error)
 	// BatchUsed returns the CPU time of the batch work, if service and batch
-	// work run outside of all cgroups; nil: in their cgroups.
+	// work run outside of all cgroups; nil: they run in their cgroups.
 	BatchUsed func() (time.Duration, error)
 	Memory    bool // also read the memory counters
 
 	threads meter.Threads // of the service
 }
 
-// Run drops earlier readings, reads repeatedly until ctx ends, and then once
-// more.
+// Run drops earlier readings. It then takes readings until ctx ends, and a last
+// one after that.
 func (s *Sampler) Run(ctx context.Context) { s.Follow(ctx, SamplePeriod, s.read) }
 
 func (s *Sampler) read() {
@@ -130,8 +130,8 @@ func (s *Sampler) Reading() (Reading, error) {
 	}
 	for cpu := range s.Tested.All() {
 		t := stat.PerCPU[cpu]
-		// Idle time is always measured, but the kernel may sample the busy
-		// times at its timer tick only (kernel/time/tick-sched.c,
+		// The kernel always measures idle time, but may sample the busy times
+		// only at its timer tick (kernel/time/tick-sched.c,
 		// get_cpu_idle_time_us).
 		r.Count[Idle] += (t.Idle + t.IOWait).Seconds()
 		r.Count[Steal] += t.Steal.Seconds()
@@ -159,7 +159,8 @@ func (s *Sampler) Reading() (Reading, error) {
 	return r, nil
 }
 
-// readThreads returns what the threads of the service have done so far.
+// readThreads returns the sum of the scheduling counters of the service's
+// threads, including threads that have ended.
 func (s *Sampler) readThreads() (proc.SchedStat, error) {
 	if s.LSProcesses == nil {
 		return proc.SchedStat{}, nil
@@ -171,8 +172,8 @@ func (s *Sampler) readThreads() (proc.SchedStat, error) {
 	return s.threads.Read(s.FS, pids)
 }
 
-// readUse reads the CPU time of service and batch work. used is that of the
-// threads of the service.
+// readUse reads the CPU time of service and batch work. used is the CPU time of
+// the service's threads.
 func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 	if s.BatchUsed != nil {
 		r.Count[LSUsage] = used.Seconds()
@@ -196,7 +197,7 @@ func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 	}
 	r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
 	if !s.Root.Contains(s.Service) {
-		// The quota is set at the contention root, so throttling is counted
+		// The quota is set at the contention root, so its throttling is counted
 		// there, too.
 		if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
 			r.Count[BEThrottled] = at.Throttled.Seconds()
@@ -231,8 +232,8 @@ func ReadingAt(course []Reading, t time.Time) Reading {
 	return r
 }
 
-// A Spent is the difference of two readings. CPU time is given as a number of
-// CPUs in use.
+// A Spent is the difference between two readings. CPU time is expressed as a
+// number of CPUs in use.
 type Spent struct {
 	Wall           float64 // seconds
 	LS, BE, other  float64 // other includes the spinner
@@ -253,8 +254,8 @@ func Between(a, b Reading, tested int) Spent {
 	s.LS, s.BE = s.Count[LSUsage]/s.Wall, s.Count[BEUsage]/s.Wall
 	s.StealRatio = s.Count[Steal] / s.Wall / s.capacity
 	s.Busy = s.capacity - (s.Count[Idle]+s.Count[Steal])/s.Wall
-	// The idle counter has steps of 10 ms; the CPU counters of the cgroups have
-	// none.
+	// The idle counter has steps of 10 ms. The CPU counters of the cgroups are
+	// exact.
 	s.Busy = min(max(s.Busy, s.LS+s.BE), s.capacity)
 	s.other = max(s.Busy-s.LS-s.BE, 0)
 	s.foreign = max(s.other-s.Count[SpinUsage]/s.Wall, 0)

@@ -73,8 +73,9 @@ func TestSeriesCoversTheMeasuredPart(t *testing.T) {
 	}
 }
 
-// TestThreadsThatEndAndWorkersThatStartAreCounted: a service ends threads and
-// processes and starts others, and the sampler neither fails nor forgets.
+// TestThreadsThatEndAndWorkersThatStartAreCounted uses a service that ends
+// threads and processes and starts others. The sampler must not fail, and must
+// not lose the counters of those that ended.
 func TestThreadsThatEndAndWorkersThatStartAreCounted(t *testing.T) {
 	fs := proc.FS{Proc: t.TempDir()}
 	write := func(text string, path ...string) {

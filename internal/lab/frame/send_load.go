@@ -32,6 +32,6 @@ func sendLoad(ctx context.Context, s *site.Site, c load.Config) (*load.Result, e
 	return &r, nil
 }
 
-// ClientNice is the nice value of the client. The lab itself, which shares the
-// client's CPUs, has a higher value and gives way.
+// ClientNice is the nice value of the client. The lab itself runs on the same
+// CPUs with a higher value, so it yields to the client.
 const ClientNice = -10

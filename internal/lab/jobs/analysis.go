@@ -7,35 +7,38 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Cause is how much of the cost of a job goes with one variable.
+// A Cause says how much of the cost of a job one variable explains.
 type Cause struct {
 	Name string // of the variable
 	stat.Explanation
 }
 
-// causeMargin is the lead in the adjusted share of the variance by which a
-// variable has to explain more than all others before it is named as the cause.
+// causeMargin is a lead in the adjusted share of the variance. Only a variable
+// that leads all others by this much is named as the cause.
 const causeMargin = 0.20
 
-// Costs are the CPU seconds of the waves with all that may explain them.
+// Costs are the CPU seconds of the waves, with all variables that may explain
+// them.
 type Costs struct {
-	// Measured is false if a cost is limit × duration, as for published tables.
-	// This is right only for jobs that used their whole limit.
+	// Measured is false if the cost was computed as limit × duration, as for
+	// published tables. That is correct only for jobs that used their whole
+	// limit.
 	Measured bool
 	Waves    []Wave
 	// Causes is sorted by the adjusted share, the largest first.
 	Causes []Cause
 	// Named is the variable that leads by causeMargin, or "".
 	Named string
-	// Fit is the cost over the CPUs that were asked for on a node, if it never
-	// rises; Cliff is its largest step. HasCliff is false if there is none.
+	// Fit is the cost as a function of the CPUs that the jobs requested on a
+	// node, under the condition that it never rises. Cliff is its largest step;
+	// HasCliff is false if there is none.
 	Fit      []stat.Stretch
 	Cliff    stat.Cliff
 	HasCliff bool
 }
 
-// CostsOf works out which variable explains the CPU seconds of a job. Jobs
-// without a CPU limit are left out where the cost was not measured.
+// CostsOf finds out which variable explains the CPU seconds of a job. If the
+// cost was not measured, jobs without a CPU limit are left out.
 func CostsOf(waves []Wave) Costs {
 	c := Costs{Measured: true}
 	for _, w := range waves {
@@ -97,8 +100,8 @@ func (c Costs) columns() (logs, demand, seconds []float64) {
 	return logs, demand, seconds
 }
 
-// rounded removes the differences between equal conditions that come from small
-// differences in the start of jobs: a twentieth of a CPU or of a job.
+// rounded rounds to a twentieth of a CPU or of a job. Equal conditions then
+// stay equal although the jobs started at slightly different times.
 func rounded(v float64) float64 { return math.Round(v*20) / 20 }
 
 func known(v float64) float64 {

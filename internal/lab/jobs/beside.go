@@ -7,28 +7,29 @@ import (
 )
 
 // A Wave is the jobs of one cell that ran at the same time on one node. A
-// published cell was asked for once for the whole cluster, so the jobs of a
-// cell may have divided unevenly among the nodes, or one of them may have waited
-// for room and run alone.
+// published cell was started once for the whole cluster. Its jobs may therefore
+// be divided unevenly among the nodes, or one of them may have waited for room
+// and run alone.
 type Wave struct {
 	Cell Cell
 	Host string
 	Run  int // of the experiment; 0 in published tables
 	Jobs []Job
-	// Beside is the mean number of jobs that ran on the node during a job, the
-	// job itself included. This, and not the number that was asked for, is the
-	// concurrency that had an effect.
+	// Beside is the mean number of jobs that ran on the node during a job,
+	// including the job itself. This is the concurrency that had an effect. The
+	// requested number may differ.
 	Beside float64
-	// Late is true if the jobs began after others of the same cell and node had
-	// ended: they had waited for room.
+	// Late says that the jobs began after others of the same cell and node had
+	// ended, because they had waited for room.
 	Late bool
-	// Lopsided is true if another node had more or fewer jobs of the cell.
+	// Lopsided says that another node had more or fewer jobs of the cell.
 	Lopsided bool
 }
 
-// Waves groups the jobs that count by cell, run, node and time. Jobs of one cell
-// and node belong to one wave as long as each begins before all those before it
-// have ended, or takes the place of the job with its number in the same run.
+// Waves groups the jobs that count by cell, run, node and time. A job belongs
+// to the wave of the jobs before it, on the same cell and node, if it begins
+// before all of them have ended. It also belongs to it if it follows the job
+// with the same number in the same run.
 func Waves(all []Job) []Wave {
 	type key struct {
 		cell Cell
@@ -72,8 +73,8 @@ func (w Wave) has(index int) bool {
 	return slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.Index == index })
 }
 
-// Slots returns the number of jobs of the wave that could run at once: a job
-// that takes the place of an earlier one does not count.
+// Slots returns how many jobs of the wave could run at once. A job that follows
+// an earlier one in its slot does not count.
 func (w Wave) Slots() int {
 	numbers := map[int]bool{}
 	for _, j := range w.Jobs {
@@ -82,8 +83,8 @@ func (w Wave) Slots() int {
 	return len(numbers)
 }
 
-// beside returns the mean over the jobs of how many ran during each, weighted
-// by time.
+// beside returns how many jobs ran during each job, weighted by time, as the
+// mean over the jobs.
 func beside(jobs []Job) float64 {
 	sum, n := 0.0, 0
 	for _, j := range jobs {
@@ -133,7 +134,8 @@ func (w Wave) Seconds() float64 {
 }
 
 // CPUSeconds returns the mean CPU time of the wave's jobs. measured is true if
-// it was measured for each of them; otherwise it is limit × duration.
+// it was measured for each of them. Otherwise it is computed as limit ×
+// duration.
 func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 	measured = true
 	for _, j := range w.Jobs {
@@ -144,9 +146,9 @@ func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 	return seconds / float64(len(w.Jobs)), measured
 }
 
-// Demand returns the CPUs that the jobs of the wave asked for on their node, as
-// a mean over the time of its jobs. Jobs without a limit ask for what they use;
-// 0: not known.
+// Demand returns how many CPUs the jobs of the wave requested on their node, as
+// a mean over the time of its jobs. A job without a limit requests what it
+// uses; 0: not known.
 func (w Wave) Demand() float64 {
 	if w.Cell.CPU > 0 {
 		return w.Beside * w.Cell.CPU.Cores()

@@ -1,9 +1,9 @@
 // Package jobs describes batch jobs that run beside each other on a node: what
-// was asked for, when each job ran, and what it used. It reads and writes the
-// table of the published transcoding experiment (one row for each job, twelve
-// columns), reads the logs of ffmpeg containers, and works out from the rows how
-// many jobs ran beside each other and which amount of work, CPU limit or
-// concurrency explains the cost of a job.
+// each requested, when it ran, and what it used. It reads and writes the table
+// of the published transcoding experiment (one row for each job, twelve
+// columns), and reads the logs of ffmpeg containers. From the rows it computes
+// how many jobs ran beside each other. It also finds out whether the amount of
+// work, the CPU limit or the concurrency explains the cost of a job.
 package jobs
 
 import (
@@ -28,7 +28,8 @@ type Job struct {
 	ContainerID string // 64 hexadecimal digits
 	In, Out     time.Time
 	Source      string // the film that was read
-	// Precision is the resolution of In and Out: a second in published tables.
+	// Precision is the resolution of In and Out. It is a second in published
+	// tables.
 	Precision time.Duration
 	// Extra is known only for jobs that the lab measured.
 	Extra Extra
@@ -43,7 +44,7 @@ func (j Job) Duration() time.Duration { return j.Out.Sub(j.In) }
 // takes at the rate of the row.
 func (j Job) Seconds() float64 { return j.Duration().Seconds() * j.scale() }
 
-// scale is the work of a whole job relative to the work in the row.
+// scale returns the work of a whole job relative to the work in the row.
 func (j Job) scale() float64 {
 	part, whole := j.Extra.Work.Or(0), j.Extra.JobWork.Or(0)
 	if part <= 0 || whole <= 0 {
@@ -52,9 +53,9 @@ func (j Job) scale() float64 {
 	return whole / part
 }
 
-// CPUSeconds returns the CPU time of a whole job in seconds: what was measured,
-// or else limit × duration, which is right only for a job that used its whole
-// limit. measured tells which of the two it is.
+// CPUSeconds returns the CPU time of a whole job in seconds. If it was
+// measured, measured is true. Otherwise it is computed as limit × duration,
+// which is correct only for a job that used its whole limit.
 func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	if v, ok := j.Extra.CPUSeconds.Value(); ok {
 		return v * j.scale(), true
@@ -70,12 +71,14 @@ type Extra struct {
 	Run      int    // the run in the experiment, from 1
 	Slice    unit.CPUSet
 	Threads  int // threads that the job was given; 0: the choice of the program
-	// LocalJobs is the number of jobs that ran on the node during the job, itself
-	// included. If it is absent, the times of the jobs tell.
+	// LocalJobs is the number of jobs that ran on the node during the job,
+	// including itself. If it is absent, that number follows from the times of
+	// the jobs.
 	LocalJobs node.Maybe[float64]
-	// Work is the number of units that the job did between In and Out, such as
-	// frames. JobWork is that of a whole job: more or less than Work if the row is
-	// a part of an endless job. Absent: the row is a whole job.
+	// Work is the number of units, such as frames, that the job did between In
+	// and Out. JobWork is the number of units of a whole job; it differs from
+	// Work if the row is a part of an endless job. Absent: the row is a whole
+	// job.
 	Work, JobWork    node.Maybe[float64]
 	QueueSeconds     node.Maybe[float64] // from In until it began to run
 	LateSeconds      node.Maybe[float64] // from the time at which all jobs of its wave had to begin until In
@@ -84,7 +87,7 @@ type Extra struct {
 	ThrottledPeriods node.Maybe[int64] // cpu.stat nr_throttled
 	ThrottledSeconds node.Maybe[float64]
 	WaitSeconds      node.Maybe[float64] // time that its threads waited for a CPU
-	// Counts of the process and all its descendants. The last three need a
+	// These count the process and all its descendants. The last three need a
 	// performance monitoring unit.
 	Migrations, Switches              node.Maybe[float64]
 	Cycles, Instructions, CacheMisses node.Maybe[float64]
@@ -113,7 +116,7 @@ func (c Cell) Compare(o Cell) int {
 		cmp.Compare(c.Concurrency, o.Concurrency), cmp.Compare(c.Memory, o.Memory), cmp.Compare(c.Threads, o.Threads))
 }
 
-// Demand returns the CPU that the jobs of the cell ask for together, if all of
+// Demand returns how much CPU the jobs of the cell request together if all of
 // them run on one node.
 func (c Cell) Demand() unit.MilliCPU { return c.CPU * unit.MilliCPU(c.Concurrency) }
 

@@ -24,8 +24,8 @@ type Log struct {
 	start, end  *mark   // of a job of the lab; nil: the log has none
 }
 
-// mostLine is the length of the longest line of a log that ReadLog accepts. The
-// runtimes cut lines at 16 KiB, and JSON can make each byte six.
+// mostLine is the maximum length of a line of a log that ReadLog accepts. The
+// runtimes cut lines at 16 KiB, and in JSON each byte can become six.
 const mostLine = 1 << 20
 
 var (
@@ -35,11 +35,11 @@ var (
 	x264Threads = regexp.MustCompile(`\bthreads=(\d{1,6})\b`)
 )
 
-// ReadLog reads the log of a container in the format of Docker (one JSON object
-// a line) or of the Container Runtime Interface (time, stream, tag, text). It
-// finds what it needs by content: the number of lines that ffmpeg prints
-// differs between its versions. A log that ends within a line is read up to
-// there. An error names the line.
+// ReadLog reads the log of a container, in the format of Docker (one JSON
+// object a line) or of the Container Runtime Interface (time, stream, tag,
+// text). It looks for what it needs by content, because the number of lines
+// that ffmpeg prints differs between versions. If the last line is incomplete,
+// ReadLog ignores it. An error names the line.
 func ReadLog(r io.Reader) (Log, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var l Log
@@ -67,8 +67,8 @@ func ReadLog(r io.Reader) (Log, error) {
 	return l, nil
 }
 
-// readLine returns the next line without its end, and whether it had one. At
-// the end of the file it returns "" and false.
+// readLine returns the next line without its end. ends reports whether the line
+// had an end. At the end of the file it returns "" and false.
 func readLine(in *bufio.Reader) (line string, ends bool, err error) {
 	var b strings.Builder
 	for {
@@ -135,7 +135,7 @@ func (l *Log) note(at time.Time, text string) {
 		}
 	}
 	// ffmpeg writes its progress with carriage returns, so that one line of the
-	// log can hold many counts; the last one counts.
+	// log can contain many frame counts. The last one counts.
 	if m := frameCount.FindAllStringSubmatch(text, -1); m != nil {
 		l.Frames, _ = strconv.Atoi(m[len(m)-1][1])
 	}
@@ -149,7 +149,8 @@ func (l *Log) note(at time.Time, text string) {
 	}
 }
 
-// Fault says why the log is not that of a job that did its work, or returns "".
+// Fault returns the reason why the log is not that of a job that did its work,
+// or "".
 func (l Log) Fault() string {
 	if l.start != nil {
 		return l.markFault()
@@ -165,12 +166,13 @@ func (l Log) Fault() string {
 	return ""
 }
 
-// linkName is the name of a link below /var/log/containers:
-// POD_NAMESPACE_CONTAINER-ID.log, with the pod's name as the chart makes it.
+// linkName matches the name of a link below /var/log/containers:
+// POD_NAMESPACE_CONTAINER-ID.log, with the name of the pod as the chart makes
+// it.
 var linkName = regexp.MustCompile(`^(.+)-(\d{1,6})-([0-9.]+m?)-([0-9.]+[A-Za-z]*)-(\d{1,6})-([a-z0-9]+)_([^_]+)_([a-z0-9.-]+?)-(\d{1,6})-([0-9a-f]{64})\.log$`)
 
 // FromLink makes the job whose log has this name below /var/log/containers. ok
-// is false for a name of another shape, such as that of a log of another pod.
+// is false if the name has another form, such as that of a log of another pod.
 func FromLink(host, name string) (j Job, ok bool, err error) {
 	m := linkName.FindStringSubmatch(name)
 	if m == nil {

@@ -10,15 +10,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// MarkScript is the part of a shell script that a container of the lab runs: the
+// MarkScript is a part of a shell script that a container of the lab runs. Its
 // function mark prints a line with the counters of the container's cgroup, on
 // cgroup v2 and on v1. ReadLog reads these lines. The script calls
 //
 //	mark start due=SECONDS KEY=VALUE…
 //	mark end status=NUMBER
 //
-// with the keys strategy, block, run, threads and source; due is the time,
-// in seconds since 1970, at which the job had to begin.
+// with the keys strategy, block, run, threads and source. due is the time, in
+// seconds since 1970, at which the job had to begin.
 const MarkScript = `mark() {
 	echo "` + markWord + `" "$@" cpu $(cat /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat 2>/dev/null) \
 		memory $(cat /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null) >&2
@@ -28,11 +28,12 @@ const MarkScript = `mark() {
 // markWord begins the lines of a job of the lab.
 const markWord = "tenon-lab"
 
-// latest is the longest time after its due time at which a job may begin and
-// still count as one that began with the others.
+// latest is how long after its due time a job may begin and still count as
+// having begun together with the others.
 const latest = 500 * time.Millisecond
 
-// A mark is the begin or the end of a job of the lab, as its log says.
+// A mark is the begin or the end of a job of the lab, as a line of its log
+// says.
 type mark struct {
 	at   time.Time
 	said map[string]string // key=value
@@ -43,7 +44,7 @@ type mark struct {
 	peak              node.Maybe[unit.Bytes]
 }
 
-// parseMark reads a line of a log. ok is false for a line of another program.
+// parseMark reads a line of a log. ok is false if the line is no mark.
 func parseMark(at time.Time, text string) (word string, m mark, ok bool) {
 	f := strings.Fields(text)
 	if len(f) < 2 || f[0] != markWord || f[1] != "start" && f[1] != "end" {
@@ -94,7 +95,7 @@ func parseMark(at time.Time, text string) (word string, m mark, ok bool) {
 	return word, m, true
 }
 
-// number is a value of the mark; 0 if it has none.
+// number returns a value of the mark; 0: the mark has no such value.
 func (m mark) number(key string) int {
 	n, err := strconv.Atoi(m.said[key])
 	if err != nil || n < 0 {
@@ -112,7 +113,7 @@ func (m mark) late() (time.Duration, bool) {
 	return m.at.Sub(time.Unix(due, 0)), true
 }
 
-// markFault says why a job of the lab did not do its work, or returns "".
+// markFault returns the reason why a job of the lab did not do its work, or "".
 func (l Log) markFault() string {
 	switch {
 	case l.end == nil:

@@ -23,8 +23,8 @@ const (
 `
 )
 
-// TestAMarkedLogTellsTheWholeRow: the counters of a job of the lab are in its
-// log, so that an import of the log gives the same row.
+// TestAMarkedLogTellsTheWholeRow checks that an import of the log of a job
+// gives the same row, because the log contains the counters of the job.
 func TestAMarkedLogTellsTheWholeRow(t *testing.T) {
 	for name, text := range map[string]string{"cgroup v2": markedV2, "cgroup v1": markedV1} {
 		l, err := ReadLog(strings.NewReader(text))

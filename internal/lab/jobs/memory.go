@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// memoryMargin is the change of a job's time below which memory makes no
-// difference.
+// memoryMargin is the change of a job's time up to which memory counts as
+// making no difference.
 const memoryMargin = 0.02
 
 // A Verdict is what a measurement says about an effect.
@@ -19,28 +19,29 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Faster and Slower: the whole interval is on one side of no effect.
+	// Faster and Slower: the whole interval is on one side of "no effect".
 	Faster Verdict = "faster"
 	Slower Verdict = "slower"
-	// Equal: the whole interval is within the margin.
+	// Equal: the whole interval lies within the margin.
 	Equal Verdict = "equal"
-	// NotShown: the interval contains no effect, and more than the margin.
+	// NotShown: the interval contains "no effect", but also effects larger than
+	// the margin.
 	NotShown Verdict = "no effect shown"
 )
 
-// A MemoryEffect is the time of jobs with the most memory relative to that of
-// jobs with the least, under the same conditions otherwise.
+// A MemoryEffect compares the time of jobs with the most memory to that of jobs
+// with the least. All other conditions are the same.
 type MemoryEffect struct {
 	Least, Most unit.Bytes // over all conditions
 	Conditions  int        // that ran with several amounts of memory
-	// Ratio is the mean over the blocks. Of a table whose cells ran once each
-	// condition counts as a block.
+	// Ratio is the mean over the blocks. If each cell of a table ran only once,
+	// each condition counts as a block.
 	Ratio   stat.Estimate
 	Verdict Verdict
 }
 
-// MemoryEffectOf compares the options that differ only in memory. ok is false if
-// there are none.
+// MemoryEffectOf compares those options that differ only in memory. ok is false
+// if there are none.
 func MemoryEffectOf(all []Option) (e MemoryEffect, ok bool) {
 	groups := map[Cell][]Option{}
 	for _, o := range all {

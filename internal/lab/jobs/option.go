@@ -10,26 +10,28 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// An Option is a way to run jobs on one node that was measured.
+// An Option is a measured way to run jobs on one node.
 type Option struct {
 	Cell   Cell
 	Beside float64 // jobs that really ran beside each other
-	// Seconds is the duration of a job, Hourly the number of jobs that a node
-	// ends in an hour. Both are means over the blocks, with their interval.
+	// Seconds is the duration of a job. Hourly is the number of jobs that a
+	// node completes in an hour. Both are means over the blocks, with an
+	// interval.
 	Seconds, Hourly stat.Estimate
 	CPUSeconds      float64 // of a job; measured is false if it is limit × duration
 	Measured        bool
 	Waves           int
-	// SecondsBy and CPUSecondsBy are the means by block, to compare options
-	// within blocks. The waves of a table without blocks count as blocks.
+	// SecondsBy and CPUSecondsBy are the means of each block, so that options
+	// can be compared within blocks. If a table has no blocks, its waves count
+	// as blocks.
 	SecondsBy, CPUSecondsBy stat.Sample
 	// Jobs are the jobs of all waves.
 	Jobs []Job
 }
 
 // Options returns the measured ways to run jobs, one for each cell and number
-// of jobs on a node. Late and lopsided waves of a cell are options of their own
-// concurrency, and not of the one that was asked for.
+// of jobs on a node. A late or lopsided wave of a cell had another concurrency
+// than requested; it counts as an option with the concurrency that it had.
 func Options(waves []Wave) []Option {
 	type key struct {
 		cell   Cell
@@ -75,7 +77,7 @@ func Options(waves []Wave) []Option {
 type Goal struct {
 	Deadline time.Duration // of a job; 0: none
 	Shortest bool          // the shortest duration of a job
-	// Jobs have to end Within a time on one node; 0: no such goal.
+	// Jobs must be completed on one node Within this time; 0: no such goal.
 	Jobs   int
 	Within time.Duration
 }
@@ -96,10 +98,10 @@ func (g Goal) Check() error {
 // ErrNoOption means that no measured way to run the jobs reaches the goal.
 var ErrNoOption = errors.New("no measured way to run the jobs reaches the goal")
 
-// Best returns the option that reaches the goal best, and those that cannot be
-// distinguished from it: whose value is within the factor tie of the best. Among
-// them the simplest is the first: no limit before a limit, and fewer jobs
-// before more.
+// Best returns the option that reaches the goal best, and the ties: the options
+// whose value is within the factor tie of the best. The simplest of all these
+// comes first: an option without a limit before one with a limit, and fewer
+// jobs before more.
 func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err error) {
 	if err := g.Check(); err != nil {
 		return Option{}, nil, err
@@ -123,7 +125,7 @@ func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err er
 	return equal[0], equal[1:], nil
 }
 
-// complexity orders ways to run jobs by what a user has to set.
+// complexity orders ways to run jobs by how much a user must set.
 func complexity(o Option) int {
 	switch {
 	case o.Cell.Strategy == "unbounded" || o.Cell.CPU == 0:
@@ -134,7 +136,7 @@ func complexity(o Option) int {
 	return 2
 }
 
-// nearest says how near the measured options come to the goal.
+// nearest says how near to the goal the measured options come.
 func (g Goal) nearest(all []Option) string {
 	if len(all) == 0 {
 		return "nothing was measured"

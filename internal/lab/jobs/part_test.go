@@ -8,8 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAPartOfAJobCountsAsAWholeOne: a row of 3 s in which an endless job did 60
-// of the 120 frames of a whole job stands for a job of 6 s.
+// TestAPartOfAJobCountsAsAWholeOne uses a row of 3 s in which an endless job
+// did 60 frames. A whole job has 120 frames, so the row must count as a job of
+// 6 s.
 func TestAPartOfAJobCountsAsAWholeOne(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	var all []Job
@@ -38,8 +39,8 @@ func TestAPartOfAJobCountsAsAWholeOne(t *testing.T) {
 	}
 }
 
-// TestJobsThatFollowEachOtherInASlotAreOneWave: they do not count as jobs beside
-// each other, and not as late ones.
+// TestJobsThatFollowEachOtherInASlotAreOneWave checks that such jobs count
+// neither as jobs beside each other nor as late jobs.
 func TestJobsThatFollowEachOtherInASlotAreOneWave(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	job := func(run, index int, in, out time.Duration) Job {

@@ -8,8 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bareMetal are the 27 cells of the published experiment on a node of 4 CPUs:
-// jobs at once, limit in thousandths of a CPU, and seconds of a job.
+// bareMetal are the 27 cells of the published experiment on a node of 4 CPUs.
+// The columns are the number of jobs at once, the limit in thousandths of a
+// CPU, and the seconds of a job.
 var bareMetal = []struct {
 	jobs    int
 	limit   unit.MilliCPU
@@ -39,9 +40,9 @@ func published27() []Job {
 	return all
 }
 
-// TestTheLoadOfTheNodeExplainsThePublishedCosts: in the 27 cells, the CPU time
-// of a job goes with what all jobs ask for together, and neither with the limit
-// nor with the number of jobs.
+// TestTheLoadOfTheNodeExplainsThePublishedCosts uses the 27 cells. The CPU time
+// of a job must be explained by what all jobs request together, and neither by
+// the limit nor by the number of jobs.
 func TestTheLoadOfTheNodeExplainsThePublishedCosts(t *testing.T) {
 	waves := Waves(published27())
 	if len(waves) != len(bareMetal) {
@@ -67,8 +68,8 @@ func TestTheLoadOfTheNodeExplainsThePublishedCosts(t *testing.T) {
 	}
 }
 
-// bareMetalMemory are the published seconds of a job alone by its memory: limit
-// in thousandths of a CPU, and the seconds with 1, 2, 4 and 8 GiB.
+// bareMetalMemory are the published seconds of a job that runs alone: the limit
+// in thousandths of a CPU, and the seconds with 1, 2, 4 and 8 GiB of memory.
 var bareMetalMemory = []struct {
 	limit   unit.MilliCPU
 	seconds []int
@@ -78,9 +79,9 @@ var bareMetalMemory = []struct {
 	{1500, []int{153, 151, 150, 149}},
 }
 
-// TestThePublishedTimesShowNoEffectOfMemory: the published reading is that more
-// memory makes a job faster by half a per cent to one per cent. The three limits
-// disagree about the sign.
+// TestThePublishedTimesShowNoEffectOfMemory checks a published conclusion: that
+// more memory makes a job faster by half a per cent to one per cent. The times
+// at the three limits disagree about the sign, so no effect is shown.
 func TestThePublishedTimesShowNoEffectOfMemory(t *testing.T) {
 	var all []Job
 	at := time.Unix(1e9, 0).UTC()
@@ -100,8 +101,8 @@ func TestThePublishedTimesShowNoEffectOfMemory(t *testing.T) {
 	if math.Abs(e.Ratio.Value-0.9966) > 0.0001 || e.Ratio.Low > 0.99 || e.Ratio.High < 1.01 {
 		t.Errorf("ratio %.4f (%.4f to %.4f), want 0.9966 with both signs in its interval", e.Ratio.Value, e.Ratio.Low, e.Ratio.High)
 	}
-	// Times that fall with memory at each limit, with little scatter, are an
-	// effect: the test above can fail.
+	// If the times fall with memory at each limit, with little scatter, there
+	// is an effect. This shows that the test above can fail.
 	for i := range all {
 		if all[i].Memory > 1<<30 {
 			all[i].Out = all[i].In.Add(all[i].Duration() / 2)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// parseMemory reads an amount of memory as it stands in the name of a pod:
-// lower case, and with fractions of a byte, which are rounded up.
+// parseMemory reads an amount of memory in the form that the name of a pod has:
+// in lower case, and possibly with fractions of a byte, which are rounded up.
 func parseMemory(s string) (unit.Bytes, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	scale, known := map[string]float64{"": 1, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[strings.ToLower(s[end:])]
@@ -22,8 +22,8 @@ func parseMemory(s string) (unit.Bytes, error) {
 	return unit.Bytes(math.Ceil(f * scale)), nil
 }
 
-// formatMemory prints an amount with the largest suffix that needs no more than
-// four digits behind the point, as in the names of pods: "8gi", "0.8gi".
+// formatMemory prints an amount as in the names of pods ("8gi", "0.8gi"). It
+// uses the largest suffix that needs at most four digits after the point.
 func formatMemory(b unit.Bytes) string {
 	for _, s := range []struct {
 		suffix string
@@ -33,8 +33,8 @@ func formatMemory(b unit.Bytes) string {
 		if _, digits, _ := strings.Cut(text, "."); len(digits) <= 4 && float64(b) >= s.scale/10 {
 			return text + s.suffix
 		}
-		// 0.8Gi is not a whole number of bytes: four digits that round up to b
-		// name it, too.
+		// 0.8Gi is not a whole number of bytes. Therefore four digits that
+		// round up to b also stand for b.
 		short := strconv.FormatFloat(float64(b)/s.scale, 'f', 4, 64)
 		short = strings.TrimRight(strings.TrimRight(short, "0"), ".")
 		if f, _ := strconv.ParseFloat(short, 64); unit.Bytes(math.Ceil(f*s.scale)) == b && float64(b) >= s.scale/10 {

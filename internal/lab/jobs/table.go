@@ -23,7 +23,7 @@ const dockerID = 8
 
 var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// An extra column stands behind the published ones.
+// A column is an extra column, which comes after the published ones.
 type column struct {
 	name string
 	get  func(Job) string
@@ -101,8 +101,8 @@ func counter[T ~int64](name string, of func(*Extra) *node.Maybe[T]) column {
 	}}
 }
 
-// nanoseconds is a time with its full resolution. The published column beside
-// it has whole seconds.
+// nanoseconds returns a column with the full resolution of a time. The
+// published column for the same time has whole seconds.
 func nanoseconds(name string, of func(*Job) *time.Time) column {
 	return column{name, func(j Job) string {
 		if j.Precision >= time.Second {
@@ -116,8 +116,8 @@ func nanoseconds(name string, of func(*Job) *time.Time) column {
 	}}
 }
 
-// CheckType refuses a type that the published scripts cannot read back, because
-// they cut the name of a pod at each "-".
+// CheckType refuses a type that contains "-". The published scripts cut the
+// name of a pod at each "-", so they could not read such a type back.
 func CheckType(s string) error {
 	if s == "" || strings.ContainsAny(s, "-_. ,\"") {
 		return fmt.Errorf("type %q: want a word without - _ . , and blanks, because the name of a job is cut at each -", s)
@@ -140,7 +140,7 @@ func WriteTable(w io.Writer, all []Job) error {
 	return WriteRows(w, all)
 }
 
-// WriteRows writes the rows of jobs, as WriteTable does behind its header.
+// WriteRows writes the rows of jobs as WriteTable does, but without a header.
 func WriteRows(w io.Writer, all []Job) error {
 	more := extras()
 	out := csv.NewWriter(w)
@@ -164,8 +164,8 @@ func WriteRows(w io.Writer, all []Job) error {
 }
 
 // ReadTable reads a table of jobs: one that WriteTable wrote, or a published
-// one, with or without its header. A "-" in the type makes a published row
-// longer by a column, so such a row is read from the id of the container in
+// one, with or without a header. A "-" in the type adds a column to a published
+// row. Therefore such a row is read from the column with the container's id in
 // both directions. An error names the line.
 func ReadTable(r io.Reader) ([]Job, error) {
 	in := csv.NewReader(r)
@@ -194,7 +194,7 @@ func ReadTable(r io.Reader) ([]Job, error) {
 	}
 }
 
-// readRow reads a row whose columns behind the published ones are those of head.
+// readRow reads a row. head names the columns that follow the published ones.
 func readRow(row, head []string) (Job, error) {
 	id := slices.IndexFunc(row, containerID.MatchString)
 	switch {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// FromLines reads the latencies that a load generator prints, one in a line,
-// until r ends: a number of microseconds, or a duration with its unit such as
-// 1.25ms, as the first word. Other lines are left out. A latency belongs to the
+// FromLines reads the latencies that a load generator prints, until r ends.
+// Each line begins with a latency: a number of microseconds, or a duration with
+// its unit such as 1.25ms. Other lines are ignored. A latency belongs to the
 // time at which its line arrives. The first line begins the warm-up.
 func FromLines(r io.Reader, warmup, length time.Duration, now func() time.Time) (*Result, error) {
 	total := warmup + length

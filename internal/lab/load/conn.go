@@ -27,7 +27,8 @@ type conn struct {
 }
 
 // A ring is the queue of free connections. The connection that has been idle
-// longest is used next, so that none reaches the server's keep-alive timeout.
+// longest is used next, so that no connection reaches the server's keep-alive
+// timeout.
 type ring struct {
 	ids        []int32
 	head, size int
@@ -69,8 +70,9 @@ func (t *thread) send(id int32, i int, now int64) {
 	t.busy++
 	t.record.latency[i] = pending
 	k.answer.Reset()
-	// An empty socket buffer takes a request of some hundred bytes at once. If
-	// it does not, the connection is broken, so a short write counts as failed.
+	// An empty socket buffer accepts a request of some hundred bytes at once.
+	// If it does not, the connection is broken. A short write therefore counts
+	// as failed.
 	request := t.target.Requests[0]
 	if n := len(t.target.Requests); n > 1 {
 		request = t.target.Requests[t.draw.IntN(n)]
@@ -101,8 +103,8 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case k.state == idle:
-		// The server closes an idle connection, or it sends an answer without a
-		// request, in which case the stream is broken, too.
+		// The server has closed an idle connection, or has sent an answer
+		// without a request. In the second case the stream is broken, too.
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, failedRead)
@@ -139,7 +141,7 @@ func (t *thread) complete(id int32) {
 	t.free.push(id, t.conns)
 }
 
-// fail records the fate of the request and reopens its connection.
+// fail records why the request has no latency, and reopens its connection.
 func (t *thread) fail(id int32, fate uint32) {
 	t.record.latency[t.conns[id].request] = fate
 	t.busy--

@@ -39,7 +39,7 @@ func (h *Histogram) UnmarshalText(text []byte) (err error) {
 }
 
 // Packed is the sparse form of a Histogram. It takes some hundred bytes instead
-// of 140 KiB. Its text and JSON form is the same.
+// of 140 KiB. Its text and JSON form is that of a Histogram.
 type Packed struct{ *hdrhistogram.PackedHistogram }
 
 func newPacked(unit time.Duration) Packed {
@@ -72,7 +72,8 @@ func (p Packed) mergeInto(sum Histogram) {
 
 // record adds one value in units, limited to the range of the histogram.
 func (p Packed) record(v int64) {
-	// Cannot fail: the value is in range and a count cannot overflow.
+	// This cannot fail, because the value is in range and a count cannot
+	// overflow.
 	_ = p.RecordValue(min(max(v, 1), p.HighestTrackableValue()))
 }
 

@@ -64,8 +64,8 @@ type hlogLine struct {
 	begin  time.Duration
 }
 
-// flush writes the line that ends at end. It leaves out an empty line with a
-// tag, and the warm-up of a histogram that is no part of Latency.
+// flush writes the line that ends at end. It omits an empty line with a tag. It
+// also omits the warm-up of a histogram that is not part of Latency.
 func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 	tag := l.tag
 	skip := tag != "" && (l.packed.TotalCount() == 0 || end <= warmup)

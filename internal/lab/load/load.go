@@ -11,7 +11,8 @@
 // ParseWrk parses the output of wrk, to repeat experiments that used it.
 //
 // The client also measures itself: how late it sent requests (its lag) and how
-// busy its CPUs were. If the client spoiled the run, Result.Void says why.
+// busy its CPUs were. If the client disturbed the run too much, Result.Void
+// says why.
 package load
 
 import (
@@ -36,9 +37,9 @@ const (
 // URL, Rate and Duration are required. The zero value of every other field
 // selects its default.
 type Config struct {
-	// URL names the service and its protocol. http:// is fetched with GET over
-	// plain HTTP/1.1. redis:// and memcached:// are asked for random keys, with
-	// nine gets for each set.
+	// URL names the service and its protocol. For http:// the client sends GET
+	// over plain HTTP/1.1. For redis:// and memcached:// it requests random
+	// keys, with nine gets for each set.
 	URL string
 	// If Pages is above 0, each request is for a random page: the client
 	// appends the page's number, from 0 to Pages-1, to URL. See Seed.
@@ -55,34 +56,38 @@ type Config struct {
 	// Seed makes a Poisson schedule repeatable: the same seed, rate, duration
 	// and number of threads give the same send times.
 	Seed uint64
-	// CPUs is the set of CPUs of the client, which pins one thread to each.
-	// Empty: all CPUs that the calling thread may run on.
+	// CPUs is the set of CPUs of the client. It pins one thread to each. Empty:
+	// all CPUs that the calling thread may run on.
 	CPUs unit.CPUSet
-	// Connections is the number of keep-alive connections over all threads; 0:
-	// 256. A connection carries one request at a time. A request that is due
-	// while all are busy waits, and this time counts in its latency.
+	// Connections is the number of keep-alive connections of all threads
+	// together; 0: 256. A connection carries one request at a time. If all
+	// connections are busy when a request is due, the request waits, and this
+	// time is part of its latency.
 	Connections int
 	// Timeout bounds the time from the actual send to the answer; 0: 10 s.
 	Timeout time.Duration
-	// Spin is the time before the next send at which a thread stops sleeping
-	// and polls the clock; 0: 50 µs. A thread also polls while an answer is
-	// outstanding, because sleeping would add a wake-up to the latency. Polling
-	// does not count as busy time. Negative: a thread sleeps whenever possible,
-	// for clients that share their CPUs.
+	// Spin is how long before the next send a thread stops sleeping and polls
+	// the clock; 0: 50 µs. A thread also polls while it waits for an answer,
+	// because sleeping would add a wake-up to the latency. Polling does not
+	// count as busy time. Negative: a thread sleeps whenever possible, for
+	// clients that share their CPUs.
 	Spin time.Duration
 	// A run that exceeds Limits is void.
 	Limits Limits
 }
 
-// Limits define when a run is void because of its client. The zero value of a
-// field selects that of DefaultLimits.
+// Limits say when a run is void because of its client. A field that is zero has
+// the value of DefaultLimits.
 type Limits struct {
 	// LagRatio is the largest share of the measured P99 that the client may
-	// cause: the difference of P99 from the intended and from the actual send.
+	// cause. The client's part is the difference between the P99 from the
+	// intended send and the P99 from the actual send.
 	LagRatio float64 `json:"lag_ratio"`
-	// SpoiledRatio is the largest share of requests that stalls may spoil.
+	// SpoiledRatio is the largest share of requests that stalls of the client
+	// may spoil.
 	SpoiledRatio float64 `json:"spoiled_ratio"`
-	// LagFloor is a lag that does not void a run even if latencies are short.
+	// LagFloor is a lag below which a run is not void, however short the
+	// latencies are.
 	LagFloor time.Duration `json:"lag_floor_ns"`
 	// BusyRatio is the largest busy share of the client's CPUs. Above it
 	// requests begin to queue inside the client.
@@ -95,18 +100,18 @@ type Limits struct {
 	ErrorRatio float64 `json:"error_ratio"`
 }
 
-// DefaultLimits are the limits for the zero fields of Config.Limits.
+// DefaultLimits are the limits for those fields of Config.Limits that are zero.
 //
 // Requests that a stall of the client spoiled are left out one by one. The rest
 // of the client's lag is small and the same in all modes of an experiment, so
 // it may be 5 % of P99. With a lower limit, runs with a short P99 would be void
 // more often than others, and the remaining runs would be the slow ones. The
-// limit applies to the client's part of P99 and not to P99 of the lag. In a
-// Poisson stream about one request in ten is due while the thread still sends
-// another one (a send over loopback takes some µs, mostly to wake the server).
-// A late send rarely coincides with a slow answer, and only then it changes
-// P99. LagFloor is the cost of sending a few other requests; with a lower value
-// only the runs with the shortest P99 were void.
+// limit applies to the client's part of P99, and not to the P99 of the lag. In
+// a Poisson stream, about one request in ten is due while the thread still
+// sends another one (a send over loopback takes some µs, mostly to wake the
+// server). A late send rarely coincides with a slow answer, and only then does
+// it change P99. LagFloor is the cost of sending a few other requests. With a
+// lower value, only the runs with the shortest P99 were void.
 //
 // BusyRatio follows from queueing: the client is a single-server queue, and at
 // half load such a queue doubles the time in the system.
@@ -132,7 +137,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, openLoop)
 }
 
-// Saturate is a closed-loop client: for c.Warmup + c.Duration each connection
+// Saturate is a closed-loop client. For c.Warmup + c.Duration, each connection
 // sends its next request when the last one has been answered, and latency
 // counts from the actual send. It finds the capacity of a service. Its
 // latencies hide stalls and must not be compared with those of Run.
@@ -140,7 +145,8 @@ func Saturate(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, closedLoop)
 }
 
-// orDefaults returns c with its zero fields filled in, and checks the rest.
+// orDefaults returns c with defaults in its zero fields, and checks the other
+// fields.
 func (c Config) orDefaults(l loop) (Config, error) {
 	if l == openLoop && !(c.Rate > 0 && c.Rate <= 1e7) {
 		return c, fmt.Errorf("load: rate %v requests per second: want more than 0 and at most 10 million", c.Rate)

@@ -10,7 +10,7 @@ import (
 
 // A poller waits for sockets with the precision of the kernel's high-resolution
 // timers (epoll_pwait2(2), Linux 5.11). On older kernels it sleeps whole
-// milliseconds, and the caller spins for the rest.
+// milliseconds, and the caller polls for the rest of the time.
 type poller struct {
 	fd      int
 	events  [64]unix.EpollEvent
@@ -28,8 +28,8 @@ func newPoller() (*poller, error) {
 
 func (p *poller) close() { _ = unix.Close(p.fd) }
 
-// add watches a socket; its events carry id. connecting also waits for the
-// connection to be established.
+// add watches a socket. Its events carry id. With connecting, it also waits
+// until the connection is established.
 func (p *poller) add(fd int, id int32, connecting bool) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: interest(connecting), Fd: id})
 }

@@ -14,7 +14,7 @@ var caches = map[string]behaviour{
 	"memcached": {scheme: "memcached", speak: speakMemcached},
 }
 
-// TestCachesAreAskedInOpenLoop has servers that answer nothing for a sixth of
+// TestCachesAreAskedInOpenLoop uses servers that answer nothing for a sixth of
 // the run.
 func TestCachesAreAskedInOpenLoop(t *testing.T) {
 	for name, b := range caches {

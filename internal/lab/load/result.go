@@ -9,8 +9,8 @@ import (
 // IntervalLength is the length of one Interval of a Result.
 const IntervalLength = 100 * time.Millisecond
 
-// A Result is the measurement of a run. A subprocess or a second machine sends
-// it as JSON. The JSON keys are stable.
+// A Result is the measurement of a run. A subprocess, or a second machine,
+// sends it as JSON. The JSON keys are stable.
 type Result struct {
 	Schema      int           `json:"schema"` // 1
 	URL         string        `json:"url"`
@@ -25,32 +25,35 @@ type Result struct {
 	Length      time.Duration `json:"length_ns"` // length of the measured part, which the figures below describe
 
 	// OfferedRate is the number of requests per second that were due in the
-	// measured part. AchievedRate is the good answers per second in it.
+	// measured part. AchievedRate is the number of good answers per second in
+	// that part.
 	OfferedRate  float64 `json:"offered_requests_per_second"`
 	AchievedRate float64 `json:"achieved_requests_per_second"`
 
 	Counts
-	// Reconnects counts, over the whole run with its warm-up, the idle
+	// Reconnects counts, over the whole run including the warm-up, the idle
 	// connections that the server closed and the answers that announced a
 	// close.
 	Reconnects int64 `json:"reconnects"`
 
 	// Latency is the time from the intended send (Run) or the actual send
-	// (Saturate) to the last byte of a good answer, without Spoiled ones.
+	// (Saturate) to the last byte of a good answer. Spoiled requests are left
+	// out.
 	Latency Latency `json:"latency"`
-	// WithStalls is Latency with the Spoiled ones.
+	// WithStalls is the same as Latency, but includes the Spoiled requests.
 	WithStalls Latency `json:"latency_with_stalls"`
-	// FromSend is Latency without Lag: the latency from the actual send. The
-	// difference to Latency is the client's part.
+	// FromSend is the latency from the actual send. Its difference to Latency
+	// is the client's part.
 	FromSend Latency `json:"latency_from_send"`
-	// Lag is the delay of a send by the client. It covers the requests for
+	// Lag is how late the client sent a request. It covers the requests for
 	// which a connection was free when they were due.
 	Lag Latency `json:"client_lag"`
 	// BusyRatio is the share of its CPUs that the client used. It excludes the
 	// time in which the client polled the clock and its sockets.
 	BusyRatio float64 `json:"client_busy_ratio"`
 
-	// Void lists the reasons not to use the run; empty: the run is valid.
+	// Void lists the reasons why the run must not be used; empty: the run is
+	// valid.
 	Void []string `json:"void,omitempty"`
 	// Hints explain socket errors and how to prevent them on this machine.
 	Hints []string `json:"hints,omitempty"`
@@ -65,7 +68,8 @@ type Result struct {
 	LagHistogram     Histogram `json:"client_lag_histogram_ns"`
 }
 
-// Counts counts requests by fate, in the interval in which they were due.
+// Counts counts requests by how they ended, in the interval in which they were
+// due.
 type Counts struct {
 	Scheduled int64 `json:"scheduled"`
 	Sent      int64 `json:"sent"`
@@ -74,21 +78,22 @@ type Counts struct {
 	// connections were busy. They are not errors and have no lag.
 	WaitedForConnection int64 `json:"waited_for_connection"`
 	// Spoiled counts the requests that were due while the client itself did not
-	// run, or shortly after (see stalls). They are counted above, but are not
-	// in Latency and FromSend; WithStalls has them.
+	// run, or shortly after that (see stalls). The counts above include them.
+	// Latency and FromSend leave them out, and WithStalls includes them.
 	Spoiled int64  `json:"spoiled_by_client"`
 	Errors  Errors `json:"errors"`
 }
 
-// Errors counts failed requests by kind; Connect, failed connection attempts.
+// Errors counts failed requests by kind. Connect counts failed attempts to
+// connect.
 type Errors struct {
 	Connect int64 `json:"connect"`
 	Write   int64 `json:"write"`
 	Read    int64 `json:"read"`   // connection lost before the answer was complete, or the answer was not HTTP
 	Status  int64 `json:"status"` // complete, but not 2xx
 	Timeout int64 `json:"timeout"`
-	// Unsent counts the requests that still waited for a connection when the
-	// run ended, Config.Timeout after its schedule.
+	// Unsent counts the requests that still waited for a connection at the end
+	// of the run, which is Config.Timeout after the end of the schedule.
 	Unsent int64 `json:"unsent"`
 }
 
@@ -97,8 +102,8 @@ type Interval struct {
 	At     time.Duration `json:"at_ns"` // begin, since Result.Started
 	Length time.Duration `json:"length_ns"`
 	Counts
-	// Answered counts the good answers that arrived in this interval, also
-	// those of requests that were due earlier.
+	// Answered counts the good answers that arrived in this interval, including
+	// those to requests that were due earlier.
 	Answered int64 `json:"answered"`
 	// Busy is the client's CPU time without polling, summed over its threads.
 	Busy time.Duration `json:"client_busy_ns"`

@@ -15,8 +15,8 @@ import (
 )
 
 // resultOf returns the result of a run with one request per millisecond. All
-// requests are sent on time and answered after 100 µs, unless change changes
-// that.
+// requests are sent on time and answered after 100 µs, unless change says
+// otherwise.
 func resultOf(t *testing.T, requests int, change func(i int, latency, lag *uint32)) *Result {
 	t.Helper()
 	var r record
@@ -194,8 +194,8 @@ This run is void:
 }
 
 // TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot lets the client's CPU stop
-// for 3 ms, after which the client sends the due requests in a burst. A slow
-// service at another time must still show in the result.
+// for 3 ms. The client then sends the due requests in a burst. A slow service
+// at another time must still show in the result.
 func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		switch {

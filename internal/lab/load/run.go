@@ -19,7 +19,8 @@ import (
 // headStart is the time between the last connection set-up and the first send.
 const headStart = 20 * time.Millisecond
 
-// mostRequests bounds the memory of a run: each request needs 16 bytes.
+// mostRequests is the maximum number of requests of a run. It bounds the
+// memory: each request needs 16 bytes.
 const mostRequests = 200e6
 
 func run(ctx context.Context, c Config, l loop) (*Result, error) {
@@ -49,8 +50,8 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	cpus = cpus[:min(len(cpus), c.Connections)]
 	c.CPUs = unit.CPUSetOf(cpus...)
 
-	// A sleeping client thread keeps its processor of the Go scheduler (P). The
-	// rest of the program needs more of them.
+	// A sleeping client thread keeps its processor of the Go scheduler (P), so
+	// the rest of the program needs more of them.
 	procs := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(procs + len(cpus))
 	defer runtime.GOMAXPROCS(procs)
@@ -195,8 +196,9 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	return list
 }
 
-// note adds one request by its latency in µs or its fate. The latencies of
-// requests that the client spoiled are kept apart.
+// note adds one request, by its latency in µs or by why it has none. The
+// latencies of requests that the client spoiled are stored apart from the
+// others.
 func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
 	if spoiled {

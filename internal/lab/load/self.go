@@ -16,12 +16,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Self is a service that drives itself: the schedule of its requests is inside
-// its process, so that there is no client, and no CPU is kept for one.
+// A Self is a service that drives itself: its own process makes the requests by
+// a schedule. There is no client, and no CPU must be reserved for one.
 type Self struct {
 	Threads int // each has a schedule of its own
 	// Memory is the memory of each thread. A request reads it in selfReads
-	// places at random, each of which depends on the one before.
+	// random places, each of which depends on the one before.
 	Memory unit.Bytes
 }
 
@@ -32,9 +32,9 @@ const selfReads = 1000
 // which it was due. A thread makes one request at a time. The kernel may move
 // the threads between the CPUs of the process.
 //
-// The threads sleep after their last request until the caller calls release,
-// because the kernel forgets the counters of a thread that ends. An error ends
-// them at once; then release does nothing.
+// After their last request the threads sleep until the caller calls release,
+// because the kernel forgets the counters of a thread that ends. If Run returns
+// an error, the threads have ended, and release does nothing.
 func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err error) {
 	var ended sync.WaitGroup
 	leave := make(chan struct{})
@@ -51,7 +51,8 @@ func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err
 	return r, release, err
 }
 
-// run starts the threads, which count as ended after leave is closed.
+// run starts the threads. They end only after leave is closed; ended waits for
+// that.
 func (s Self) run(ctx context.Context, c Config, ended *sync.WaitGroup, leave <-chan struct{}) (*Result, error) {
 	c.URL = "self"
 	c, err := c.orDefaults(openLoop)
@@ -129,8 +130,8 @@ func (s Self) memory() ([]byte, error) {
 	return m, nil
 }
 
-// serve makes the requests of a thread. Those that are not begun within the
-// timeout after the end of the schedule stay unsent.
+// serve makes the requests of a thread. A request that has not begun within the
+// timeout after the end of the schedule counts as unsent.
 func (t *thread) serve(memory []byte) {
 	lines := uint64(len(memory) / 64)
 	at := uint64(1)
@@ -148,8 +149,8 @@ func (t *thread) serve(memory []byte) {
 	runtime.KeepAlive(at)
 }
 
-// sleepUntil sleeps until a time since the start of the run. It bypasses the Go
-// scheduler, as poller does.
+// sleepUntil sleeps until a time since the start of the run. It does not use
+// the Go scheduler, for the same reason as poller.
 func (t *thread) sleepUntil(at int64) {
 	for now := t.now(); now < at && !t.cancelled.Load(); now = t.now() {
 		nap := unix.NsecToTimespec(min(at-now, int64(200*time.Millisecond)))

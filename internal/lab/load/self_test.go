@@ -20,8 +20,8 @@ func TestAServiceThatDrivesItselfMeasuresFromTheDueTime(t *testing.T) {
 	if r.Scheduled < 158 || r.Scheduled > 162 || r.Completed != r.Scheduled || r.Latency.P50 <= 0 || len(r.Void) > 0 || r.Loop != "self" {
 		t.Errorf("%+v, P50 %v µs, void %q", r.Counts, r.Latency.P50, r.Void)
 	}
-	// More than a CPU can do: the queue shows in the latencies, and what was not
-	// begun voids the run.
+	// The load is more than a CPU can serve. The queue must show in the
+	// latencies, and the requests that did not begin must make the run void.
 	r, release, err = Self{Threads: 1, Memory: 1 << 20}.Run(t.Context(), Config{Rate: 1e6, Duration: 200 * time.Millisecond, Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +46,8 @@ func TestFaultsOfAServiceThatDrivesItself(t *testing.T) {
 	}
 }
 
-// TestTheThreadsOutliveTheResult: the threads of the requests end only when they
-// are released, so that their counters can be read until then.
+// TestTheThreadsOutliveTheResult checks that the threads of the requests end
+// only when they are released, so that their counters can be read until then.
 func TestTheThreadsOutliveTheResult(t *testing.T) {
 	threads := func() []int {
 		all, err := proc.Default().Threads(os.Getpid())
@@ -63,7 +63,8 @@ func TestTheThreadsOutliveTheResult(t *testing.T) {
 	before := threads()
 	release()
 	release() // the second time does nothing
-	// Only the threads of the requests end: Go keeps the others of a process.
+	// Only the threads of the requests end. Go keeps the other threads of a
+	// process.
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		left := threads()
 		if gone := len(slices.DeleteFunc(slices.Clone(before), func(tid int) bool { return slices.Contains(left, tid) })); gone >= 3 {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A server is a tiny server that misbehaves on demand.
+// A server is a tiny server whose behaviour a test chooses.
 type server struct {
 	behaviour
 	url      string
@@ -25,7 +25,8 @@ type server struct {
 
 // A behaviour defines how a server answers; the zero value is a good server.
 type behaviour struct {
-	// speak reads a request and returns the answer; nil: HTTP/1.1 with answer.
+	// speak reads a request and returns the answer; nil: the server speaks
+	// HTTP/1.1 and sends answer.
 	speak  func(in *bufio.Reader) (answer string, err error)
 	scheme string // http by default
 	answer string // default: status 200 with a body of two bytes
@@ -123,7 +124,7 @@ func (s *server) request(in *bufio.Reader) (answer string, err error) {
 	}
 }
 
-// speakRedis answers a command of the Redis protocol like a cache that holds
+// speakRedis answers a command of the Redis protocol as a cache would that has
 // two bytes under each key.
 func speakRedis(in *bufio.Reader) (string, error) {
 	var words []string
@@ -152,8 +153,8 @@ func speakRedis(in *bufio.Reader) (string, error) {
 	return "-ERR unknown command\r\n", nil
 }
 
-// speakMemcached answers a line of memcached's text protocol like a cache that
-// holds two bytes under each key.
+// speakMemcached answers a line of memcached's text protocol as a cache would
+// that has two bytes under each key.
 func speakMemcached(in *bufio.Reader) (string, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {

@@ -21,7 +21,7 @@ func openSocket(addr *net.TCPAddr) (fd int, connected bool, err error) {
 	if err != nil {
 		return -1, false, fmt.Errorf("open a socket: %w", err)
 	}
-	// Without TCP_NODELAY Nagle's algorithm could delay a request.
+	// Without TCP_NODELAY, Nagle's algorithm could delay a request.
 	if err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err == nil {
 		err = unix.Connect(fd, sockaddr(addr))
 	}
@@ -77,8 +77,8 @@ func socketError(fd int) error {
 	return nil
 }
 
-// send and receive bypass the Go scheduler (RawSyscall). They cannot block, and
-// notifying the scheduler costs more than the call.
+// send and receive do not use the Go scheduler (RawSyscall). They cannot block,
+// and to notify the scheduler would cost more than the call.
 
 func send(fd int, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),

@@ -8,12 +8,12 @@ import (
 
 const (
 	// stallLag is the lag from which the client's CPU counts as stalled.
-	// Sending another request takes some tens of µs, and a timer interrupt in a
-	// nested virtual machine takes up to 100 µs.
+	// Smaller lags are usual: to send another request takes some tens of µs,
+	// and a timer interrupt in a nested virtual machine takes up to 100 µs.
 	stallLag = 150 * time.Microsecond
-	// stallAftermath is the time after a stall in which the burst of late
-	// requests may still queue in the service. It is constant, so that the
-	// choice of the left-out requests does not depend on the service.
+	// stallAftermath is how long after a stall the burst of late requests may
+	// still queue in the service. It is a constant, so that which requests are
+	// left out does not depend on the service.
 	stallAftermath = 2 * time.Millisecond
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WriteText writes r for people: percentiles in the form of wrk, the
-// measurements of the client itself, and the reasons that void the run.
+// WriteText writes r for people: percentiles in the form of wrk, what the
+// client measured about itself, and the reasons why the run is void.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	kind := "open loop, " + string(r.Arrival) + " arrivals"

@@ -29,21 +29,22 @@ func (l loop) String() string {
 }
 
 const (
-	// longestSleep bounds the time until a thread notices a cancelled run.
+	// longestSleep bounds how long a thread takes to notice that the run was
+	// cancelled.
 	longestSleep = 5 * time.Millisecond
 	// housekeeping is the period of checks for timeouts and broken sockets.
 	housekeeping = 5 * time.Millisecond
 	// retryAfter is the pause after a failed attempt to connect.
 	retryAfter = 20 * time.Millisecond
-	// longestWatch is the longest time of one poll of the clock and the
-	// sockets. If an iteration takes longer, the rest does not count as
-	// polling: the thread lost its CPU or was busy.
+	// longestWatch is the longest time that one poll of the clock and the
+	// sockets takes. If an iteration takes longer, the rest does not count as
+	// polling, because the thread lost its CPU or was busy.
 	longestWatch = 5 * time.Microsecond
 )
 
 // A thread sends one share of the load from one CPU. Between start and end, the
-// open loop allocates no memory: the thread fills preallocated arrays, and
-// histograms are made from them afterwards.
+// open loop allocates no memory: the thread writes into arrays that were
+// allocated before, and histograms are made from them later.
 type thread struct {
 	loop      loop
 	target    wire.Target
@@ -83,7 +84,7 @@ type usage struct {
 	at, cpu, watching int64 // ns
 }
 
-// The fates of requests that have no latency.
+// The ways in which a request ends that has no latency.
 const (
 	unsent  uint32 = 1<<32 - 1 - iota
 	waiting        // for a connection
@@ -96,7 +97,8 @@ const (
 	noLag = unsent // the request waited for a connection
 )
 
-// drawStream separates the random stream of pages from the schedule's.
+// drawStream makes the random stream of the pages differ from that of the
+// schedule.
 const drawStream = 1 << 32
 
 // prepare pins the thread of the calling goroutine, makes the schedule and
@@ -106,7 +108,8 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 	if err := pinThread(unit.CPUSetOf(t.cpu)); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	// By default, timer slack delays a sleeping thread by 50 µs (prctl(2)).
+	// By default, the timer slack delays the wake-up of a sleeping thread by 50
+	// µs (prctl(2)).
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("load: set the timer slack to 1 ns: %w", err)
 	}
@@ -244,7 +247,8 @@ func (t *thread) sendDue(now int64) (sent bool) {
 	for t.next < len(due) && due[t.next] <= now {
 		id := t.free.pop(t.conns)
 		if id < 0 {
-			// All due requests wait for a connection: no lag of the client.
+			// All requests that are due wait for a connection. That is no lag
+			// of the client.
 			for t.seen = max(t.seen, t.next); t.seen < len(due) && due[t.seen] <= now; t.seen++ {
 				t.record.latency[t.seen] = waiting
 			}
@@ -262,7 +266,7 @@ func (t *thread) sendDue(now int64) (sent bool) {
 	return sent
 }
 
-// sendFree sends a request on every free connection. This is the closed loop.
+// sendFree sends a request on every free connection, as the closed loop does.
 func (t *thread) sendFree(now int64) (sent bool) {
 	for now >= 0 && now < int64(t.total) {
 		id := t.free.pop(t.conns)

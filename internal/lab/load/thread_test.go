@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/wire"
 )
 
-// TestSendingAndReceivingDoNotAllocate checks that a run allocates nothing,
+// TestSendingAndReceivingDoNotAllocate checks that a run allocates no memory,
 // because a garbage collection would stop the sending threads.
 func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
@@ -66,7 +66,7 @@ func TestSleepEndsWithinItsTime(t *testing.T) {
 		}
 		defer p.close()
 		p.coarse = coarse
-		// A signal to the thread can end a sleep early, but not always.
+		// A signal to the thread may end a sleep early.
 		begin, naps := time.Now(), 0
 		for ; time.Since(begin) < 20*time.Millisecond; naps++ {
 			p.sleep(2 * time.Millisecond)

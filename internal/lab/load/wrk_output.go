@@ -23,8 +23,8 @@ type WrkResult struct {
 	// ThreadLatency and ThreadRate are wrk's "Thread Stats".
 	ThreadLatency WrkStats `json:"thread_latency_us"`
 	ThreadRate    WrkStats `json:"thread_requests_per_second"`
-	// Latency has P50, P75, P90 and P99 from "Latency Distribution", Max and
-	// Mean from "Thread Stats". P999 is 0: wrk does not print it.
+	// Latency has P50, P75, P90 and P99 from "Latency Distribution", and Max
+	// and Mean from "Thread Stats". P999 is 0, because wrk does not print it.
 	Latency Latency `json:"latency"`
 
 	Requests     int64           `json:"requests"`
@@ -34,7 +34,8 @@ type WrkResult struct {
 	SocketErrors WrkSocketErrors `json:"socket_errors"`
 	NonSuccess   int64           `json:"non_2xx_or_3xx_responses"`
 
-	// Void lists the reasons not to use the run; empty: the run is valid.
+	// Void lists the reasons why the run must not be used; empty: the run is
+	// valid.
 	Void []string `json:"void,omitempty"`
 	// Hints explain socket errors and how to prevent them on this machine.
 	Hints []string `json:"hints,omitempty"`
@@ -69,7 +70,7 @@ var (
 )
 
 // ParseWrk parses the output of wrk 4 with --latency. It fails if the output is
-// incomplete or not that of wrk. It fills in Void; Explain fills in Hints.
+// incomplete or is not that of wrk. It sets Void; Explain sets Hints.
 func ParseWrk(output string) (*WrkResult, error) {
 	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
 	for line := range strings.Lines(output) {
@@ -161,7 +162,7 @@ func (p *wrkParser) count(s string) int64 {
 	return n
 }
 
-// number parses a number and its unit. Nil units: the number has no unit.
+// number parses a number and its unit. If units is nil, the number has no unit.
 func (p *wrkParser) number(s string, units map[string]float64) float64 {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	v, err := strconv.ParseFloat(s[:end], 64)
@@ -176,8 +177,8 @@ func (p *wrkParser) number(s string, units map[string]float64) float64 {
 	return v
 }
 
-// Explain fills in Hints if there were socket errors, with the current limits
-// of this machine and process.
+// Explain sets Hints if there were socket errors. The hints contain the present
+// limits of this machine and process.
 func (r *WrkResult) Explain() { r.explain(ownSocketLimits()) }
 
 func (r *WrkResult) explain(l socketLimits) {

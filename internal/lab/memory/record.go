@@ -42,8 +42,8 @@ type ModeResult struct {
 // A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A remembered experiment is an experiment with the memory use of its runs, by
-// their index.
+// A remembered experiment is an experiment with the memory use of its runs. The
+// key is the index of the run.
 type remembered struct {
 	experiment Experiment
 	uses       map[int]Use
@@ -84,7 +84,7 @@ type Setup struct {
 	HogHeld   unit.Bytes `json:"be_anon_bytes"`  // the anonymous memory of the batch work
 	Request   unit.Bytes `json:"ls_request"`     // the memory request in the service's rule
 	HogLimit  unit.Bytes `json:"be_limit_bytes"` // the limit of the batch work's rule
-	// The percentages that mode tenond configures; 0: not configured.
+	// The percentages that the mode tenond configures; 0: not configured.
 	MinPercent        int `json:"ls_min_percent"`
 	LowPercent        int `json:"ls_low_percent"`
 	ThrottlingPercent int `json:"be_throttling_percent"`
@@ -92,9 +92,9 @@ type Setup struct {
 
 // A Use is the use of memory in the measured part of a run.
 type Use struct {
-	// LSRefaults counts the pages of the service that were read again soon
-	// after the kernel had reclaimed them. LSMajorFaults counts the page faults
-	// that waited for a device.
+	// LSRefaults is the number of pages of the service that were read again
+	// soon after the kernel had reclaimed them. LSMajorFaults is the number of
+	// page faults that waited for a device.
 	LSRefaults    int64      `json:"ls_refaults"`
 	LSMajorFaults int64      `json:"ls_major_faults"`
 	BERefaults    int64      `json:"be_refaults"`
@@ -104,7 +104,7 @@ type Use struct {
 	Readings      []Held     `json:"course,omitempty"`
 }
 
-// Held is the memory of each side at one time.
+// Held is how much memory each side had at one time.
 type Held struct {
 	At     time.Duration `json:"at_ns"` // since the measured part of the run began
 	LS     unit.Bytes    `json:"ls_file_bytes"`
@@ -126,7 +126,8 @@ func (m remembered) processed(r report.Run) float64 {
 	return report.Positive(float64(m.uses[r.Index].BEBytes) / (1 << 20) / r.Length.Seconds())
 }
 
-// held returns the share of the working set that is in memory.
+// held returns the metric for the share of the service's working set that was
+// in memory.
 func (m remembered) held(r report.Run) float64 {
 	set := m.experiment.Memory.Set
 	return report.Known(float64(m.uses[r.Index].LSHeld)/float64(set), set > 0)

@@ -90,7 +90,7 @@ func (m remembered) study() report.Study {
 	}
 }
 
-// colours is the legend of the pictures.
+// colours is the legend of the pictures: which colour stands for what.
 const colours = `<li><svg viewBox="0 0 30 10"><rect class="ls" width="30" height="10"/></svg>pages of the service (LS)</li>
 <li><svg viewBox="0 0 30 10"><rect class="be" width="30" height="10"/></svg>page cache of the batch work (BE)</li>
 <li><svg viewBox="0 0 30 10"><rect class="anon" width="30" height="10"/></svg>its own memory</li>
@@ -129,8 +129,8 @@ func (m remembered) headline(r report.Result) string {
 		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
-// figures returns the common rows except those about frames, and rows about
-// memory.
+// figures returns the common rows without those about frames, and adds rows
+// about memory.
 func (m remembered) figures(common []report.Row) []report.Row {
 	common = slices.DeleteFunc(common, func(r report.Row) bool {
 		return strings.HasPrefix(r.Label, "BE frames") || strings.HasPrefix(r.Label, "BE share")
@@ -159,8 +159,8 @@ func (m remembered) plots(ev report.Evidence, r report.Result, common report.Com
 	}
 }
 
-// picture shows how much memory each side held in one run. It is empty if the
-// memory is unknown.
+// picture shows how much memory each side had in one run. It is empty if that
+// is unknown.
 func (m remembered) picture(used []report.Run) template.HTML {
 	e := m.experiment
 	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Readings) > 1 })

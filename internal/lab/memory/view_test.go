@@ -13,7 +13,7 @@ import (
 )
 
 // invented invents a memory experiment. None of its values was measured. If
-// better is true, tenond improves the P99.
+// better is true, the mode tenond has the better P99.
 func invented(blocks int, better bool) (Experiment, []Run) {
 	e := Experiment{Experiment: synthetic.Experiment(blocks, report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond)}
 	e.Kind, e.Command, e.Margin = Kind, []string{"tenon", "lab", "memory"}, 1.1

@@ -31,8 +31,9 @@ type Reading struct {
 	valid map[string]bool
 }
 
-// Follow counts the events of a process and of all its descendants, from the
-// moment at which it next executes a program. Earlier counts are dropped.
+// Follow starts to count the events of a process and of all its descendants.
+// Counting begins when the process next executes a program. Earlier counts are
+// dropped.
 func (m *Meter) Follow(pid int) {
 	m.Close()
 	m.count = count(pid)
@@ -63,14 +64,15 @@ func (m *Meter) Close() {
 	m.count = nil
 }
 
-// events are counted for each process of a slot and its descendants.
+// events are the events that are counted for each process of a slot and its
+// descendants.
 var events = []perf.Event{perf.Migrations, perf.Switches, perf.Cycles, perf.Instructions, perf.CacheMisses}
 
-// counters counts what one process and its descendants do.
+// counters count what one process and its descendants do.
 type counters []*perf.Counter // in the order of events; nil: this machine cannot count it
 
-// count begins to count. An event that the machine or the user's privileges do
-// not allow is left out.
+// count starts to count. It omits an event if the machine or the privileges of
+// the user do not allow to count it.
 func count(pid int) counters {
 	all := make(counters, len(events))
 	for i, e := range events {
@@ -101,8 +103,8 @@ func (c counters) close() {
 	}
 }
 
-// Between returns the count of an event between two readings; absent: this
-// machine cannot count it.
+// Between returns how often an event happened between two readings; absent:
+// this machine cannot count it.
 func Between(a, b Reading, e perf.Event) node.Maybe[float64] {
 	if !b.valid[e.Name] {
 		return node.Maybe[float64]{}

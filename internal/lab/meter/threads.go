@@ -6,18 +6,20 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Threads adds up what threads do, also those that end. The kernel forgets the
-// counters of a thread that has ended, so Read must be called several times a
-// second. The zero value is ready for use. It is not safe for concurrent use.
+// Threads adds up the counters of threads, including threads that end. The
+// kernel forgets the counters of a thread that has ended, so Read must be
+// called several times a second. The zero value is ready for use. It is not
+// safe for concurrent use.
 type Threads struct {
 	total proc.SchedStat
-	// last holds the last counters of each thread by its ID. It keeps those that
-	// are gone, because a list of processes can omit one that still runs.
+	// last holds the last counters of each thread by its ID. It keeps those of
+	// threads that seem to be gone, because a list of processes may omit one
+	// that still runs.
 	last map[int]proc.SchedStat
 }
 
-// Read reads the threads of processes, and returns the sum of all that it has
-// read so far. It leaves out what ends meanwhile.
+// Read reads the threads of processes, and returns the sum over all threads
+// that it has read so far. It skips what ends meanwhile.
 func (t *Threads) Read(fs proc.FS, pids []int) (proc.SchedStat, error) {
 	if t.last == nil {
 		t.last = map[int]proc.SchedStat{}

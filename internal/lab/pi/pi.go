@@ -1,5 +1,6 @@
-// Package pi computes digits of π with many threads, as the job of the published
-// experiment on CPU pinning does, and proves its digits by a second formula.
+// Package pi computes digits of π with many threads, as the job of the
+// published experiment on CPU pinning does. It checks its digits with a second
+// formula.
 package pi
 
 import (
@@ -12,12 +13,13 @@ import (
 	"time"
 )
 
-// guard is the number of bits behind the last digit. Each of the n terms is too
-// small by less than 4 units of the last bit, which for n below 2^50 stays far
-// below a digit.
+// guard is the number of extra bits after the last digit. Each of the n terms
+// is too small by less than 4 units of the last bit. For n below 2^50, the sum
+// of these errors is far less than a digit.
 const guard = 64
 
-// most bounds the digits, so that a sum of a term's errors fits into guard.
+// most is the maximum number of digits. Up to it, the sum of the errors of all
+// terms fits into guard.
 const most = 10_000_000
 
 // A Task is a computation.
@@ -25,12 +27,13 @@ type Task struct {
 	Threads int
 	Digits  int // behind the point
 	Rounds  int // times that each thread computes its terms
-	// Ready is called when all threads exist and none computes; nil: nothing is
-	// called.
+	// Ready is called when all threads exist and none has begun to compute;
+	// nil: nothing is called.
 	Ready func()
 }
 
-// Check returns an error that names the field and its range.
+// Check returns an error for a field that is out of range. The error names the
+// field and the range.
 func (t Task) Check() error {
 	switch {
 	case t.Threads < 1 || t.Threads > 9000: // the Go runtime ends a program with 10,000 threads
@@ -45,9 +48,9 @@ func (t Task) Check() error {
 
 // Compute returns π with the digits of the task, such as "3.1415" for four. The
 // last digit is not rounded. It uses the series of Bailey, Borwein and Plouffe
-// (Mathematics of Computation 66, 1997), whose terms it deals to the threads in
-// turn, so that none is lost. Each thread is a thread of the system, and all of
-// them exist before the first computes.
+// (Mathematics of Computation 66, 1997), and gives the terms to the threads in
+// turn, so that no term is lost. Each thread is a thread of the system, and all
+// of them exist before the first begins to compute.
 func (t Task) Compute() string {
 	bits := bitsOf(t.Digits)
 	terms := int(bits)/4 + 1
@@ -98,14 +101,14 @@ func partial(first, step, terms int, bits uint) *big.Int {
 	return sum
 }
 
-// text prints v·2^−bits with digits behind the point.
+// text prints v·2^−bits with the given number of digits after the point.
 func text(v *big.Int, bits uint, digits int) string {
 	ten := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil)
 	s := ten.Rsh(ten.Mul(ten, v), bits).String()
 	return s[:1] + "." + s[1:]
 }
 
-// A Report is what one computation was.
+// A Report says what one computation did and found.
 type Report struct {
 	Threads int     `json:"threads_seen"` // of the process, before it computes
 	Digits  int     `json:"digits"`
@@ -114,8 +117,8 @@ type Report struct {
 	First   string  `json:"first"`        // digits
 }
 
-// Report computes and proves the digits. threads counts the threads of this
-// process.
+// Report computes the digits and checks them. threads returns the number of
+// threads of this process.
 func (t Task) Report(threads func() (int, error)) (Report, error) {
 	if err := t.Check(); err != nil {
 		return Report{}, err
@@ -133,8 +136,8 @@ func (t Task) Report(threads func() (int, error)) (Report, error) {
 	return r, err
 }
 
-// Machin returns the same digits by Machin's formula of 1706,
-// π = 16 arctan(1/5) − 4 arctan(1/239), which shares no step with Compute.
+// Machin returns the same digits by Machin's formula of 1706, π = 16
+// arctan(1/5) − 4 arctan(1/239). It has no step in common with Compute.
 func Machin(digits int) string {
 	bits := bitsOf(digits)
 	v := new(big.Int).Mul(arctan(5, bits), big.NewInt(16))
@@ -157,8 +160,8 @@ func arctan(x int64, bits uint) *big.Int {
 	return sum
 }
 
-// Right returns the number of leading digits behind the point that agree with
-// Machin's formula.
+// Right returns how many leading digits after the point agree with Machin's
+// formula.
 func Right(digits string) int {
 	want := Machin(len(digits) - strings.Index(digits, ".") - 1)
 	for i := range digits {

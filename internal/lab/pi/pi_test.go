@@ -17,9 +17,9 @@ func TestEveryNumberOfThreadsGivesTheSameDigits(t *testing.T) {
 	}
 }
 
-// TestAllDigitsAreRight compares the last digits with an independent formula,
-// with many threads that have few terms each: 3000 threads for 3000 digits have
-// one term or none.
+// TestAllDigitsAreRight compares the last digits with those of an independent
+// formula. It uses so many threads that each has few terms: with 3000 threads
+// for 3000 digits, each has one term or none.
 func TestAllDigitsAreRight(t *testing.T) {
 	for _, digits := range []int{1, 2, 999, 3000} {
 		threads := 0
@@ -30,7 +30,8 @@ func TestAllDigitsAreRight(t *testing.T) {
 	}
 }
 
-// TestALostTermIsSeen: the published program loses the last term of each thread.
+// TestALostTermIsSeen checks that a missing term is found. The published
+// program loses the last term of each thread.
 func TestALostTermIsSeen(t *testing.T) {
 	if n := Right("3.1415926458"); n != 7 {
 		t.Errorf("%d digits of the published program are right, want 7", n)

@@ -1,6 +1,6 @@
 // Package pinning holds the records, the analysis and the presentation of the
-// experiment on CPU pinning: what a quota, the choice of CPUs and warm CPUs each
-// do to a job of many threads and to web servers.
+// experiment on CPU pinning. The experiment shows what a quota, the choice of
+// CPUs and warm CPUs each do to a job of many threads and to web servers.
 package pinning
 
 import (
@@ -26,8 +26,8 @@ const Kind = "pinning"
 // A Mode is a way to give work its CPUs.
 type Mode string
 
-// The modes. The work of each has as much CPU time as its limit allows, but for
-// the job in mode shared-free, which uses all CPUs.
+// The modes. In each mode the work has as much CPU time as its limit allows.
+// The only exception is the job in mode shared-free, which uses all CPUs.
 const (
 	Shared      Mode = "shared"       // a quota, on all CPUs
 	SharedAA    Mode = "shared-aa"    // the same again, to show the resolution of this machine
@@ -80,8 +80,9 @@ func (e Experiment) EndedBy(end report.End) any {
 	return e
 }
 
-// A Run is one part in one mode: a line of runs.jsonl. Counters are those of
-// the job, or of all servers together while the closed loop ran.
+// A Run is one part of the experiment in one mode: a line of runs.jsonl. Its
+// counters are those of the job, or those of all servers together while the
+// closed loop ran.
 type Run struct {
 	Index     int         `json:"index"`
 	Block     int         `json:"block"`
@@ -102,8 +103,9 @@ type Run struct {
 	Void      []string    `json:"void,omitempty"`
 }
 
-// A ClosedLoop holds the columns of wrk. With several servers requests add up, the
-// average is weighted by requests, and the others are those of the slower server.
+// A ClosedLoop holds the columns of wrk. With several servers, the requests are
+// the sum, the average is weighted by the requests, and the other values are
+// those of the slower server.
 type ClosedLoop struct {
 	Rate  float64 `json:"requests_per_second"`
 	Mean  float64 `json:"mean_us"`
@@ -115,7 +117,8 @@ type ClosedLoop struct {
 	P99   float64 `json:"p99_us"`
 }
 
-// An OpenLoop holds the latencies at a fixed rate, in the form of ClosedLoop.
+// An OpenLoop holds the latencies at a fixed rate, in the same form as
+// ClosedLoop.
 type OpenLoop struct {
 	Rate float64 `json:"offered_per_second"`
 	Mean float64 `json:"mean_us"`

@@ -21,25 +21,26 @@ type Result struct {
 type Part struct {
 	Name  string `json:"part"`
 	Modes []Row  `json:"modes"`
-	// Factors divide the change from shared to pinned.
+	// Factors explain the change from shared to pinned by single differences.
 	Factors []Factor `json:"factors"`
 	// Claims is false if the machine is too small for claims about the speed of
-	// this part: then only the counters mean something.
+	// this part. Then only the counters have a meaning.
 	Claims bool `json:"claims_speed"`
 }
 
-// A Row is a mode.
+// A Row has the figures of one mode.
 type Row struct {
 	Mode Mode `json:"mode"`
 	Runs int  `json:"runs"`
 	// Values holds the figures of the mode as means over blocks, by their key.
 	Values map[string]report.Interval `json:"values"`
-	// Change holds the same relative to shared, within blocks.
+	// Change holds the same figures relative to shared, within blocks.
 	Change map[string]report.Interval `json:"change_from_shared"`
 	speed  stat.Sample                // of the figure by which the part is judged
 }
 
-// A Factor is one mode relative to another: what a single difference does.
+// A Factor compares two modes that differ in one thing, and so shows what this
+// thing does.
 type Factor struct {
 	Of     string          `json:"of"` // see steps
 	From   Mode            `json:"from"`
@@ -55,8 +56,9 @@ type figure struct {
 	of        func(Run) (float64, bool)
 }
 
-// shown reports whether a part shows a figure. Servers on a machine that is too
-// small for claims about their speed show what is not about speed.
+// shown reports whether a part shows a figure. If the machine is too small for
+// claims about the speed of servers, they show only figures that are not about
+// speed.
 func (f figure) shown(p Part) bool {
 	return slices.Contains(f.parts, p.Name) && (p.Claims || slices.Contains(f.parts, Pi))
 }
@@ -100,18 +102,19 @@ func perCPU(of func(Run) *float64) func(Run) (float64, bool) {
 	}
 }
 
-// speed is the figure by which a part is judged.
+// speed is the figure by which each part is judged.
 var speed = map[string]string{Pi: "seconds", NGINX: "requests_per_second"}
 
-// A step is a difference between modes that a factor names.
+// A step is the difference between two modes that a factor is about.
 type step struct {
 	of       string
 	from, to Mode
 }
 
-// steps lists the differences that a part shows. The job uses all CPUs in mode
-// shared-free, more than its limit, so that mode differs from others by more than
-// one thing. A web server has as many workers as its limit has CPUs.
+// steps lists the differences that a part shows. In mode shared-free the job
+// uses all CPUs, which is more than its limit. That mode therefore differs from
+// others in more than one thing. A web server has as many workers as its limit
+// has CPUs.
 var steps = map[string][]step{
 	Pi: {
 		{"the same again", Shared, SharedAA},

@@ -44,7 +44,8 @@ func sentences(p Part) []string {
 	return all
 }
 
-// columns returns the heads of the table of a part, and cells the row of a mode.
+// columns returns the headings of the table of a part. cells returns the row of
+// a mode.
 func columns(p Part) []string {
 	heads := []string{"mode"}
 	for _, f := range figures {
@@ -106,7 +107,7 @@ func writeTable(w io.Writer, r Result) error {
 	return err
 }
 
-// picture draws the speed of each mode relative to shared.
+// picture draws the speed of each mode relative to that of shared.
 func picture(p Part) template.HTML {
 	if !p.Claims {
 		return ""

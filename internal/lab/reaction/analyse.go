@@ -13,7 +13,7 @@ import (
 )
 
 // A Result is the result of a reaction experiment: result.json. Times are in
-// ms. A time is null if it is not known or longer than the step.
+// ms. A time is null if it is not known or is longer than the step.
 type Result struct {
 	Schema     int                    `json:"schema"` // 1
 	Experiment Experiment             `json:"experiment"`
@@ -32,23 +32,22 @@ type Figure struct {
 	Cycles   int `json:"cycles"`
 	Undone   int `json:"undone_cycles"`
 	// EventToWrite is the time from an event to the last write of the tick that
-	// answers it. The event is the first kernel event that the tick answers, at
-	// the time when tenond receives it. The first such tick of each step
-	// counts.
+	// responds to it. The event is the first kernel event of the tick, at the
+	// time when tenond receives it. In each step the first such tick counts.
 	EventToWrite Spread `json:"event_to_last_write_ms"`
 	StepToEvent  Spread `json:"step_to_event_ms"`
 	// EventToNarrowed is the time from the first kernel event in the step to
 	// the end of the first later tick that narrowed the bound of the batch
-	// work. If the step ended before, its time counts as longer than all
-	// others. An event in the last 100 ms of a step is not counted.
+	// work. If the step ended before that, its time counts as longer than all
+	// others. Events in the last 100 ms of a step do not count.
 	EventToNarrowed Spread `json:"event_to_narrowed_ms"`
 	// StepToNarrowed is the time from the begin of the step to the end of the
 	// first tick that narrowed the bound of the batch work. If the step ended
-	// before, its time counts as longer than all others.
+	// before that, its time counts as longer than all others.
 	StepToNarrowed Spread `json:"step_to_narrowed_ms"`
 	// Raised is the time from the begin of the step to the end of the last late
-	// cycle before the first 100 ms without one. If there are no such 100 ms,
-	// Raised is the length of the step.
+	// cycle before the first 100 ms without a late cycle. If the step has no
+	// such 100 ms, Raised is the length of the step.
 	Raised Spread `json:"raised_ms"`
 	// Late is the share of cycles that were late or did not begin.
 	Late       report.Number `json:"late_cycles_ratio"`
@@ -68,23 +67,24 @@ type Spread struct {
 
 const (
 	// lateCycle is the delay from which a cycle counts as late. It is one
-	// period, so two cycles are due at once. The lowest bound of the batch
-	// work, 0.01 CPU, lets it run for 1 ms in each period of its quota; waiting
-	// for that is not late.
+	// period, so that two cycles are then due at once. The lowest bound of the
+	// batch work, 0.01 CPU, lets it run for 1 ms in each period of its quota. A
+	// wait for that does not count as late.
 	lateCycle = 2 * time.Millisecond
-	// calm is the time without a late cycle after which the delay no longer
-	// counts as raised. It equals the period of a CPU quota.
+	// calm is how long no cycle may be late before the delay no longer counts
+	// as raised. It equals the period of a CPU quota.
 	calm = 100 * time.Millisecond
 	// answerLimit is the longest time, at p99, from the event until the batch
-	// work is narrowed.
+	// work is narrowed. A longer time fails the claim.
 	answerLimit = 100.0 // ms
-	// tickFactor is the lowest ratio of the time that the delay stays raised,
-	// periodic ticks alone to events.
+	// tickFactor is a ratio of the times for which the delay stays raised: with
+	// periodic ticks only, divided by that with events. The claim needs at
+	// least this ratio.
 	tickFactor = 2.0
 )
 
-// raised returns the time for which the delay of a step stayed raised; 0 if it
-// was never raised. Due is in ascending order.
+// raised returns how long the delay of a step stayed raised; 0: it was never
+// raised. Due is in ascending order.
 func (s Step) raised() time.Duration {
 	var last time.Duration
 	for i, due := range s.Due {
@@ -102,8 +102,8 @@ func (s Step) raised() time.Duration {
 	return last
 }
 
-// answer returns the first tick of the step that a kernel event woke and that
-// wrote something.
+// answer returns the first tick of the step that a kernel event started and
+// that wrote something.
 func (s Step) answer() (StepTick, bool) {
 	for _, t := range s.Ticks {
 		if t.Woken != nil && *t.Woken >= 0 && t.Writes > 0 {
@@ -150,7 +150,7 @@ func spreadOf(values []float64) Spread {
 	return s
 }
 
-// A modeSteps holds the values of the used steps of a mode.
+// A modeSteps holds the values of those steps of a mode that are used.
 type modeSteps struct {
 	answers, yielded, events, narrowed, raised, delays, quotas []float64
 	byBlock                                                    map[int][]float64 // raised
@@ -195,7 +195,8 @@ func (m modeSteps) blockMeans() stat.Sample {
 	return s
 }
 
-// usedSteps returns the steps of mode that are not void.
+// usedSteps returns the steps of mode that are not void, and the number of void
+// ones.
 func usedSteps(steps []Step, mode report.Mode) (used []Step, void int) {
 	for _, s := range steps {
 		switch {
@@ -260,8 +261,8 @@ func (f Figure) warnings(mode report.Mode) []string {
 	return out
 }
 
-// claims judges the experiment. The first claim is the requirement, chosen
-// before the measurement.
+// claims judges the experiment. The first claim is the requirement that was
+// chosen before the measurement.
 func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
 	var out []report.Claim
 	for _, mode := range []report.Mode{report.Events, report.PSI} {
@@ -285,7 +286,7 @@ func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
 	return out
 }
 
-// answerClaim judges the time between an event and its answer.
+// answerClaim judges the time from an event until tenond has responded to it.
 func answerClaim(name, what string, after []float64) report.Claim {
 	p99 := stat.Quantile(after, 0.99)
 	return report.Claim{

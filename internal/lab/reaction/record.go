@@ -65,7 +65,7 @@ type Step struct {
 	Length time.Duration `json:"length_ns"`
 	Void   []string      `json:"void,omitempty"`
 	// Quota is the CPU bound of the batch work at the begin of the step, in
-	// thousandths of a CPU; 0: not known.
+	// thousandths of a CPU; 0: it is not known.
 	Quota unit.MilliCPU `json:"be_quota_mcpu"`
 	// Events are the kernel events that tenond received during the step. Ticks
 	// are the ticks of tenond that ended within the step.
@@ -90,8 +90,8 @@ type StepEvent struct {
 type StepTick struct {
 	Began time.Duration `json:"began_ns"`
 	Ended time.Duration `json:"ended_ns"` // end of its last write
-	// Woken is the time of the first kernel event that the tick answers; nil if
-	// no kernel event started the tick.
+	// Woken is the time of the first kernel event of the tick; nil if no kernel
+	// event started the tick.
 	Woken    *time.Duration `json:"woken_ns,omitempty"`
 	Writes   int            `json:"writes"`
 	Narrowed bool           `json:"narrowed"` // the bound of the batch work became smaller

@@ -15,15 +15,15 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Metric returns one number of a run, or NaN if the run does not have it.
+// A Metric returns one number of a run, or NaN if the run lacks it.
 type Metric func(Run) float64
 
 // RunDelay returns the service's mean wait for a CPU per timeslice, in µs.
 func RunDelay(r Run) float64 { return Known(r.DelayPerRun, r.Timeslices > 0) }
 
-// Waiting returns the time that the service's threads waited for a CPU, in µs
-// per second. Unlike the wait per timeslice it does not depend on the number of
-// timeslices, which differs between modes.
+// Waiting returns how long the service's threads waited for a CPU, in µs per
+// second. The number of timeslices differs between modes, but Waiting does not
+// depend on it, unlike the wait per timeslice.
 func Waiting(r Run) float64 {
 	return Known(float64(r.RunDelay)/float64(time.Microsecond)/r.Length.Seconds(), r.Timeslices > 0 && r.Length > 0)
 }
@@ -31,8 +31,7 @@ func Waiting(r Run) float64 {
 // CPUPercent returns the use of the tested CPUs in percent.
 func CPUPercent(r Run) float64 { return r.CPUPercent }
 
-// Percentiles are the metrics of the latency in µs, by their key in
-// result.json.
+// Percentiles are the metrics of the latency in µs, by their key in result.json.
 var Percentiles = map[string]Metric{
 	"p50":  func(r Run) float64 { return Positive(r.Latency.P50) },
 	"p75":  func(r Run) float64 { return Positive(r.Latency.P75) },
@@ -54,8 +53,8 @@ func Known(v float64, ok bool) float64 {
 	return v
 }
 
-// Evidence is an experiment with the runs that its analysis uses: the last
-// valid run of each mode in each block (a void run may have been repeated).
+// Evidence is an experiment with the runs that its analysis uses: for each mode
+// and block the last valid run. A void run may have been repeated.
 type Evidence struct {
 	Experiment
 	Rule   paired.Rule // by which claims are judged
@@ -82,7 +81,7 @@ func Gather(e Experiment, runs []Run) Evidence {
 	return ev
 }
 
-// Sample returns m of each block in which mode has a valid run.
+// Sample returns the metric m of each block in which mode has a valid run.
 func (ev Evidence) Sample(mode Mode, m Metric) stat.Sample {
 	s := make(stat.Sample)
 	for block, r := range ev.used[mode] {
@@ -103,9 +102,9 @@ func (ev Evidence) Runs(mode Mode) []Run {
 	return slices.SortedFunc(maps.Values(ev.used[mode]), func(a, b Run) int { return cmp.Compare(a.Block, b.Block) })
 }
 
-// pooled returns the sum of the histograms of the used runs of mode, or nil
-// without any. Percentiles of several runs come from added counts and not from
-// averaged percentiles.
+// pooled returns the sum of the histograms of the used runs of mode; nil: there
+// are none. Percentiles of several runs come from the added counts, because the
+// mean of percentiles is not a percentile.
 func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	var total *hdrhistogram.Histogram
 	for _, r := range ev.Runs(mode) {
@@ -120,11 +119,11 @@ func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	return total
 }
 
-// IdleCapacity is, for each block, the frame rate that BE could reach on the
-// CPU that the service leaves idle in the mode without. It is that idle CPU
-// times the frame rate per CPU of BE alone. The latter comes from the block's
-// solo run, because a shared machine is not equally fast all the time; if the
-// experiment has no solo mode, it comes from the calibration.
+// IdleCapacity returns, for each block, the frame rate that BE could reach on
+// the CPU that the service leaves idle in the mode without. It is that idle CPU
+// multiplied by the frame rate per CPU of BE alone. The latter comes from the
+// solo run of the block, because a shared machine is not always equally fast.
+// If the experiment has no solo mode, it comes from the calibration.
 func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
 	solo := ev.Sample(Solo, func(r Run) float64 { return Positive(r.FramesPerS / r.BECPU) })
 	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU
@@ -197,8 +196,9 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	return Analysis{Base: r, study: s, evidence: ev, all: len(runs), doc: r}
 }
 
-// settled reports whether verdicts stand: the experiment has ended at a time
-// that its results did not choose, or it runs and is at a planned look.
+// settled reports whether verdicts are valid now: the experiment has ended at a
+// time that did not depend on its results, or it is running and is at a planned
+// look.
 func (ev Evidence) settled() bool {
 	if len(ev.Looks) == 0 {
 		return false
@@ -308,7 +308,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	return out
 }
 
-// planWarnings says what the plan of the experiment does not allow to claim.
+// planWarnings says what cannot be claimed because of the plan of the experiment.
 func (ev Evidence) planWarnings() []string {
 	var out []string
 	if ev.Blocks < ev.Rule.Least {
@@ -337,9 +337,9 @@ func (ev Evidence) nextLook() int {
 	return ev.Rule.Last()
 }
 
-// Resolved reports whether the experiment may end: it is at a planned look, and
-// every claim has a final verdict, or it is the last look. Without claims it
-// returns false. It is the stop rule of --until-resolved.
+// Resolved reports whether the experiment may end. It may end at a planned look
+// if every claim has a final verdict, and at the last look. Without claims it
+// returns false. This is the stop rule of --until-resolved.
 func (a Analysis) Resolved() bool {
 	ev := a.evidence
 	if ev.Blocks == 0 || !ev.Rule.IsLook(ev.Blocks) || len(a.Base.Claims) == 0 {

@@ -13,7 +13,8 @@ import (
 )
 
 // drawCPU shows the use of CPU time during one run. BE is at the bottom, so
-// that it can be compared with its limit. LS and then all others follow.
+// that its use can be compared with its limit. LS is above BE, and all other
+// work above LS.
 func drawCPU(r Run, tested int) template.HTML {
 	series := slices.Clone(r.Series)
 	if len(series) < 2 {
@@ -64,7 +65,7 @@ func Colour(m Mode) string {
 	return fmt.Sprintf("--c:var(--m-%s,currentColor)", html.EscapeString(string(m)))
 }
 
-// dashed distinguishes modes of the same family without colour.
+// dashed makes modes of the same family distinguishable without colour.
 func dashed(m Mode) string {
 	return strings.TrimRight(" "+m.Spec().Line, " ")
 }

@@ -13,9 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An Experiment is the configuration of an experiment and its machine:
-// experiment.json. Kinds of experiments with more fields embed it in their own
-// record.
+// An Experiment describes an experiment and its machine: experiment.json. A
+// kind of experiment with more fields embeds it in a record of its own.
 type Experiment struct {
 	Schema  int       `json:"schema"` // 1
 	Kind    string    `json:"kind,omitempty"`
@@ -24,11 +23,12 @@ type Experiment struct {
 	Version string    `json:"tenon_version"`
 	Modes   []Mode    `json:"modes"`
 	Blocks  int       `json:"blocks"` // configured; 0: until resolved
-	// Looks are the numbers of blocks at which the claims are judged, fixed
-	// before the first run; empty: unknown (an experiment of an older version).
+	// Looks are the numbers of blocks at which the claims are judged. They were
+	// fixed before the first run; empty: unknown (an experiment of an older
+	// version).
 	Looks []int `json:"planned_looks,omitempty"`
 	// Ended says how the experiment ended; empty: it is running, was killed, or
-	// an older version ran it.
+	// was run by an older version.
 	Ended       End           `json:"ended,omitempty"`
 	Duration    time.Duration `json:"duration_ns"`
 	Seed        uint64        `json:"seed"`
@@ -42,24 +42,25 @@ type Experiment struct {
 	BEProcesses int           `json:"be_processes"`
 	BEThreads   int           `json:"be_threads"`
 	Input       string        `json:"input"`
-	// SoloFramesPerSecond is the frame rate of the batch work alone on the
-	// tested CPUs during the calibration. SoloCPU is the number of CPUs that it
-	// used.
+	// SoloFramesPerSecond is the frame rate that the batch work reached alone
+	// on the tested CPUs during the calibration. SoloCPU is the number of CPUs
+	// that it used.
 	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
 	SoloCPU             float64           `json:"solo_cpus_used"`
 	Machine             Machine           `json:"machine"`
 	Calibration         []string          `json:"calibration,omitempty"` // the results of the calibration, one per line
 	Caveats             []string          `json:"caveats,omitempty"`
 	Versions            map[string]string `json:"versions"` // nginx, ffmpeg, …
-	// Tenond is the command line and the configuration of the tenond of a mode.
-	// A mode without an entry used the lab's own loop.
+	// Tenond is the command line and the configuration of tenond in each mode.
+	// If a mode has no entry, it used the lab's own loop.
 	Tenond map[Mode]string `json:"tenond,omitempty"`
 }
 
 // An End is the way in which an experiment ended.
 type End string
 
-// The ends. Only the first two were chosen without a look at the results.
+// The values of End. Only for the first two did the results have no influence
+// on the end.
 const (
 	EndPlanned End = "planned" // at a planned look
 	EndTime    End = "time"    // another block did not fit into the time
@@ -67,11 +68,12 @@ const (
 	EndFailed  End = "failed"
 )
 
-// Planned reports whether the results had no influence on the end.
+// Planned reports whether the results had no influence on when the experiment
+// ended.
 func (e End) Planned() bool { return e == EndPlanned || e == EndTime }
 
-// Rule returns the rule by which the claims of an experiment with that many
-// blocks are judged.
+// Rule returns the rule by which the claims of an experiment with this number
+// of blocks are judged.
 func (e Experiment) Rule(blocks int) paired.Rule {
 	rule := paired.Blocks()
 	rule.Looks = e.Looks
@@ -81,8 +83,9 @@ func (e Experiment) Rule(blocks int) paired.Rule {
 	return rule
 }
 
-// LooksOf returns the planned looks of an experiment: one after all blocks, or
-// those of the rule for an experiment that ends when its claims are decided.
+// LooksOf returns the planned looks of an experiment. There is one after all
+// blocks. If the experiment ends when its claims are decided, the looks are
+// those of the rule.
 func LooksOf(blocks int) []int {
 	if blocks > 0 {
 		return []int{blocks}
@@ -106,8 +109,8 @@ type Machine struct {
 }
 
 // A Run is the measurement of one mode in one block: runs/NNN-MODE.json. The
-// latency histogram is in the file runs/NNN-MODE.hlog. Kinds of experiments
-// with more fields embed Run in their own record.
+// latency histogram is in the file runs/NNN-MODE.hlog. A kind of experiment
+// with more fields embeds Run in a record of its own.
 type Run struct {
 	Index   int           `json:"index"`
 	Block   int           `json:"block"`
@@ -115,14 +118,14 @@ type Run struct {
 	Started time.Time     `json:"started"`
 	Length  time.Duration `json:"length_ns"` // of the measured part
 	Warmup  time.Duration `json:"warmup_ns"` // discarded before it
-	// Void lists the reasons not to use the run; empty: the run is valid.
+	// Void lists the reasons why the run must not be used; empty: the run is valid.
 	Void []string `json:"void,omitempty"`
-	// Warnings do not void the run.
+	// Warnings do not make the run void.
 	Warnings []string `json:"warnings,omitempty"`
 
 	Latency Latency `json:"latency"`
-	// WithStalls is Latency with the requests that were left out because the
-	// client did not run; nil: an older version did not keep them.
+	// WithStalls is Latency including the requests that were left out because
+	// the client did not run; nil: an older version did not store them.
 	WithStalls *Latency       `json:"latency_with_stalls,omitempty"`
 	Requests   int64          `json:"requests"`
 	Errors     map[string]int `json:"errors,omitempty"`
@@ -133,8 +136,8 @@ type Run struct {
 	LSCPU      float64        `json:"ls_cpus_used"`
 	BECPU      float64        `json:"be_cpus_used"`
 	OtherCPU   float64        `json:"other_cpus_used"`
-	// NodeMetricsCPU is the CPU use of the whole node in the metrics API of the
-	// cluster; 0: unknown.
+	// NodeMetricsCPU is the CPU use of the whole node as the metrics API of the
+	// cluster shows it; 0: unknown.
 	NodeMetricsCPU float64       `json:"node_metrics_cpus_used,omitempty"`
 	StealRatio     float64       `json:"steal_ratio"`
 	Frames         float64       `json:"be_frames"`
@@ -150,10 +153,10 @@ type Run struct {
 	// Writes are the kernel writes in the run, with their reasons.
 	Writes []string `json:"writes,omitempty"`
 
-	// Histogram comes from the .hlog of the run; µs, 3 digits.
+	// Histogram comes from the .hlog of the run. Values are in µs with 3 digits.
 	Histogram *hdrhistogram.Histogram `json:"-"`
 	// Log writes the .hlog (load.WriteLog). Only SaveRun calls it. Nil: the
-	// client gave no histogram.
+	// client has no histogram.
 	Log func(io.Writer) error `json:"-"`
 }
 

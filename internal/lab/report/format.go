@@ -56,8 +56,8 @@ func Span(i Interval) string {
 	return percent(float64(i.Low-1)) + " … " + percent(float64(i.High-1)) + " %"
 }
 
-// Vague reports whether an interval of ratios is so wide that its ends say
-// nothing.
+// Vague reports whether an interval of ratios is so wide that its ends are of
+// no use.
 func (i Interval) Vague() bool {
 	const widest = 50
 	return i.Blocks > 1 && !(i.Low > 0 && i.High/i.Low <= widest)

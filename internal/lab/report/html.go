@@ -82,7 +82,7 @@ type writes struct {
 }
 
 // firstWrites is the number of kernel writes that the page shows without a
-// click. A mode with a watermark writes very often.
+// click. A mode with a watermark makes very many.
 const firstWrites = 12
 
 // WritePage writes the result as one self-contained HTML page. The page
@@ -152,8 +152,8 @@ func (a Analysis) page() page {
 	return p
 }
 
-// distributions draws all modes. If the tail of another mode makes the modes
-// near exclusive hard to see, it draws those again in a second picture.
+// distributions draws the distributions of all modes. If a mode with a long tail
+// makes the modes near exclusive hard to see, it draws those in a second picture.
 func distributions(ev Evidence, r Result) []template.HTML {
 	pictures := []template.HTML{drawCDF(ev, r.Order)}
 	near := slices.DeleteFunc(slices.Clone(r.Order), func(m Mode) bool { return !(r.Modes[m].P99 <= 2*r.Modes[Exclusive].P99) })
@@ -227,8 +227,7 @@ func (a Analysis) plots() []Plot {
 	return slices.DeleteFunc(all, func(p Plot) bool { return p.Picture == "" })
 }
 
-// ByChange prints a ratio on an axis as "+20 %", or as "×12" if it is 10 or
-// more.
+// ByChange prints a ratio on an axis as "+20 %", or as "×12" if it is 10 or more.
 func ByChange(v float64) string {
 	if v >= 10 {
 		return fmt.Sprintf("×%.3g", v)

@@ -19,9 +19,8 @@ type Findings interface {
 	WritePage(io.Writer) error
 }
 
-// Kinds maps each kind of experiment to a function that loads and analyses its
-// raw data from a directory. The file experiment.json in the directory names
-// the kind.
+// Kinds maps each kind of experiment to a function that loads and analyses its raw
+// data from a directory. The file experiment.json in the directory names the kind.
 type Kinds map[string]func(dir string) (Findings, error)
 
 // Rebuild analyses the experiment in dir, and writes result.json and

@@ -1,16 +1,16 @@
 package report
 
-// A Measure is a metric that claims are about.
+// A Measure is a metric about which claims are made.
 type Measure struct {
 	Key  string // in result.json and in the names of claims
 	Name string // in sentences
 	Of   Metric
-	// Margin is the ratio that counts as a difference; 0: the margin of the
-	// experiment.
+	// Margin is the ratio from which values count as different; 0: the margin
+	// of the experiment.
 	Margin float64
 }
 
-// MarginOf returns the ratio that counts as a difference in an experiment.
+// MarginOf returns the ratio from which values count as different in an experiment.
 func (m Measure) MarginOf(e Experiment) float64 {
 	if m.Margin > 0 {
 		return m.Margin
@@ -18,12 +18,12 @@ func (m Measure) MarginOf(e Experiment) float64 {
 	return e.Margin
 }
 
-// DelayMargin is the ratio of run-queue delays that counts as a difference.
+// DelayMargin is the ratio from which run-queue delays count as different.
 const DelayMargin = 1.10
 
 // The measures. Claims about the latency of a service are judged in the order
-// P90, mean, P99: a P99 of a few seconds depends on some hundred requests, and
-// needs by far the most blocks.
+// P90, mean, P99. P99 comes last because it needs by far the most blocks: the
+// P99 of a few seconds depends on some hundred requests.
 var (
 	P90         = Measure{Key: "p90", Name: "P90", Of: Percentiles["p90"]}
 	Mean        = Measure{Key: "mean", Name: "mean response time", Of: Percentiles["mean"]}

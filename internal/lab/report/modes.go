@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/layout"
 )
 
-// A Mode is one way of sharing the tested CPUs between the service and the
-// batch work. Its value is the name of the mode in the tables.
+// A Mode is one way to share the tested CPUs between the service and the batch
+// work. Its value is the name of the mode in the tables.
 type Mode string
 
 // The modes of the experiments. modeTable describes them.
@@ -45,12 +45,12 @@ const (
 	IdleBE Mode = "idle"
 )
 
-// A ModeSpec describes a mode: its programs, its presentation, and its line in
-// the help.
+// A ModeSpec describes a mode: the programs that run, the presentation, and the
+// line in the help.
 type ModeSpec struct {
 	Mode Mode
 
-	// The programs beside the service.
+	// The programs that run beside the service.
 	Batch     bool           // the batch work runs
 	Alone     bool           // the service does not run
 	Burstable bool           // the batch work runs in a pod with CPU requests
@@ -61,14 +61,14 @@ type ModeSpec struct {
 	Mechanism node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one
 	Cluster   bool           // the mode can run on a node of a cluster
 
-	// Sessions is true if service and batch work run outside of all cgroups,
-	// each in a POSIX session of its own. Nice and SchedIdle are what the batch
-	// work is started with.
+	// Sessions says that service and batch work run outside of all cgroups,
+	// each in a POSIX session of its own. Nice and SchedIdle say how the batch
+	// work is started.
 	Sessions  bool
 	Nice      int
 	SchedIdle bool
 
-	// The presentation of the mode.
+	// How the mode is presented.
 	Head string // heading of its column in the kernel-qos experiment; empty: its name
 	Line string // CSS class of its curve, for modes with similar colours
 
@@ -140,8 +140,7 @@ func modesWhere(is func(ModeSpec) bool) []Mode {
 	return list
 }
 
-// Spec returns the row of a mode. For a mode without a row it sets only the
-// name.
+// Spec returns the row of a mode. For a mode without a row it sets only the name.
 func (m Mode) Spec() ModeSpec {
 	if i := m.rank(); i < len(modeTable) {
 		return modeTable[i]
@@ -149,8 +148,7 @@ func (m Mode) Spec() ModeSpec {
 	return ModeSpec{Mode: m}
 }
 
-// rank returns the position of a mode in modeTable. Modes without a row come
-// last.
+// rank returns the position of a mode in modeTable. Modes without a row come last.
 func (m Mode) rank() int {
 	i := slices.IndexFunc(modeTable, func(s ModeSpec) bool { return s.Mode == m })
 	if i < 0 {
@@ -160,8 +158,7 @@ func (m Mode) rank() int {
 }
 
 // Isolates reports whether Tenon isolates batch work in the mode. The spinner
-// counts as batch work, because it must run only when nothing else wants the
-// CPU.
+// counts as batch work, because it must run only when no other work wants the CPU.
 func (s ModeSpec) Isolates() bool { return s.Tenon || s.Spinner }
 
 // ModeHelp lists modes with their descriptions, for the help of a command.

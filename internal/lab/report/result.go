@@ -68,23 +68,23 @@ type ModeResult struct {
 	Max  Number `json:"max_us"`
 	Mean Number `json:"mean_us"`
 	// Pooled comes from the sum of the histograms of all valid runs; null if
-	// the client gave no histograms.
+	// the client has no histograms.
 	Pooled *Latency `json:"pooled"`
 
-	// WithStalls is nil if no run kept the requests that were left out.
+	// WithStalls is nil if no run stored the requests that were left out.
 	WithStalls *WithStalls `json:"with_client_stalls,omitempty"`
 
 	CPUPercent Number `json:"cpu_percent"` // of the tested CPUs
 	LSCPU      Number `json:"ls_cpus_used"`
 	BECPU      Number `json:"be_cpus_used"`
 	OtherCPU   Number `json:"other_cpus_used"`
-	// NodeMetricsCPU is the CPU use of the whole node in the metrics API of the
-	// cluster.
+	// NodeMetricsCPU is the CPU use of the whole node as the metrics API of the
+	// cluster shows it.
 	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
 	FramesPerS     Number `json:"be_frames_per_second"`
 	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`
-	// Goodput is BE's frame rate as a share of the rate that the idle CPU of
-	// mode exclusive would give at the solo rate per CPU.
+	// Goodput is BE's frame rate as a share of a possible rate: that of the
+	// idle CPU of mode exclusive at the solo rate per CPU.
 	Goodput     Number `json:"be_goodput_ratio"`
 	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice
 	Waiting     Number `json:"ls_waiting_us_per_second"`
@@ -96,8 +96,8 @@ type ModeResult struct {
 	ClientCPU   Number `json:"client_cpu_ratio"`
 }
 
-// WithStalls has the latencies of all requests, with those that were left out
-// because a stall of the client delayed them: medians over the blocks.
+// WithStalls has the latencies of all requests, including those that were left out
+// because a stall of the client delayed them. They are medians over the blocks.
 type WithStalls struct {
 	LeftOut Number `json:"left_out_ratio"` // share of the requests
 	P50     Number `json:"p50_us"`
@@ -111,8 +111,8 @@ type WithStalls struct {
 // p50, p75, p90, p99, p999, max and mean.
 type Ratios map[string]Interval
 
-// A DelayRatio compares the run-queue delay: the mean per timeslice, or the sum
-// per second.
+// A DelayRatio compares the run-queue delay, by its mean per timeslice or by
+// its sum per second.
 type DelayRatio struct {
 	ToExclusive     Interval `json:"to_exclusive"`
 	ToExclusiveWarm Interval `json:"to_exclusive_warm"`
@@ -125,8 +125,7 @@ type Interval struct {
 	High     Number `json:"high"`
 	Lower    Number `json:"lower_bound"` // one-sided 95 %
 	Upper    Number `json:"upper_bound"`
-	// Median is the median of the blocks, with its exact two-sided 95 %
-	// interval.
+	// Median is the median of the blocks, with its exact two-sided 95 % interval.
 	Median     Number `json:"median"`
 	MedianLow  Number `json:"median_low"`
 	MedianHigh Number `json:"median_high"`
@@ -147,8 +146,8 @@ type Control struct {
 	HalfWidth Number   `json:"p99_half_width"`
 	Bias      Number   `json:"p99_significant_bias"`
 	Resolves  bool     `json:"resolves_margin"`
-	// Metrics are the controls of all measures that claims are about: p90, mean,
-	// p99, waiting.
+	// Metrics are the controls of all measures about which claims are made:
+	// p90, mean, p99, waiting.
 	Metrics map[string]Resolved `json:"metrics"`
 }
 

@@ -31,8 +31,8 @@ const (
 )
 
 // Create makes the directory of an experiment and writes experiment.json. e is
-// an Experiment, or the record of one kind that embeds it. A second call
-// replaces the file and keeps the runs.
+// an Experiment, or a record that embeds one. A second call replaces the file
+// and does not change the runs.
 func Create(dir string, e any) error {
 	if err := archive.MakeFolder(dir, runsDir); err != nil {
 		return err
@@ -56,9 +56,9 @@ func SaveRun(dir string, whole Record) error {
 	return WriteJSON(base+".json", whole)
 }
 
-// Load reads an experiment and its finished runs in the order of their index,
-// from its archive or from its folder. It skips the incomplete files of an
-// interrupted experiment. A file that exists but cannot be read is an error.
+// Load reads an experiment and its finished runs in the order of their index, from
+// its archive or from its folder. It skips the incomplete files of an interrupted
+// experiment. If a file exists but cannot be read, it returns an error.
 func Load[E, R any, P interface {
 	*R
 	Record
@@ -130,7 +130,7 @@ func ParseRun(data []byte, whole Record) error {
 	return whole.Common().check()
 }
 
-// check refuses values that would give an invalid file name or an empty
+// check refuses values that would result in an invalid file name or an empty
 // comparison.
 func (r Run) check() error {
 	odd := func(c rune) bool { return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') }

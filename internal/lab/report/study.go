@@ -5,8 +5,8 @@ import (
 )
 
 // A Study defines the analysis and the presentation of one kind of experiment
-// with a service under load. Its functions know the records of the kind; this
-// package knows only the common parts.
+// with a service under load. Its functions know the records of the kind. This
+// package knows only the common parts of the records.
 type Study struct {
 	Title    string
 	Headline func(Result) string // describes the experiment in one sentence
@@ -20,13 +20,13 @@ type Study struct {
 	Gallery  *Gallery // one picture for each mode; nil: none
 	LeftOut  []string // the modes that the experiment could not run, with reasons
 	// Ending says at the end of the table what the experiment shows, in a few
-	// sentences for a reader of nothing else; nil: it says nothing.
+	// sentences for a reader who reads nothing else; nil: it says nothing.
 	Ending func(Evidence, Result) []string
-	// Transcodes is true if the batch work is ffmpeg. Only for ffmpeg the work
-	// rate is known in frames.
+	// Transcodes says that the batch work is ffmpeg. Only for ffmpeg is the
+	// work rate known in frames.
 	Transcodes bool
-	// Method is the template of the page's paragraphs on the method. The
-	// template gets Details.
+	// Method is the template of the paragraphs about the method on the page.
+	// The template gets Details.
 	Method  string
 	Details any
 }

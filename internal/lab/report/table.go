@@ -66,8 +66,8 @@ func IntervalCell(i Interval, m Mode) string {
 	return Span(i)
 }
 
-// framesCell prints the frame rate and its share of the rate that the idle CPU
-// could give.
+// framesCell prints the frame rate, and which share this is of the rate that
+// the idle CPU could give.
 func framesCell(m ModeResult) string {
 	if !m.Goodput.Known() {
 		if m.FramesPerS == 0 {
@@ -124,7 +124,7 @@ func (a Analysis) WriteTable(w io.Writer) error {
 	return err
 }
 
-// inShort is the title of the last sentences.
+// inShort returns the title of the last sentences.
 func inShort(e Experiment) string {
 	text := "In short, compared with Tenon (95 % intervals in brackets)"
 	if e.Ended == EndHand {
@@ -149,7 +149,8 @@ func CPUWord(e Experiment) string {
 	return "CPU"
 }
 
-// controlText says how finely the A/A control distinguishes modes.
+// controlText says how small a difference between modes the A/A control can
+// distinguish.
 func controlText(r Result) string {
 	c := r.Control
 	text := fmt.Sprintf("%s to %s:", ExclusiveAA, Exclusive)
@@ -195,12 +196,12 @@ func (s Study) head(m Mode) string {
 	return string(m)
 }
 
-// The report warns if one of two shares of left-out requests is at least
-// leastShare, and unequalShares times the other.
+// The report warns if the shares of left-out requests differ between two modes:
+// if one is at least leastShare, and unequalShares times the other.
 const leastShare, unequalShares = 0.01, 1.25
 
 // withStalls summarises the latencies of all requests of a mode. It returns nil
-// if no run kept those that were left out.
+// if no run stored the requests that were left out.
 func (ev Evidence) withStalls(mode Mode) *WithStalls {
 	all := func(of func(Latency) float64) Number {
 		return Number(stat.Median(ev.Sample(mode, func(r Run) float64 {
@@ -222,8 +223,8 @@ func (ev Evidence) withStalls(mode Mode) *WithStalls {
 	return w
 }
 
-// stallRows are the rows of a table with the requests that were left out. There
-// are none if no run kept them.
+// stallRows returns the rows of a table about the requests that were left out.
+// There are none if no run stored such requests.
 func stallRows(r Result) []Row {
 	if !slices.ContainsFunc(r.Order, func(m Mode) bool { return r.Modes[m].WithStalls != nil }) {
 		return nil
@@ -243,8 +244,8 @@ func stallRows(r Result) []Row {
 	}
 }
 
-// stallWarnings names the modes in which the client's stalls took another share
-// of the requests than in exclusive.
+// stallWarnings names the modes in which stalls of the client spoiled a share
+// of the requests that differs from that in exclusive.
 func stallWarnings(r Result) []string {
 	base := r.Modes[Exclusive].WithStalls
 	if base == nil {

@@ -20,8 +20,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Groups makes cgroups and moves processes into them, and can undo both after a
-// crash. The real implementation is *host.Host.
+// Groups creates cgroups and moves processes into them. Both can be undone
+// after a crash. *host.Host implements it.
 type Groups interface {
 	Attach(p node.CgroupPath, pid int) error
 	Spawned(pid int) error
@@ -35,28 +35,28 @@ type Child struct {
 	Group node.CgroupPath // empty: the lab's own cgroup
 	CPUs  unit.CPUSet
 	Nice  int
-	// Session starts the program as a login does: in a POSIX session of its
-	// own (setsid(2)), and in the root cgroups instead of Group. There no
-	// weight of a cgroup applies, and the kernel's autogroups divide the CPU by
-	// session (sched(7)).
+	// Session starts the program as a login does: in a POSIX session of its own
+	// (setsid(2)), and in the root cgroups instead of Group. There no weight of
+	// a cgroup applies, and the kernel's autogroups divide the CPU among
+	// sessions (sched(7)).
 	Session   bool
 	SchedIdle bool // the policy SCHED_IDLE
 	Stdin     io.Reader
 	Stdout    io.Writer // nil: discarded
-	// Before is called when the process is in its cgroup and has not yet executed
-	// the program; nil: nothing is called.
+	// Before is called when the process is in its cgroup but has not executed
+	// the program yet; nil: nothing is called.
 	Before func(pid int) error
 	stderr io.Writer // also gets the standard error; nil: only the end is kept, for error messages
 }
 
-// gate starts the program only after the lab has moved it into its cgroup. It
-// waits for a line on file descriptor 3. If the lab dies first, the read fails
-// and the program never starts.
+// gate starts the program only after the lab has moved the process into its
+// cgroup. It waits for a line on file descriptor 3. If the lab dies first, the
+// read fails and the program never starts.
 const gate = `read -r _ <&3 && exec 3<&- && exec "$@"`
 
-// A Process is a running child. The kernel kills children when the lab dies
+// A Process is a running child. The kernel kills all children when the lab dies
 // (Pdeathsig). Each child has its own process group, so that Ctrl-C reaches
-// only the lab, which then ends the children in order.
+// only the lab. The lab then ends the children in order.
 type Process struct {
 	Name string
 	PID  int
@@ -71,7 +71,7 @@ type Process struct {
 }
 
 // Start starts c in its cgroup and on its CPUs. The program executes no
-// instruction outside of them.
+// instruction outside of these.
 func Start(in Groups, c Child) (*Process, error) {
 	fail := func(err error) (*Process, error) { return nil, fmt.Errorf("start %s: %w", c.Name, err) }
 	r, w, err := os.Pipe()
@@ -86,7 +86,7 @@ func Start(in Groups, c Child) (*Process, error) {
 	if c.stderr != nil {
 		p.cmd.Stderr = io.MultiWriter(p.Stderr, c.stderr)
 	}
-	// Wait must end even if a grandchild keeps the pipes open.
+	// Wait must return even if a grandchild keeps the pipes open.
 	p.cmd.WaitDelay = time.Second
 	p.session = c.Session
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Session, Setsid: c.Session, Pdeathsig: syscall.SIGKILL}
@@ -127,8 +127,8 @@ func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 		return
 	}
 	<-entered // the kernel does not reuse a PID before the process has been waited for
-	// What the program leaves in its process group ends with it. The group's ID
-	// belongs to no other until the process has been waited for.
+	// Kill what the program has left in its process group. No other group can
+	// have this ID until Wait was called for the process.
 	if p.awaitExit() == nil {
 		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
 	}
@@ -136,7 +136,7 @@ func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 	close(p.done)
 }
 
-// awaitExit waits until the process has ended, and leaves it to Wait.
+// awaitExit waits until the process has ended, but does not reap it.
 func (p *Process) awaitExit() error {
 	for {
 		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -165,7 +165,7 @@ func (p *Process) enter(c Child) error {
 		}
 	}
 	if c.Nice != 0 {
-		// A lower nice value is optional: without the privilege the run
+		// A lower nice value is optional. Without the privilege the run
 		// continues.
 		if err := unix.Setpriority(unix.PRIO_PROCESS, p.PID, c.Nice); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("set nice %d: %w", c.Nice, err)
@@ -191,8 +191,8 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s ended: %w%s", p.Name, p.waitErr, QuoteOutput(p.Stderr.Bytes()))
 }
 
-// Used returns the CPU time of the process, which has ended, and of the children
-// that it has waited for.
+// Used returns the CPU time of the process and of the children for which it has
+// waited. The process must have ended.
 func (p *Process) Used() time.Duration {
 	<-p.done
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
@@ -208,9 +208,9 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Stop asks the process and its process group to end with sig, and kills them if
-// the process has not ended after grace. What the process leaves in its group is
-// killed when it ends.
+// Stop sends sig to the process and its process group, and kills them if the
+// process has not ended after grace. When the process ends, whatever it has
+// left in its group is killed.
 func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 	if !p.Ended() {
 		_ = unix.Kill(-p.PID, sig)
@@ -225,7 +225,7 @@ func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 // Kill kills the process and its process group, and removes the process from
 // the journal.
 func (p *Process) Kill() {
-	// The process group ID stays valid until the leader has been waited for, and
+	// The ID of the process group stays valid until the leader is reaped, and
 	// keep kills the group before that.
 	if !p.Ended() {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
@@ -239,7 +239,7 @@ func (p *Process) Kill() {
 	}
 }
 
-// tail keeps the last part of the data that is written to it.
+// tail keeps the last part of the data that is written into it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte

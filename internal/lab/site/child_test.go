@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// groupsInMemory records processes like the journal.
+// groupsInMemory records processes as the journal does.
 type groupsInMemory struct {
 	mu      sync.Mutex
 	live    map[int]bool

@@ -35,7 +35,8 @@ func ThisMachine(fs proc.FS) report.Machine {
 	return m
 }
 
-// mechanisms lists the mechanisms of Tenon's modes, as the policy selects them.
+// mechanisms lists the isolation mechanisms of the modes with Tenon, as the
+// policy selects them.
 func mechanisms(can node.Capabilities) []string {
 	list := []string{string(policy.Mechanisms(Pinned(""), can, node.Isolation{}).Mechanism)}
 	switch list[0] {
@@ -71,14 +72,14 @@ func osName(root string) string {
 	return ""
 }
 
-// hypervisors maps words in the DMI tables to names.
+// hypervisors gives the names for words that occur in the DMI tables.
 var hypervisors = []struct{ word, name string }{
 	{"kvm", "kvm"}, {"qemu", "kvm"}, {"vmware", "vmware"}, {"virtualbox", "virtualbox"}, {"xen", "xen"},
 	{"amazon ec2", "amazon"}, {"google", "google"}, {"microsoft", "hyper-v"}, {"alibaba", "alibaba"}, {"openstack", "openstack"},
 }
 
-// emulator is the virtualization in which a program emulates the CPU: QEMU
-// without KVM.
+// emulator is the name of the kind of virtualization in which a program
+// emulates the CPU: QEMU without KVM.
 const emulator = "qemu"
 
 // Emulated reports whether this machine is emulated by a program.
@@ -87,8 +88,8 @@ func Emulated(fs proc.FS) bool {
 	return err == nil && virtualization(fs, info.Virtual()) == emulator
 }
 
-// virtualization names the hypervisor. virtual is true if the CPU reports a
-// hypervisor (CPUID.1:ECX.31).
+// virtualization returns the name of the hypervisor. virtual says that the CPU
+// reports a hypervisor (CPUID.1:ECX.31).
 func virtualization(fs proc.FS, virtual bool) string {
 	if !virtual {
 		return "none"
@@ -102,8 +103,8 @@ func virtualization(fs proc.FS, virtual bool) string {
 		if !strings.Contains(text, h.word) {
 			continue
 		}
-		// A kernel with guest support offers kvm-clock if the hypervisor is
-		// KVM.
+		// If the hypervisor is KVM, a kernel with guest support offers
+		// kvm-clock.
 		clocks := line(filepath.Join(fs.Sys, "devices/system/clocksource/clocksource0/available_clocksource"))
 		if h.word == emulator && clocks != "" && !strings.Contains(clocks, "kvm-clock") {
 			return emulator

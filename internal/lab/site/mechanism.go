@@ -8,8 +8,8 @@ import (
 )
 
 // Pinned returns the CPU QoS strategy with the given isolation mechanism. For
-// an empty mechanism it is the default of tenond without trials, which begin
-// after a minute: the floor.
+// an empty mechanism it returns tenond's default without trials, which is the
+// floor. Trials would begin only after a minute.
 func Pinned(mechanism node.Mechanism) policy.CPUQOS {
 	floor := mechanism == ""
 	return policy.CPUQOS{Enable: true, Mechanism: mechanism, Measured: floor, NoTrials: floor}
@@ -26,8 +26,9 @@ func (s *Site) Supports(mechanism node.Mechanism) node.Answer {
 	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is not an isolation mechanism", mechanism)}
 }
 
-// attended are the mechanisms that need a running loop: for new threads, for a
-// service that changes its CPUs, or for the scheduler's heartbeat.
+// attended are the mechanisms that need a running loop. They need it for new
+// threads, for a service that changes its CPUs, or for the scheduler's
+// heartbeat.
 var attended = map[node.Mechanism]bool{node.MechanismSchedExt: true, node.MechanismCoreSched: true, node.MechanismSiblings: true}
 
 // mechanismHere returns the isolation mechanism that the policy selects on this

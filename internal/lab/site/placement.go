@@ -9,14 +9,14 @@ import (
 )
 
 // A Placement divides the CPUs of the machine. Service and batch work share
-// Tested, on which utilisation is measured. The load generator uses Client, the
-// lab itself and tenond use Lab.
+// Tested, whose use is measured. The load generator uses Client. The lab itself
+// and tenond use Lab.
 type Placement struct {
 	Tested, Client, Lab unit.CPUSet
 }
 
-// apart gives Lab one of the client's CPUs, so that the work of the lab does not
-// delay the client. A client with one CPU shares it.
+// apart gives Lab one of the client's CPUs, so that the work of the lab does
+// not delay the client. If the client has only one CPU, they share it.
 func (p Placement) apart() Placement {
 	p.Lab = p.Client
 	for first := range p.Client.All() {
@@ -33,10 +33,10 @@ func (p Placement) apart() Placement {
 // tested.
 const NoClient = true
 
-// Place divides the CPUs that the lab may use. Each set may be given. By
-// default the client gets an eighth of the CPUs, at least one, in whole cores
-// and from the end of the list. If there is more than one core, client and
-// tested CPUs share none.
+// Place divides the CPUs that the lab may use. The caller may choose each set.
+// By default the client gets an eighth of the CPUs, at least one, in whole
+// cores and from the end of the list. If there is more than one core, client
+// and tested CPUs share none.
 func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) (Placement, error) {
 	online := t.All().Intersect(allowed)
 	for _, given := range []struct {
@@ -78,7 +78,7 @@ func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) 
 }
 
 // chooseClient takes whole cores from the end of free until it has an eighth of
-// online. If all is true it may take all of free; otherwise it leaves at least
+// online. If all is set, it may take all of free. Otherwise it leaves at least
 // one CPU.
 func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUSet {
 	want := max(online.Len()/8, 1)

@@ -9,7 +9,7 @@ import (
 )
 
 // cores returns a topology of n CPUs with the given number of threads per core.
-// Sibling numbers are n/threads apart, as in Linux.
+// The numbers of siblings are n/threads apart, as on Linux.
 func cores(n, threads int) node.Topology {
 	var t node.Topology
 	for i := range n {

@@ -77,7 +77,7 @@ func (p Pods) Workloads() []node.Workload {
 	}
 }
 
-// A weighed is a cgroup with the cpu.shares that the kubelet gives it.
+// A weighed is a cgroup with the cpu.shares that the kubelet sets for it.
 type weighed struct {
 	path   node.CgroupPath
 	shares int64
@@ -110,8 +110,8 @@ func sharesOf(m unit.MilliCPU) int64 {
 }
 
 // weightOf returns the weight for cpu.shares. On cgroup v2 the kubelet maps
-// 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight), which differs from the
-// kernel's scale.
+// 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight). The kernel uses
+// another scale.
 func weightOf(shares int64, version int) unit.Weight {
 	if version == 1 {
 		return unit.WeightOfShares(shares)
@@ -119,8 +119,8 @@ func weightOf(shares int64, version int) unit.Weight {
 	return unit.WeightOf(1 + (shares-2)*9999/262142)
 }
 
-// A maker makes and removes cgroups and records them in the journal. *host.Host
-// implements it.
+// A maker creates and removes cgroups, and records them in the journal.
+// *host.Host implements it.
 type maker interface {
 	MakeGroup(p node.CgroupPath) error
 	RemoveGroup(p node.CgroupPath) error
@@ -132,8 +132,8 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 		return err
 	}
 	// Set the CPUs before children exist. On cgroup v1 a new child copies the
-	// set, and then its parent cannot have fewer CPUs. On v2 children follow
-	// their parent.
+	// set, and its parent cannot have fewer CPUs after that. On v2 the CPUs of
+	// children follow their parent.
 	if err := t.WriteCPUs(string(p.Root), p.Tested); err != nil {
 		return err
 	}
@@ -148,8 +148,8 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	return nil
 }
 
-// BuildSpinner makes the cgroup of the spinner beside kubepods. The cgroup is
-// idle, so that all other work runs before the spinner.
+// BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. The
+// cgroup is idle, so that all other work runs before the spinner.
 func (p Pods) BuildSpinner(m maker, t *cgroup.Tree) error {
 	if err := m.MakeGroup(p.Spinner()); err != nil {
 		return err
@@ -161,8 +161,8 @@ func (p Pods) BuildSpinner(m maker, t *cgroup.Tree) error {
 	return err
 }
 
-// Clear removes root and every cgroup below it; all of them belong to the lab.
-// It ends the processes inside, for example nginx's workers after their master
+// Clear removes root and every cgroup below it. All of them belong to the lab.
+// It ends the processes in them, for example nginx's workers after their master
 // was killed.
 func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// quietWatch is the time for which the lab watches the machine before the
-	// experiment.
+	// quietWatch is how long the lab watches the machine before the experiment.
 	quietWatch = 500 * time.Millisecond
 	// quietMost is the largest busy share at which a set of CPUs counts as
 	// quiet.
@@ -18,8 +17,8 @@ const (
 )
 
 // Watch measures how busy other work keeps the CPUs before the experiment, and
-// returns a caveat for each set that is not quiet. It does not return an error,
-// because a user may want to test Tenon on a busy machine.
+// returns a caveat for each set that is not quiet. A busy machine is no error,
+// because a user may want to test Tenon on one.
 func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	before, err := s.FS.Stat()
 	if err != nil {

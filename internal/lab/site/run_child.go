@@ -30,7 +30,7 @@ func (s *Site) Await(ctx context.Context, c Child) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// self returns the default of Setting.Self.
+// self returns the default value of Setting.Self.
 func self() ([]string, error) {
 	path, err := os.Executable()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Descendants lists a process and its descendants that run. A process whose
-// parent has ended is not a descendant any more.
+// Descendants lists a process and its descendants that run. If the parent of a
+// process has ended, the process no longer counts as a descendant.
 func Descendants(fs proc.FS, pid int) ([]int, error) {
 	threads, err := fs.Threads(pid)
 	if err != nil {
@@ -23,7 +23,8 @@ func Descendants(fs proc.FS, pid int) ([]int, error) {
 	}
 	all := []int{pid}
 	for _, tid := range threads {
-		// CONFIG_PROC_CHILDREN; the file is missing if the thread has ended.
+		// The file needs CONFIG_PROC_CHILDREN. It does not exist if the thread
+		// has ended.
 		text, err := os.ReadFile(filepath.Join(fs.Proc, strconv.Itoa(pid), "task", strconv.Itoa(tid), "children"))
 		if err != nil {
 			continue
@@ -41,8 +42,8 @@ func Descendants(fs proc.FS, pid int) ([]int, error) {
 	return all, nil
 }
 
-// TreeTime returns the CPU time of a process and its descendants. It includes
-// those that have ended and that their parents have waited for.
+// TreeTime returns the CPU time of a process and its descendants. Descendants
+// that have ended count if their parents have waited for them.
 func TreeTime(fs proc.FS, pid int) (time.Duration, error) {
 	pids, err := Descendants(fs, pid)
 	if err != nil {
@@ -57,8 +58,8 @@ func TreeTime(fs proc.FS, pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// Adopt journals the descendants of p, so that a restore after SIGKILL of the
-// lab ends them, too. Processes in the lab's cgroups need no journal.
+// Adopt journals the descendants of p. If the lab is killed, a restore then
+// ends them, too. Processes in the lab's cgroups need no journal entry.
 func (p *Process) Adopt(fs proc.FS) error {
 	pids, err := Descendants(fs, p.PID)
 	if err != nil {
@@ -74,7 +75,7 @@ func (p *Process) Adopt(fs proc.FS) error {
 }
 
 // killSession kills the processes of p's session until none is left. While the
-// session has processes, the kernel gives its number to no other process.
+// session has processes, no other process can get its number.
 func (p *Process) killSession() {
 	fs := proc.Default()
 	if _, err := fs.PIDStat(p.PID); err == nil && p.Ended() {
@@ -99,16 +100,16 @@ func (p *Process) killSession() {
 	}
 }
 
-// Outside checks that processes can leave all cgroups: the mounted tree must be
-// the whole one. In a container's cgroup namespace, its root is a cgroup that
-// has a weight.
+// Outside checks that processes can leave all cgroups. For this the mounted
+// tree must be the whole one: in a container's cgroup namespace, the root of
+// the tree is a cgroup that has a weight.
 func (s *Site) Outside() error {
 	dir, err := s.Tree.Dir("cpu", "")
 	if err != nil {
 		return err
 	}
-	// A cgroup has this file unless it is the real root; on v1 only the real
-	// root has the other one.
+	// Every cgroup except the real root has this file. On v1 only the real root
+	// has the other one.
 	_, child := os.Stat(filepath.Join(dir, "cgroup.type"))
 	_, root := os.Stat(filepath.Join(dir, "release_agent"))
 	if s.Tree.VersionOf("cpu") == 2 && child == nil || s.Tree.VersionOf("cpu") == 1 && root != nil {

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Setting is the common part of the configurations of all experiments: the
+// A Setting is what the configurations of all experiments have in common: the
 // machine, the seed and the folder of the results. The comment of a field names
 // its default, which the zero value selects.
 type Setting struct {
@@ -21,29 +21,29 @@ type Setting struct {
 	ClientCPUs unit.CPUSet
 
 	Out string // directory of the results; ./tenon-lab-TIME
-	// Claimed is called when Out has become the directory of this experiment: after
-	// the set-up and before anything is measured; nil: no call.
+	// Claimed is called when Out has become the directory of this experiment,
+	// after the set-up and before anything is measured; nil: nothing is called.
 	Claimed  func() error
 	Notices  io.Writer
 	Terminal bool     // Notices is a terminal, so the status line is updated in place
 	Command  []string // command line of the experiment, for the record
 	Version  string   // version of Tenon, for the record
-	// Self is the argv prefix that makes this program call Child; tenon lab
-	// child.
+	// Self is the start of the argv that makes this program call Child; tenon
+	// lab child.
 	Self []string
 
 	Root       node.CgroupPath // Root
 	JournalDir string          // see host.Options
 
-	// NoClient is true if the experiment sends no load, so that all CPUs are
+	// NoClient says that the experiment sends no load, so that all CPUs are
 	// tested.
 	NoClient bool
 
-	// Once is true if void runs are not repeated.
+	// Once says that void runs are not repeated.
 	Once bool
 }
 
-// OrDefaults fills in the defaults, and passes each fault to fault.
+// OrDefaults sets the defaults, and calls fault for each fault.
 func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	if s.Out == "" {
 		s.Out = "tenon-lab-" + time.Now().Format("20060102-150405")
@@ -63,7 +63,7 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 }
 
 // Claim makes the directory of the results. It fails if the directory has
-// results, or if Claimed does.
+// results already, or if Claimed fails.
 func (s Setting) Claim() error {
 	if err := archive.Claim(s.Out); err != nil {
 		return fmt.Errorf("--out %s: %w", s.Out, err)

@@ -1,7 +1,7 @@
-// Package site prepares the machine for an experiment: it divides the CPUs,
-// makes cgroups and records them in a journal, starts processes inside them,
-// and runs Tenon as the lab's own loop or as a tenond. Closing a site restores
-// the machine.
+// Package site prepares the machine for an experiment. It divides the CPUs,
+// creates cgroups and records them in a journal, starts processes in them, and
+// runs Tenon: as the lab's own loop or as a tenond. Closing a site restores the
+// machine.
 package site
 
 import (
@@ -24,7 +24,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Site is the machine prepared for an experiment. Close restores the machine.
+// A Site is the machine, prepared for an experiment. Close restores the
+// machine.
 type Site struct {
 	Given    Setting
 	Status   *Status
@@ -40,7 +41,7 @@ type Site struct {
 	Undo []func() error // functions that Close calls in reverse order
 }
 
-// Enter removes the remains of killed labs, checks that no other lab runs, and
+// Enter removes what killed labs have left, checks that no other lab runs, and
 // divides the CPUs. It starts no process.
 func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
@@ -82,7 +83,7 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	return s, err
 }
 
-// takeOver removes the remains of killed labs and checks that no other lab
+// takeOver removes what killed labs have left, and checks that no other lab
 // runs.
 func (s *Site) takeOver(ctx context.Context) error {
 	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
@@ -102,7 +103,7 @@ func (s *Site) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// Groups returns the maker of the children's cgroups. If the lab only sends
+// Groups returns what creates the cgroups of children. If the lab only sends
 // load, the children get no cgroups.
 func (s *Site) Groups() Groups {
 	if s.Host == nil {
@@ -111,7 +112,7 @@ func (s *Site) Groups() Groups {
 	return s.Host
 }
 
-// NoGroups makes no cgroups: processes stay in the lab's cgroup.
+// NoGroups creates no cgroups: processes stay in the cgroup of the lab.
 type NoGroups struct{}
 
 func (NoGroups) Attach(node.CgroupPath, int) error { return errors.New("this site makes no cgroups") }
@@ -124,12 +125,13 @@ func (s *Site) Child(args ...string) []string {
 	return append(append([]string{}, s.Given.Self...), args...)
 }
 
-// DirPrefix begins the name of each directory of the lab. The process ID
-// follows.
+// DirPrefix is the prefix of the name of each directory of the lab. The process
+// ID follows it.
 const DirPrefix = "tenon-lab-"
 
-// Directory makes a directory in dir (empty: the directory for temporary
-// files), which Close removes. It also removes the directories of killed labs.
+// Directory makes a directory in dir; empty: in the directory for temporary
+// files. Close removes it. Directory also removes the directories of killed
+// labs.
 func (s *Site) Directory(dir string) (string, error) {
 	if dir == "" {
 		dir = os.TempDir()
@@ -156,7 +158,7 @@ func sweep(dir string) {
 }
 
 // StepAside moves the lab's own threads to the lab's CPUs. New threads inherit
-// the affinity.
+// this affinity.
 func (s *Site) StepAside() error {
 	if s.Given.NoClient {
 		return nil // there are no client CPUs
@@ -203,7 +205,7 @@ func Interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Away returns a site with only a client, for tests of another machine.
+// Away returns a site that has only a client, for tests of another machine.
 func Away(c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	if len(s.Given.Self) == 0 {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A Status shows progress to the user: as one updated line on a terminal, and
-// as plain lines elsewhere.
+// A Status shows progress to the user. On a terminal it is one line that is
+// updated, and otherwise several lines.
 type Status struct {
 	W        io.Writer
 	terminal bool

@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tenondPatience is the longest time until tenond has completed its first tick.
+// tenondPatience is how long tenond may take to complete its first tick.
 const tenondPatience = 10 * time.Second
 
 // A TenondConfig is the configuration of tenond in an experiment.
@@ -32,13 +32,13 @@ type TenondConfig struct {
 	Threshold int            // threshold of Suppress in percent
 	Isolate   bool           // cpuQOS
 	Mechanism node.Mechanism // the pinned isolation mechanism; empty: the strongest one
-	// NoDelays and NoPressure switch the kernel's events off.
+	// NoDelays and NoPressure switch off kernel events.
 	NoDelays, NoPressure bool
 	// Memory is the memoryQOS of the classes.
 	Memory memoryqos.Config
 }
 
-// A TenondRule gives a cgroup its class. Zero bytes have no effect.
+// A TenondRule gives a cgroup its class. A field of zero bytes has no effect.
 type TenondRule struct {
 	Name           string
 	Class          node.Class
@@ -101,9 +101,9 @@ func (c TenondConfig) Text() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Tenond starts a tenond, in place of the lab's own loop. Its rules find the
-// workloads, as for services that Tenon did not start. It runs on the lab's CPUs,
-// like the lab's own loop.
+// Tenond starts a tenond instead of the lab's own loop. Its rules find the
+// workloads, as they find services that Tenon did not start. It runs on the
+// lab's CPUs, like the lab's own loop.
 func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
 	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
 	if err != nil {
@@ -166,13 +166,13 @@ func StateHome() string {
 }
 
 // tenondCommand returns the command that starts tenond. It disables the
-// watchdog, because the watchdog would outlive a killed lab.
+// watchdog, which would outlive a killed lab.
 func tenondCommand(agent, config, state string) []string {
 	return []string{agent, "--config", config, "--state-dir", state, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"}
 }
 
-// observeLog reads the writes, the isolation mechanism, the faults and the
-// readiness from tenond's log.
+// observeLog reads from tenond's log the writes, the isolation mechanism, the
+// faults, and when tenond is ready.
 func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -202,7 +202,7 @@ type logLine struct {
 	Error     string         `json:"error"`
 }
 
-// logLines calls each for every complete line that is written to it.
+// logLines calls each for every complete line that is written into it.
 type logLines struct {
 	each func(logLine)
 	rest []byte

@@ -6,12 +6,13 @@ import (
 	"tenon.sh/tenon/internal/decide/paired"
 )
 
-// A Verdict is the result of an experiment for a claim.
+// A Verdict is what an experiment says about a claim.
 type Verdict string
 
 // The verdicts. A test that does not show a difference does not show equality,
-// so its verdict is Undecided. A machine that cannot distinguish two equal
-// modes from two different ones must not judge, so its verdict is Refused.
+// so its verdict is Undecided. If a machine cannot distinguish two equal modes
+// from two different ones, nothing can be judged on it, and the verdict is
+// Refused.
 const (
 	Met       Verdict = "met"
 	NotMet    Verdict = "not met"
@@ -43,13 +44,13 @@ func decide(e Estimate, met, not bool) Verdict {
 	return Undecided
 }
 
-// A Resolution is the result of the A/A control: how well this machine
-// distinguishes two equal modes.
+// A Resolution is the result of the A/A control: how small a difference this
+// machine can show.
 type Resolution struct {
 	Control   Estimate // ratio of the baseline to itself
 	HalfWidth float64  // of the two-sided interval of Control
 	Bias      float64  // |Control − 1| if the interval excludes 1, otherwise 0
-	// Fine is true if this machine resolves the margin: HalfWidth is at most
+	// Fine says that this machine resolves the margin: HalfWidth is at most
 	// margin − 1, and a significant bias is at most a third of that.
 	Fine bool
 }
@@ -64,10 +65,10 @@ func ResolutionOf(control Estimate, margin float64) Resolution {
 	return r
 }
 
-// NonInferior decides "at most margin" and takes the A/A control into account.
-// If the control cannot resolve the margin, the claim is refused. However, a
-// ratio is not met, even on a coarse machine, if its lower bound exceeds both
-// the margin and the differences that the control shows between equal modes.
+// NonInferior decides the claim "at most margin" and considers the A/A control.
+// If the control cannot resolve the margin, the claim is refused. However, even
+// then the claim is not met if the lower bound of the ratio exceeds both the
+// margin and the differences that the control shows between equal modes.
 func NonInferior(e Estimate, r Resolution, margin float64) Verdict {
 	v := AtMost(e, margin)
 	if r.Fine || v == NotMet && e.ClaimLower > r.Control.High {
@@ -77,7 +78,7 @@ func NonInferior(e Estimate, r Resolution, margin float64) Verdict {
 }
 
 // A Comparison is the test of one ratio in both directions: whether it differs
-// from 1, and whether it is 1 within a margin.
+// from 1, and whether it equals 1 within a margin.
 type Comparison struct {
 	Logs   []float64 // logarithms of the ratios within blocks
 	Margin float64   // such as 1.03
@@ -85,8 +86,8 @@ type Comparison struct {
 }
 
 // Compare judges all comparisons of an experiment together, so that the
-// probability of one or more false verdicts stays at what the rule spends in one
-// look (Holm). It is a tie if both one-sided tests against the margin hold
+// probability of any false verdict is at most what the rule spends in one look
+// (Holm). A comparison is a tie if both one-sided tests against the margin hold
 // (Schuirmann 1987). For one ratio, at most one of "it differs" and "it is a
 // tie" can be false, so each comparison counts once.
 func Compare(all []Comparison, rule paired.Rule) []Verdict {
@@ -95,7 +96,7 @@ func Compare(all []Comparison, rule paired.Rule) []Verdict {
 		p[i], kind[i] = rule.P(c.Logs, 1), Differs
 		j := rule.Judge(c.Logs)
 		if within := math.Log(c.Margin); !c.NoTie && math.Abs(j.Mean) < within && math.Abs(j.Median) < within {
-			// Two-sided probabilities, of which each test uses one side.
+			// The probabilities are two-sided, and each test uses one side.
 			if tie := max(rule.P(c.Logs, c.Margin), rule.P(c.Logs, 1/c.Margin)) / 2; tie < p[i] || tie <= rule.Spends()/float64(len(all)) {
 				p[i], kind[i] = tie, Tie
 			}

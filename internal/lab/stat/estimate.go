@@ -1,5 +1,5 @@
 // Package stat turns one number per block into an estimate with a confidence
-// interval. Its unit of evidence is the block and not the request: the requests
+// interval. Its unit of evidence is the block and not the request. The requests
 // of one run share a start of the service, a cache state and a state of the
 // machine, so that even a million of them say little about the next run.
 // Functions are pure and deterministic: the same sample gives the same
@@ -23,8 +23,8 @@ import (
 // not for a ratio within a block, so comparisons are always paired.
 type Sample map[int]float64
 
-// Level is the confidence of the two-sided interval that is printed, and of
-// each of the two one-sided bounds.
+// Level is the confidence of the two-sided interval that is printed. Each of
+// the two one-sided bounds has it, too.
 const Level = 0.95
 
 // An Estimate is a value with its confidence bounds. With one block the bounds
@@ -39,18 +39,19 @@ type Estimate struct {
 	// Median is the median over blocks with its exact two-sided interval at
 	// Level, which holds for every distribution.
 	Median, MedianLow, MedianHigh float64
-	// ClaimLower and ClaimUpper are the bounds by which claims are decided: in
-	// one look of the rule of the experiment, the wider ones of the mean and of
-	// the median. Enough is true if the rule allows a claim at all.
+	// ClaimLower and ClaimUpper are the bounds that decide claims, for one look
+	// of the rule of the experiment. Each is the wider one of the bound of the
+	// mean and that of the median. Enough says that the rule allows a claim at
+	// all.
 	ClaimLower, ClaimUpper float64
 	Enough                 bool
 	Blocks                 int // number of blocks used
 	Dropped                int // number of blocks left out because a value was not usable
 }
 
-// Mean estimates the arithmetic mean over blocks. There is no allowance for rare
-// states, because a value that has a range, such as the use of a CPU in percent,
-// cannot be worse by a factor.
+// Mean estimates the arithmetic mean over blocks. It makes no allowance for
+// rare states: a value with a fixed range, such as the use of a CPU in percent,
+// cannot be worse by a large factor.
 func Mean(s Sample, rule paired.Rule) Estimate {
 	values := make([]float64, 0, len(s))
 	dropped := 0
@@ -67,8 +68,7 @@ func Mean(s Sample, rule paired.Rule) Estimate {
 	return e
 }
 
-// Describe estimates the mean over blocks for a reader. Its estimate decides no
-// claim.
+// Describe estimates the mean over blocks for a reader. It decides no claim.
 func Describe(s Sample) Estimate { return Mean(s, paired.Rule{}) }
 
 // Difference estimates the mean of a − b over the blocks that contain both.
@@ -85,13 +85,13 @@ func Difference(a, b Sample, rule paired.Rule) Estimate {
 // Ratio estimates num / den from the blocks that contain both. It is the
 // geometric mean of the ratios within blocks, exp(mean(log(num/den))).
 //
-// It is not the ratio of two medians for these reasons. Pairing removes the
+// It is not the ratio of two medians, for these reasons. Pairing removes the
 // common state of the machine, which causes most of the noise on a shared host.
 // A slow phase multiplies latencies, so its effect is symmetric in the
 // logarithm. The geometric mean does not depend on the choice of the baseline:
-// Ratio(a, b) is 1 / Ratio(b, a). A median alone would ignore a mode that is bad
-// in every fourth block, which a claim about the tail must not hide; a mean
-// alone depends on a few blocks. So a claim must hold for both.
+// Ratio(a, b) is 1 / Ratio(b, a). A median alone would ignore a mode that is
+// bad in every fourth block, which a claim about the tail must not hide. A mean
+// alone depends on a few blocks. Therefore a claim must hold for both.
 //
 // Blocks with a value that is not positive are left out and counted in Dropped.
 func Ratio(num, den Sample, rule paired.Rule) Estimate {

@@ -6,19 +6,21 @@ import (
 	"slices"
 )
 
-// An Explanation says how much of the variance of a value goes with a variable.
+// An Explanation says how much of the variance of a value is explained by a
+// variable.
 type Explanation struct {
 	Groups int
 	// Share is the share of the variance that lies between the groups, R².
 	Share float64
-	// Adjusted is R² with regard to the number of groups: many small groups
-	// explain much by chance. It is 0 for a variable that explains no more
-	// than chance does, and NaN if each group has one value.
+	// Adjusted is R², corrected for the number of groups, because many small
+	// groups explain much by chance. It is 0 for a variable that explains no
+	// more than chance does, and NaN if each group has only one value.
 	Adjusted float64
 }
 
-// Explain groups the values by a variable and returns how much of their
-// variance the groups explain. Values and groups have the same order.
+// Explain groups the values by a variable, and returns how much of their
+// variance the groups explain. groups[i] is the value of the variable for
+// values[i].
 func Explain(values []float64, groups []float64) Explanation {
 	byGroup := map[float64][]float64{}
 	for i, v := range values {

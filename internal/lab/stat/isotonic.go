@@ -8,8 +8,9 @@ type Stretch struct {
 	Count    int
 }
 
-// Falling fits a function that never rises to y over x, by least squares (pool
-// adjacent violators, Ayer et al. 1955). x must not fall; equal x are pooled.
+// Falling fits a function that never rises to y as a function of x, by least
+// squares (pool adjacent violators, Ayer et al. 1955). x must not fall. Values
+// with equal x are pooled.
 func Falling(x, y []float64) []Stretch {
 	var levels []Stretch
 	for i := range x {
@@ -40,8 +41,8 @@ type Cliff struct {
 	Whole         float64 // the difference between the first and the last level
 }
 
-// CliffOf returns the largest step of a fit. ok is false if the fit has one
-// level.
+// CliffOf returns the largest step of a fit. ok is false if the fit has only
+// one level.
 func CliffOf(levels []Stretch) (c Cliff, ok bool) {
 	for i := 1; i < len(levels); i++ {
 		a, b := levels[i-1], levels[i]

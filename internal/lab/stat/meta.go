@@ -9,14 +9,15 @@ import (
 )
 
 // A Campaign is the estimate of one experiment: the mean of the log ratios of
-// its blocks and the standard error of that mean.
+// its blocks, and the standard error of that mean.
 type Campaign struct {
 	Mean, Error float64
 	Blocks      int
 }
 
-// CampaignOf returns the estimate of one experiment from its log ratios; ok is
-// false with fewer than two blocks, which have no error.
+// CampaignOf returns the estimate of one experiment from its log ratios. ok is
+// false if there are fewer than two blocks, because there is no standard error
+// then.
 func CampaignOf(logs []float64) (c Campaign, ok bool) {
 	if len(logs) < 2 {
 		return Campaign{}, false
@@ -25,24 +26,24 @@ func CampaignOf(logs []float64) (c Campaign, ok bool) {
 	return Campaign{mean, sd / math.Sqrt(float64(len(logs))), len(logs)}, true
 }
 
-// A Meta is an estimate over several experiments, as ratios. Its interval tells
-// how well the mean over experiments is known, and its prediction interval where
-// the result of one more experiment is expected.
+// A Meta is an estimate over several experiments, as ratios. Its interval says
+// how well the mean over experiments is known. Its prediction interval says
+// where the result of one more experiment is expected.
 type Meta struct {
 	Campaigns, Blocks      int
 	Value, Low, High       float64 // 95 %; infinite from one experiment
 	PredictLow, PredictTop float64 // 95 %; infinite from fewer than three
-	// Tau is the standard deviation of the true log ratios among experiments.
-	// Inconsistency (I²) is the share of the variance of the estimates that is
-	// not explained by the errors within the experiments.
+	// Tau is the standard deviation of the true log ratios between experiments.
+	// Inconsistency (I²) is the share of the variance of the estimates that the
+	// errors within the experiments do not explain.
 	Tau, Inconsistency float64
 }
 
-// RandomEffects combines experiments. Each of them has a true ratio of its own,
-// because machines and their neighbours differ from hour to hour: the variance
-// among experiments is that of DerSimonian and Laird (1986), the interval that
-// of Hartung and Knapp (2001) with t, not narrower than without their
-// correction. Experiments with an error of 0 are left out.
+// RandomEffects combines experiments. Each experiment has a true ratio of its
+// own, because machines and their neighbours differ from hour to hour. The
+// variance between experiments is estimated as by DerSimonian and Laird (1986).
+// The interval is that of Hartung and Knapp (2001) with t, but never narrower
+// than without their correction. Experiments with an error of 0 are left out.
 func RandomEffects(all []Campaign) Meta {
 	inf := math.Inf(1)
 	m := Meta{Value: math.NaN(), Low: 0, High: inf, PredictLow: 0, PredictTop: inf}
@@ -103,7 +104,8 @@ func MetaOf(experiments [][]float64) Meta {
 	if len(all) != 1 {
 		return RandomEffects(all)
 	}
-	// One experiment: its own interval, which knows nothing about others.
+	// If there is only one experiment, the interval is its own, which says
+	// nothing about others.
 	m := RandomEffects(all)
 	for _, logs := range experiments {
 		if len(logs) > 1 {

@@ -10,12 +10,12 @@ import (
 // Quantile estimates the quantile q of the distribution of values, with a
 // two-sided interval at Level. The interval comes from the binomial
 // distribution of the number of values below the quantile. It assumes that the
-// values are independent, and nothing about their distribution. If the sample
-// is too small for a bound, the bound is infinite. Blocks is the number of
-// values.
+// values are independent, and nothing else about their distribution. If the
+// sample is too small for a bound, the bound is infinite. Blocks is the number
+// of values.
 //
-// Claims about it are decided by the one-sided bounds at Level: there is one look
-// at the values, after the experiment.
+// Claims about the quantile are decided by the one-sided bounds at Level,
+// because there is only one look at the values, after the experiment.
 //
 // Infinite values are allowed. They stand for events that did not happen in
 // time.
@@ -32,7 +32,8 @@ func Quantile(values []float64, q float64) Estimate {
 	sorted := slices.Sorted(slices.Values(values))
 	e.Value = sorted[min(max(int(math.Ceil(q*float64(n)))-1, 0), n-1)]
 	below := distuv.Binomial{N: float64(n), P: q}
-	// The k-th smallest value is below the quantile if at least k values are.
+	// The k-th smallest value is below the quantile if and only if at least k
+	// values are below it.
 	lower := func(alpha float64) float64 {
 		k := 0
 		for k < n && below.CDF(float64(k)) <= alpha {
@@ -43,8 +44,8 @@ func Quantile(values []float64, q float64) Estimate {
 		}
 		return sorted[k-1]
 	}
-	// The k-th smallest value is above the quantile if fewer than k values are
-	// below it.
+	// The k-th smallest value is above the quantile if and only if fewer than k
+	// values are below it.
 	upper := func(alpha float64) float64 {
 		k := n
 		for k > 0 && 1-below.CDF(float64(k-1)) <= alpha {

@@ -25,7 +25,7 @@ func TestQuantileIntervalCoversTheTruthAsOftenAsItSays(t *testing.T) {
 				above++
 			}
 		}
-		// Three standard errors of a proportion of 1000.
+		// Allow three standard errors of a proportion of 1000.
 		if got := float64(inside) / trials; got < Level-0.021 {
 			t.Errorf("q %v: covered in %.1f %%", q, 100*got)
 		}

@@ -18,10 +18,11 @@ const (
 //
 // The cut minimises the squared standard error of the mean of the remaining
 // values (MSER-5: White, Cobb and Spratt, 2000). Warmup searches for it in the
-// first half. Before that it clips the values to five robust deviations around
-// the median of the second half, so that a single stall does not count as a
-// warm-up. It then compares the two halves of the remaining values: if they
-// differ significantly and by more than 5 %, the series still drifts.
+// first half of the series. Before that it clips the values to five robust
+// deviations around the median of the second half, so that a single stall does
+// not look like a warm-up. It then compares the two halves of the remaining
+// values. If they differ significantly and by more than 5 %, the series still
+// drifts.
 func Warmup(series []float64) (cut int, ok bool) {
 	if len(series) < warmupMin {
 		return len(series), false
@@ -50,8 +51,8 @@ func Warmup(series []float64) (cut int, ok bool) {
 	return at * size, !drifts
 }
 
-// clip limits single stalls. Its bounds come from the second half of the
-// series.
+// clip limits the size of single stalls. Its bounds come from the second half
+// of the series.
 func clip(series []float64) []float64 {
 	settled := slices.Sorted(slices.Values(series[len(series)/2:]))
 	median := settled[len(settled)/2]
@@ -60,7 +61,8 @@ func clip(series []float64) []float64 {
 		deviations[i] = max(v-median, median-v)
 	}
 	slices.Sort(deviations)
-	// 1.4826 makes the median absolute deviation a standard deviation for normal values.
+	// The factor 1.4826 turns the median absolute deviation of normal values
+	// into their standard deviation.
 	reach := 5 * 1.4826 * deviations[len(deviations)/2]
 	if reach == 0 {
 		return series

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// inPieces feeds a stream in pieces of one size. It returns an error of the
-// parser, and whether the answer was complete exactly at the end.
+// inPieces feeds a stream to a parser in pieces of one size. It returns an
+// error of the parser. exact reports whether the answer was complete exactly at
+// the end.
 func inPieces(a Answer, stream string, piece int) (exact bool, err error) {
 	for at := 0; at < len(stream); at += piece {
 		end := min(at+piece, len(stream))

@@ -25,8 +25,8 @@ const (
 // in pieces. It discards the body. The zero value is ready for use.
 type HTTP struct {
 	status int
-	// closes is true if the server will close the connection after this
-	// response: it announced that, or it speaks HTTP/1.0.
+	// closes says that the server will close the connection after this
+	// response, because it announced this or speaks HTTP/1.0.
 	closes bool
 
 	part      part

@@ -69,11 +69,13 @@ func (m *Memcached) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false: the protocol ends no answer by the end of the connection.
+// EOF returns false, because in this protocol the end of the connection ends no
+// answer.
 func (m *Memcached) EOF() bool { return false }
 
 // Failed reports whether the answer is an error.
 func (m *Memcached) Failed() bool { return m.failed }
 
-// Closes returns false: memcached announces no end of a connection.
+// Closes returns false, because memcached does not announce the end of a
+// connection.
 func (m *Memcached) Closes() bool { return false }

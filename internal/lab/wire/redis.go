@@ -82,13 +82,15 @@ func (r *Redis) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false: the protocol ends no reply by the end of the connection.
+// EOF returns false, because in this protocol the end of the connection ends no
+// reply.
 func (r *Redis) EOF() bool { return false }
 
 // Failed reports whether the reply or a part of it is an error.
 func (r *Redis) Failed() bool { return r.failed }
 
-// Closes returns false: Redis announces no end of a connection.
+// Closes returns false, because Redis does not announce the end of a
+// connection.
 func (r *Redis) Closes() bool { return false }
 
 // nextLine returns the next line of a stream without its CRLF, and the rest. It

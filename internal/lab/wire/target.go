@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// The caches hold this many keys with values of cacheValue bytes. One request in
-// cacheSet is a set, the others are gets.
+// The caches have this many keys, with values of cacheValue bytes. One request
+// in cacheSet is a set, and the others are gets.
 const (
 	cacheKeys  = 1000
 	cacheValue = 512
 	cacheSet   = 10
 )
 
-// A Target is a URL in prepared form: the address and the requests.
+// A Target is a URL in prepared form: its address and the requests to send.
 type Target struct {
 	Addr     *net.TCPAddr
 	Requests [][]byte // one of them is drawn for each send
@@ -28,7 +28,7 @@ type Target struct {
 	Answer   func() Answer
 }
 
-// A protocol is a way to ask a service that a URL can name.
+// A protocol says how to send requests to a service with a certain kind of URL.
 type protocol struct {
 	scheme, form, port string
 	ping               string // of which a good answer says that the service is ready; empty: the first request
@@ -57,7 +57,7 @@ func redisCommand(words ...string) []byte {
 	return b
 }
 
-// Check returns an error unless rawURL is one that Parse takes.
+// Check returns an error unless Parse accepts rawURL.
 func Check(rawURL string) error {
 	_, _, err := parseURL(rawURL)
 	return err
@@ -79,7 +79,8 @@ func parseURL(rawURL string) (*url.URL, protocol, error) {
 	return nil, protocol{}, fmt.Errorf("url %q: want %s", rawURL, strings.Join(forms, ", "))
 }
 
-// Parse prepares the requests to a URL: pages above 0 ask HTTP for random pages.
+// Parse prepares the requests to a URL. If pages is above 0, they are HTTP
+// requests for random pages.
 func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
 	u, p, err := parseURL(rawURL)
 	if err != nil {
@@ -134,8 +135,8 @@ func (t *Target) addCache(p protocol) {
 	}
 }
 
-// Ask sends requests one after the other on a connection of its own and reads
-// their answers.
+// Ask sends requests one after the other on a connection of its own, and reads
+// the answers.
 func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Duration) error {
 	d := net.Dialer{Timeout: patience}
 	c, err := d.DialContext(ctx, "tcp", t.Addr.String())
@@ -174,8 +175,8 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 	return nil
 }
 
-// Ready returns nil if the service at a URL answers, and answers well: HTTP with
-// a status of 2xx, Redis to PING, memcached to version.
+// Ready returns nil if the service at a URL answers as expected: HTTP with a
+// status of 2xx, Redis to PING, and memcached to version.
 func Ready(ctx context.Context, rawURL string) error {
 	t, err := Parse(ctx, rawURL, 0)
 	if err != nil {

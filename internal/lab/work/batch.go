@@ -21,32 +21,33 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// BatchWorks lists the batch work that has a name.
+// BatchWorks lists the kinds of batch work that a user can choose by name.
 var BatchWorks = []string{"ffmpeg", "xz", "compile", "memory"}
 
-// workLine is the progress of the named batch work but ffmpeg.
+// workLine matches the progress that named batch work prints. ffmpeg has
+// another form.
 var workLine = regexp.MustCompile(`^work ([0-9.]+)$`)
 
 // workPeriod is the time between two lines of progress of batch work.
 const workPeriod = 200 * time.Millisecond
 
-// memorySize is the memory that the batch work memory goes through. It is more
-// than a cache has.
+// memorySize is the amount of memory that the batch work memory copies. It is
+// larger than a cache.
 const memorySize = 256 << 20
 
-// A Work is batch work other than the lab's ffmpeg.
+// A Work is batch work that is not the lab's ffmpeg.
 type Work struct {
 	Name string
 	Argv []string
-	// Line matches the lines of the output that say what has been done: its
-	// group is the amount so far; without a group, each line is one. Nil: the
-	// work is measured in CPU seconds.
+	// Line matches the lines of the output that report progress. Its group is
+	// the amount done so far; without a group, each line counts as one. Nil:
+	// the work is measured in CPU seconds.
 	Line *regexp.Regexp
 	Unit string
 }
 
-// FindWork returns named batch work, or that of a shell command of the user. dir
-// is a directory of the lab.
+// FindWork returns the batch work with a name, or the batch work that is a
+// shell command of the user. dir is a directory of the lab.
 func FindWork(s *site.Site, command string, line *regexp.Regexp, dir string) (Work, error) {
 	w := Work{Name: command, Line: workLine, Unit: "MiB"}
 	switch command {
@@ -89,7 +90,7 @@ func sourceText() []byte {
 	return append(b, "int main(void) { int a[4] = {1, 2, 3, 4}; printf(\"%d\", f1(a, 4)); return 0; }\n"...)
 }
 
-// Compress feeds xz with text until ctx ends, and prints the MiB that it has
+// Compress feeds xz with text until ctx ends. It prints how many MiB xz has
 // read.
 func Compress(ctx context.Context, xz string, out io.Writer) error {
 	runtime.LockOSThread() // the parent-death signal depends on this thread
@@ -123,7 +124,7 @@ func Compress(ctx context.Context, xz string, out io.Writer) error {
 	return nil
 }
 
-// words returns text of random words, always the same.
+// words returns text of random words. Each call returns the same text.
 func words(size int) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	var list [2000]string
@@ -141,8 +142,8 @@ func words(size int) []byte {
 	return b[:size]
 }
 
-// Memory copies one half of size bytes to the other, again and again, until ctx
-// ends. It prints the MiB that it has copied.
+// Memory copies one half of size bytes to the other half, again and again,
+// until ctx ends. It prints how many MiB it has copied.
 func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 	memory, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -162,8 +163,8 @@ func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 	return nil
 }
 
-// markEvery is the least time between the marks of a command that prints many
-// lines.
+// markEvery is the least time between two marks that are kept of a command that
+// prints many lines.
 const markEvery = 20 * time.Millisecond
 
 // thin removes the last mark but one if it is close to the marks on both sides.
@@ -176,7 +177,7 @@ func (m *Marks) thin() {
 	}
 }
 
-// FollowLines reads lines until r ends, and takes those that match as progress.
+// FollowLines reads lines until r ends. Lines that match count as progress.
 func (m *Marks) FollowLines(r io.Reader, line *regexp.Regexp, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)

@@ -14,8 +14,8 @@ import (
 type Transcode struct {
 	Input   string
 	Threads int
-	// ReadRate limits the input, in seconds of media per second; 0: no limit. A
-	// limit needs ffmpeg 5.0.
+	// ReadRate limits how fast the input is read, in seconds of media per
+	// second; 0: no limit. A limit needs ffmpeg 5.0.
 	ReadRate float64
 	// Period is the time between progress reports; 0 selects ffmpeg's default
 	// of 0.5 s. Another value needs ffmpeg 4.4.
@@ -88,8 +88,9 @@ func (m *Marks) Add(at Mark) {
 	m.mu.Unlock()
 }
 
-// Restart tells Marks that the following reports come from a new process. They
-// start at 0, and Marks adds them to the progress of the earlier processes.
+// Restart tells Marks that the following reports come from a new process. Their
+// counts begin at 0, so Marks adds them to the progress of the earlier
+// processes.
 func (m *Marks) Restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +107,7 @@ func (m *Marks) Started() bool {
 }
 
 // Between returns the frames and the media time that were encoded between two
-// times, interpolated between reports. After the last report it extrapolates
+// times. It interpolates between reports. After the last report it extrapolates
 // the rate between the last two.
 func (m *Marks) Between(from, to time.Time) (frames float64, media time.Duration) {
 	m.mu.Lock()
@@ -133,7 +134,7 @@ func at(marks []Mark, t time.Time) Mark {
 	if span <= 0 {
 		return b
 	}
-	// Extrapolate by one report at most, because a process may hang.
+	// Extrapolate by one report at most, because the process may hang.
 	f := min(float64(t.Sub(a.At))/float64(span), 2)
 	return Mark{
 		At:     t,

@@ -54,7 +54,7 @@ func WriteFile(path string, size unit.Bytes, seed uint64) error {
 }
 
 // Evict writes the files below dir to their device and asks the kernel to drop
-// them from the page cache. It affects no other files (posix_fadvise(2),
+// them from the page cache. It does not affect other files (posix_fadvise(2),
 // POSIX_FADV_DONTNEED).
 func Evict(dir string) error {
 	root, err := os.Open(dir)
@@ -107,7 +107,7 @@ func CachedPages(path string) (held, all int, err error) {
 	return held, len(state), nil
 }
 
-// RoomFor fails if the file system of dir has less than want free.
+// RoomFor returns an error if the file system of dir has less than want free.
 func RoomFor(dir string, want unit.Bytes) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -119,7 +119,7 @@ func RoomFor(dir string, want unit.Bytes) error {
 	return nil
 }
 
-// OpenToAll fails if a service of another user cannot enter dir.
+// OpenToAll returns an error if a service of another user cannot enter dir.
 func OpenToAll(dir string) error {
 	dir, err := filepath.Abs(dir)
 	for err == nil {

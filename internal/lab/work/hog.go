@@ -29,9 +29,9 @@ const (
 
 // Hog is batch work with a large demand for memory. It reads a file from end to
 // end, again and again, and computes a checksum of each chunk. It keeps the
-// last held bytes in anonymous memory and writes every sixteenth chunk back,
-// like a job whose data does not fit into memory. It prints the number of bytes
-// that it has read, one line per report.
+// last held bytes in anonymous memory, and writes every sixteenth chunk back.
+// It behaves like a job whose data does not fit into memory. It prints the
+// number of bytes that it has read, one line per report.
 func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -76,8 +76,8 @@ func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error
 	return nil
 }
 
-// Warm reads every file of a directory twice, so that the kernel treats the
-// pages as active (read more than once).
+// Warm reads every file of a directory twice, because the kernel treats pages
+// as active only if they were read more than once.
 func Warm(dir string) error {
 	buffer := make([]byte, 1<<20)
 	for range 2 {
@@ -116,7 +116,7 @@ type mark struct {
 	count float64
 }
 
-// Follow reads counts until r ends. now returns the time that each count gets.
+// Follow reads counts until r ends. now returns the time for each count.
 func (m *Meter) Follow(r io.Reader, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -141,8 +141,8 @@ func (m *Meter) Last() float64 {
 	return m.marks[len(m.marks)-1].count
 }
 
-// Between returns the rise of the count between two times, interpolated between
-// the lines.
+// Between returns by how much the count rose between two times. It interpolates
+// between the lines.
 func (m *Meter) Between(from, to time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

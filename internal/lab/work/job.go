@@ -15,20 +15,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Job is batch work in slots. Each slot runs the same work in a process.
+// A Job is batch work in slots. Each slot runs the same work in a process of
+// its own.
 type Job struct {
 	Name  string // name of the processes, to which the number of the slot is appended
 	Slots int
 	Argv  func(slot int) []string // slots are counted from 1
 	// Restart starts a process again whenever it ends with status 0. Without
-	// Restart, the slot ends with its process.
+	// Restart, a slot ends with its process.
 	Restart bool
-	// Session, Nice and SchedIdle are those of the processes, see site.Child.
+	// Session, Nice and SchedIdle apply to each process; see site.Child.
 	Session   bool
 	Nice      int
 	SchedIdle bool
-	// Line matches the lines of progress (Work.Line); nil: the progress of
-	// ffmpeg. With CPUTime, the progress is the CPU time in seconds.
+	// Line matches the lines of progress (Work.Line); nil: the progress has
+	// ffmpeg's form. With CPUTime, the progress is the CPU time in seconds.
 	Line    *regexp.Regexp
 	CPUTime bool
 }
@@ -98,7 +99,8 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	return w, nil
 }
 
-// again restarts the process of a slot that has ended, if the job has Restart.
+// again restarts the process of a slot that has ended, if the job has Restart
+// set.
 func (w *Batch) again(slot int, ended *site.Process) {
 	if !w.job.Restart || ended.Err() != nil {
 		return
@@ -142,8 +144,8 @@ func (w *Batch) Used(fs proc.FS) (time.Duration, error) {
 	return sum, nil
 }
 
-// followTime adds the CPU time of a process until it ends, and what it used in
-// all.
+// followTime adds the CPU time of a process repeatedly until the process ends,
+// and then its total.
 func (m *Marks) followTime(fs proc.FS, p *site.Process) {
 	last := time.Duration(0)
 	for {
@@ -153,7 +155,8 @@ func (m *Marks) followTime(fs proc.FS, p *site.Process) {
 		}
 		select {
 		case <-p.Done():
-			// Used leaves out children that the process did not wait for.
+			// Used does not include children for which the process did not
+			// wait.
 			m.Add(Mark{At: time.Now(), Frames: max(last, p.Used()).Seconds()})
 			return
 		case <-time.After(workPeriod):
@@ -183,8 +186,7 @@ func (w *Batch) Encoding(ctx context.Context) error {
 	return nil
 }
 
-// Died returns the error of the first process that has ended; nil while all
-// run.
+// Died returns the error of the first process that has ended; nil: all run.
 func (w *Batch) Died() error {
 	if w == nil {
 		return nil
@@ -209,7 +211,7 @@ func (w *Batch) Between(from, to time.Time) (frames float64, media time.Duration
 	return frames, media
 }
 
-// Stop kills the batch work, because its result is not needed.
+// Stop kills the batch work. Its result is not needed.
 func (w *Batch) Stop() {
 	if w == nil {
 		return
@@ -235,8 +237,7 @@ func (all Batches) Encoding(ctx context.Context) error {
 	return nil
 }
 
-// Died returns the error of the first process that has ended; nil while all
-// run.
+// Died returns the error of the first process that has ended; nil: all run.
 func (all Batches) Died() error {
 	for _, w := range all {
 		if err := w.Died(); err != nil {

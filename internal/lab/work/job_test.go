@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// tenFrames returns a process that reports ten frames or more and ends.
+// tenFrames returns a process that reports at least ten frames and then ends.
 func tenFrames(slot int) []string {
 	return []string{"sh", "-c", fmt.Sprintf("echo frame=1%d; echo out_time_us=1000; echo progress=end", slot)}
 }

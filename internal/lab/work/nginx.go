@@ -19,8 +19,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An NGINX is the service: the distribution's nginx with the configuration of
-// the published experiment.
+// An NGINX is the service: the nginx of the distribution with the configuration
+// of the published experiment.
 type NGINX struct {
 	Path        string // path of the program
 	Version     Version
@@ -29,8 +29,8 @@ type NGINX struct {
 	Workers     int
 	Connections int    // number of connections that the client opens
 	Pages       string // directory of the pages; empty: a new one with one page
-	// Before is called with the process before it executes nginx; nil: nothing is
-	// called.
+	// Before is called with the process before the process executes nginx; nil:
+	// nothing is called.
 	Before  func(pid int) error
 	Session bool // see site.Child
 }
@@ -84,7 +84,8 @@ func (n NGINX) Prepare() error {
 		err = os.WriteFile(n.file("nginx.conf"), []byte(n.Config()), 0o644)
 	}
 	if err == nil {
-		// Workers drop their privileges and must still read the page.
+		// The workers drop their privileges, but must still be able to read the
+		// page.
 		err = os.Chmod(n.Dir, 0o755)
 	}
 	if err != nil {
@@ -151,7 +152,7 @@ func (n NGINX) answers(ctx context.Context, p *site.Process) error {
 	}
 }
 
-// portFree fails if something listens on address already.
+// portFree returns an error if a program already listens on address.
 func portFree(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err == nil {
@@ -173,7 +174,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// PrepareNGINX gives nginx a directory and a port (0: a free port).
+// PrepareNGINX gives nginx a directory and a port; 0: a free port.
 func PrepareNGINX(s *site.Site, n NGINX, port, connections int) (NGINX, error) {
 	dir, err := s.Directory("")
 	if err != nil {

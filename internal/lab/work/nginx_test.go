@@ -81,7 +81,7 @@ func TestMissingProgramNamesItsPackages(t *testing.T) {
 	}
 }
 
-// counted are groups that count the living processes.
+// counted are groups that only count the living processes.
 type counted struct{ live int }
 
 func (c *counted) Attach(node.CgroupPath, int) error { return nil }

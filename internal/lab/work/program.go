@@ -29,7 +29,7 @@ var (
 )
 
 // Find returns the path of the program. It also searches sbin, where servers
-// are installed and which may be missing in PATH.
+// are installed, because PATH may lack it.
 func (p Program) Find() (string, error) {
 	if path, err := exec.LookPath(p.Name); err == nil {
 		return filepath.Abs(path)
@@ -44,7 +44,7 @@ func (p Program) Find() (string, error) {
 }
 
 // A Version is the first two numbers of a program's version. The zero Version
-// means that the version is unknown; it counts as newer than all others.
+// means that the version is unknown. It counts as newer than all others.
 type Version struct{ Major, Minor int }
 
 // AtLeast reports whether v is major.minor or newer.
@@ -69,7 +69,7 @@ func parseVersion(text string) (Version, string) {
 	return Version{major, minor}, words[len(words)-1]
 }
 
-// Ask runs the program for its version.
+// Ask runs the program to ask for its version.
 func (p Program) Ask(ctx context.Context, path string) (Version, string, error) {
 	out, err := exec.CommandContext(ctx, path, p.Version...).CombinedOutput()
 	if err != nil {
@@ -79,8 +79,8 @@ func (p Program) Ask(ctx context.Context, path string) (Version, string, error) 
 	return v, text, nil
 }
 
-// CheckEncoder fails if ffmpeg cannot encode H.264 with libx264, as in the
-// builds of some distributions.
+// CheckEncoder returns an error if ffmpeg cannot encode H.264 with libx264, as
+// in the builds of some distributions.
 func CheckEncoder(ctx context.Context, ffmpeg string) error {
 	out, err := exec.CommandContext(ctx, ffmpeg, "-hide_banner", "-loglevel", "error", "-encoders").CombinedOutput()
 	if err != nil {

@@ -14,11 +14,13 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// ServeSelf is the process of a service that drives itself: for each load.Config
-// that it reads, it makes these requests and writes the load.Result. The threads
-// stay until the next order, so that the lab can read their counters.
+// ServeSelf is the process of a service that drives itself. For each
+// load.Config that it reads, it makes the requests and writes the load.Result.
+// The threads stay until it reads the next one, so that the lab can read their
+// counters.
 func ServeSelf(ctx context.Context, s load.Self, in io.Reader, out io.Writer) error {
-	// A garbage collection would stop the threads. The process is short-lived.
+	// A garbage collection would stop the threads. The process does not live
+	// long, so it needs none.
 	debug.SetGCPercent(-1)
 	orders, results := json.NewDecoder(in), json.NewEncoder(out)
 	release := func() {}
@@ -49,7 +51,7 @@ type SelfDriven struct {
 	in, out *io.PipeWriter
 }
 
-// StartSelf starts a service that drives itself like a child with the group, the
+// StartSelf starts a service that drives itself, as a child with the group, the
 // CPUs and the session of c.
 func StartSelf(s *site.Site, self load.Self, c site.Child) (*site.Process, *SelfDriven, error) {
 	c.Name, c.Argv = "the service", s.Child("self", strconv.Itoa(self.Threads), self.Memory.String())
@@ -68,7 +70,7 @@ func StartSelf(s *site.Site, self load.Self, c site.Child) (*site.Process, *Self
 	return p, &SelfDriven{orders: json.NewEncoder(in), results: json.NewDecoder(bufio.NewReader(stdout)), in: in, out: out}, nil
 }
 
-// Load makes the service drive itself, and returns what it has measured.
+// Load makes the service drive itself, and returns what the service measured.
 func (d *SelfDriven) Load(ctx context.Context, c load.Config) (*load.Result, error) {
 	defer context.AfterFunc(ctx, func() { _ = d.out.CloseWithError(ctx.Err()) })()
 	if err := d.orders.Encode(c); err != nil {
@@ -84,7 +86,7 @@ func (d *SelfDriven) Load(ctx context.Context, c load.Config) (*load.Result, err
 	return &r, nil
 }
 
-// Close ends the input of the service, which then ends.
+// Close ends the input of the service. The service then ends.
 func (d *SelfDriven) Close() {
 	if d != nil {
 		_ = d.in.Close()

@@ -25,22 +25,22 @@ var (
 	CompilerProgram  = Program{"cc", "apt install gcc libc6-dev | dnf install gcc | apk add gcc musl-dev", []string{"--version"}}
 )
 
-// Services lists the services that have a name.
+// Services lists the services that a user can choose by name.
 var Services = []string{"nginx", "redis", "memcached", selfName}
 
 // selfName is the name of the service that drives itself.
 const selfName = "self"
 
-// serviceStart is the longest time until a service is ready.
+// serviceStart is how long a service may take until it is ready.
 const serviceStart = 30 * time.Second
 
-// A Service is a program under load other than the lab's nginx.
+// A Service is a program under load that is not the lab's nginx.
 type Service struct {
 	Name string
 	Argv []string
 	URL  string // which the load asks; empty: the load is a command
 	// Ready is a shell command that ends with status 0 if the service is ready;
-	// empty: the service is ready when URL answers.
+	// empty: the service is ready as soon as URL answers.
 	Ready   string
 	Session bool // see site.Child
 }
@@ -82,8 +82,8 @@ func FindService(ctx context.Context, command string, port, threads int) (s Serv
 	return s, version, err
 }
 
-// shell returns the argv that runs a command of the user. A simple command
-// replaces the shell, so that signals reach it.
+// shell returns the argv that runs a command of the user. If the command is
+// simple, it replaces the shell, so that signals reach it.
 func shell(command string) []string {
 	if !strings.ContainsAny(command, ";&|\n(){}") {
 		command = "exec " + command

@@ -11,11 +11,11 @@ import (
 )
 
 // Spin keeps each CPU of cpus busy with one thread until ctx ends. The threads
-// use only registers; with lowest they have the lowest priority. A virtual CPU
-// that never sleeps avoids the exits and wake-ups of an idle one and takes no
-// cache or memory bandwidth from other work. The spinner therefore shows the
-// part of a service's gain from colocation in a virtual machine that comes only
-// from awake CPUs.
+// use only registers. With lowest they have the lowest priority. A virtual CPU
+// that never sleeps has no exits and wake-ups from idle, and the spinner takes
+// no cache or memory bandwidth from other work. Therefore the spinner shows
+// which part of the gain of a service from colocation in a virtual machine
+// comes only from CPUs that are awake.
 func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 	var stop atomic.Bool
 	n := 0
@@ -43,7 +43,8 @@ func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 			runtime.KeepAlive(x)
 		}()
 	}
-	// One more than the spinners, so that the runtime can still handle signals.
+	// There must be one more than the spinners, so that the runtime can still
+	// handle signals.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), n+1))
 	var err error
 	select {

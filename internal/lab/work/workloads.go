@@ -10,22 +10,22 @@ import (
 )
 
 // A Workloads names the service, its load and the batch work of a colocation
-// experiment. The zero value is nginx beside ffmpeg.
+// experiment. The zero value is nginx with ffmpeg.
 type Workloads struct {
 	Service string   // a name of Services or a shell command; nginx
 	Load    string   // a URL or a shell command; that of the named service
 	Ready   string   // a shell command that ends with 0 when the service is ready; the URL answers
 	Batch   []string // names of BatchWorks or shell commands; ffmpeg
-	// WorkRegexp matches the lines of the output of batch commands that say what
-	// has been done (Work.Line). Without it, their work is CPU time.
+	// WorkRegexp matches those lines of the output of batch commands that
+	// report progress (Work.Line). Without it, their progress is CPU time.
 	WorkRegexp string
-	// SelfThreads and SelfMemory belong to the service self: its threads (one for
-	// each tested CPU), and the memory of each (8 MiB).
+	// SelfThreads and SelfMemory are for the service self: the number of its
+	// threads (one for each tested CPU), and the memory of each thread (8 MiB).
 	SelfThreads int
 	SelfMemory  unit.Bytes
 }
 
-// Own reports whether the experiment has other workloads than nginx and ffmpeg.
+// Own reports whether the experiment has workloads other than nginx and ffmpeg.
 func (w Workloads) Own() bool {
 	return w.Service != "nginx" || w.Load != "" || !slices.Equal(w.Batch, []string{"ffmpeg"})
 }
@@ -39,7 +39,7 @@ func (w Workloads) Self() bool { return w.Service == selfName }
 // ByCommand reports whether a command puts the load on the service.
 func (w Workloads) ByCommand() bool { return w.Load != "" && wire.Check(w.Load) != nil }
 
-// OrDefaults fills in the defaults, and passes each fault to fault.
+// OrDefaults sets the defaults, and calls fault for each fault.
 func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads {
 	if w.Service == "" {
 		w.Service = "nginx"

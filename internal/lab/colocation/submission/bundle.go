@@ -21,14 +21,15 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// manifestFile says what a submission is.
+// manifestFile is the file that summarises a submission.
 const manifestFile = "submission.json"
 
 // A Manifest is the summary of a submission, with the hash of its other files.
 type Manifest struct {
 	Schema int `json:"schema"` // 1
-	// Gate is the A/A control of P90: whether two equal modes were alike enough
-	// for the margin of the protocol. A submission that fails stays one.
+	// Gate is the A/A control of P90. It says whether two equal modes were
+	// alike enough for the margin of the protocol. A submission that fails it
+	// is still a submission.
 	Gate     report.Resolved `json:"aa_gate"`
 	Ended    report.End      `json:"ended"`
 	Runs     int             `json:"runs"`
@@ -43,12 +44,12 @@ type Bundle struct {
 	shown    string
 }
 
-// Name is the name of the file: it has the beginning of the hash.
+// Name returns the name of the file. It contains the beginning of the hash.
 func (b Bundle) Name() string { return "tenon-submission-" + b.Manifest.SHA256[:12] + ".tar.zst" }
 
-// Make makes the submission of the experiment in dir, without what is private. It
-// fails if the experiment did not run by the protocol, or if a text that should
-// be harmless is private.
+// Make makes the submission of the experiment in dir, without what is private.
+// It fails if the experiment did not follow the protocol, or if a text that
+// should be harmless contains a private word.
 func Make(dir string, private Private) (Bundle, error) {
 	p, err := readProtocol(dir)
 	if err != nil {
@@ -111,8 +112,8 @@ func (b Bundle) add(private Private, name string, v any) error {
 	return err
 }
 
-// aHistogram matches the lines of a log of histograms that a submission has. The
-// comment that names the URL of the service is none of them.
+// aHistogram matches those lines of a log of histograms that a submission
+// contains. The comment with the URL of the service is not among them.
 var aHistogram = regexp.MustCompile(`^(#\[(Histogram log format version|StartTime|BaseTime)[^/@]*\]|"StartTimestamp",.*|(Tag=[a-z]+,)?[0-9.,]+,HIST[A-Za-z0-9+/=]+)$`)
 
 // histogramOf returns a log of histograms without its other comments.
@@ -130,7 +131,8 @@ func histogramOf(log []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// hashOf is the SHA-256 over names, lengths and contents, in the order of names.
+// hashOf returns the SHA-256 of the names, lengths and contents of the files,
+// in the order of their names.
 func hashOf(files map[string][]byte) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -142,7 +144,8 @@ func hashOf(files map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Shown says in full what the submission has, for its owner.
+// Shown returns the whole content of the submission, so that its owner can
+// check it.
 func (b Bundle) Shown() string { return b.shown }
 
 func (b Bundle) show(p Protocol, e colocation.Experiment, runs []colocation.Run) string {
@@ -188,9 +191,9 @@ func (b Bundle) Write(dir string) (string, error) {
 	return path, archive.WriteFile(path, files)
 }
 
-// Check returns an error if path is a submission whose files are not those of its
-// hash, or whose protocol this version does not know. The folder of an
-// experiment passes.
+// Check returns an error if path is a submission whose files do not match its
+// hash, or whose protocol this version does not know. For the folder of an
+// experiment it returns nil.
 func Check(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {

@@ -1,7 +1,7 @@
-// Package submission makes one file of a colocation experiment that ran by a
-// fixed protocol, so that people can hand in what they measured on machines that
-// this project does not have. The file has raw histograms and the facts of the
-// machine that matter, and nothing that tells who or where its owner is.
+// Package submission makes one file of a colocation experiment that followed a
+// fixed protocol, so that people can submit what they measured on machines that
+// this project does not have. The file contains raw histograms and the relevant
+// facts about the machine, but nothing that shows who or where its owner is.
 package submission
 
 import (
@@ -22,7 +22,8 @@ import (
 // written before the first run.
 const ProtocolFile = "protocol.json"
 
-// A Protocol says what is run and what is expected, before anything is measured.
+// A Protocol says, before anything is measured, what will be run and what is
+// expected.
 type Protocol struct {
 	Version    int           `json:"version"`
 	Written    time.Time     `json:"written"`
@@ -56,8 +57,9 @@ type Hypothesis struct {
 	Limit   float64     `json:"limit"`
 }
 
-// Fixed is the present protocol: thirty blocks, because a margin of 3 % needs as
-// many, of six modes. On the published machine it takes 27 minutes.
+// Fixed returns the present protocol. It has thirty blocks, because a margin of
+// 3 % needs as many, of six modes. On the published machine it takes 27
+// minutes.
 func Fixed() Protocol {
 	return Protocol{
 		Version: 1,
@@ -76,8 +78,8 @@ func Fixed() Protocol {
 // client is the load generator of the protocol.
 const client = "tenon"
 
-// Fits returns an error if a submission of this protocol would be refused for
-// what is known before the first run.
+// Fits returns an error if it is already known, before the first run, that a
+// submission would be refused.
 func (p Protocol) Fits(private Private) error {
 	e := colocation.Experiment{Experiment: report.Experiment{
 		Started: time.Now(), Modes: p.Modes, Client: client, Ended: report.EndTime, Versions: map[string]string{"nginx": "", "ffmpeg": ""},
@@ -99,8 +101,8 @@ func (p Protocol) Write(dir string, now time.Time) error {
 	return report.WriteJSON(filepath.Join(dir, ProtocolFile), p)
 }
 
-// Withdraw removes what an experiment that ended without a run has left: the
-// protocol, the record, and the directory if it has nothing else.
+// Withdraw removes what an experiment has left that ended without a run: the
+// protocol, the record, and the directory if it is then empty.
 func Withdraw(dir string) {
 	if err := os.Remove(filepath.Join(dir, "runs")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return // a part of a run

@@ -21,7 +21,7 @@ import (
 
 var private = Private{Words: []string{"host-of-alice", "alice", "al"}}
 
-// secret is a text with all that must not leave the machine.
+// secret is a text that contains everything that must not leave the machine.
 const secret = "alice@host-of-alice:/home/alice/films"
 
 // fill gives each field of v a value that is not zero. Texts are secret.
@@ -65,9 +65,10 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestASubmissionHasTheseFieldsOnly fills each field of the records of an
-// experiment and compares what a submission has of them with a list. A new field
-// of a record stays out until a developer adds it.
+// TestASubmissionHasTheseFieldsOnly sets each field of the records of an
+// experiment, and compares the fields of the submission with a list. A new
+// field of a record therefore stays out of submissions until a developer adds
+// it to the list.
 func TestASubmissionHasTheseFieldsOnly(t *testing.T) {
 	var e colocation.Experiment
 	var r colocation.Run
@@ -77,7 +78,8 @@ func TestASubmissionHasTheseFieldsOnly(t *testing.T) {
 	cleanE, cleanR := experimentOf(e, private), runOf(r)
 	got := strings.Join(slices.Concat(fieldsOf("experiment", cleanE), fieldsOf("run", cleanR)), "\n") + "\n"
 	synthetic.CheckGolden(t, "fields.txt", []byte(got))
-	// The names of modes are words of the lab, and the record checks them.
+	// The names of modes are words of the lab. The record checks them, so they
+	// cannot be secret here.
 	cleanE.Modes, cleanE.Ended, cleanE.Client, cleanR.Mode = nil, "", "", ""
 	for name, v := range map[string]any{"experiment": cleanE, "run": cleanR} {
 		if err := private.check(name, v); err != nil {
@@ -106,8 +108,8 @@ func TestPrivateTextsAreFound(t *testing.T) {
 	}
 }
 
-// TestTheZoneOfATimeIsPrivate checks a time with an offset, and one that only has
-// the zone of the machine.
+// TestTheZoneOfATimeIsPrivate checks two times that reveal the zone of the
+// machine: one with an offset, and one with the local location.
 func TestTheZoneOfATimeIsPrivate(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
 	for name, zone := range map[string]*time.Location{"an offset": time.FixedZone("", 3600), "no offset": time.FixedZone("GMT", 0)} {
@@ -125,8 +127,9 @@ func TestTheZoneOfATimeIsPrivate(t *testing.T) {
 	}
 }
 
-// TestANameThatTheProgramUsesRefusesNothing makes submissions on machines and of
-// users whose names are words of the protocol and of the records.
+// TestANameThatTheProgramUsesRefusesNothing uses machine and user names that
+// are also words of the protocol and of the records. The submissions must
+// succeed.
 func TestANameThatTheProgramUsesRefusesNothing(t *testing.T) {
 	taken := Private{Words: []string{
 		"tenon", "nginx", "ffmpeg", "ten", "pod", "pods", "service", "work", "default", "exclusive", "requests", "void", "time", "waiting", "host",
@@ -196,7 +199,8 @@ func experiment(t *testing.T, change func(*Protocol, *colocation.Experiment)) st
 }
 
 // TestASubmissionIsReadLikeAnExperiment makes a submission of an experiment and
-// reads it back: the same numbers, and nothing private.
+// reads it back. The numbers must be the same, and nothing private may be in
+// it.
 func TestASubmissionIsReadLikeAnExperiment(t *testing.T) {
 	dir := experiment(t, nil)
 	b, err := Make(dir, private)

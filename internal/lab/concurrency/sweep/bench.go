@@ -42,8 +42,8 @@ type run struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, no process and
-// no cgroup of the experiment is left. If an Outcome with runs comes together
-// with an error, it describes the runs that had finished.
+// no cgroup of the experiment is left. If it returns an error together with an
+// Outcome that has runs, the Outcome describes the runs that had finished.
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -62,7 +62,7 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	}).Conduct(ctx)
 }
 
-// set makes a bench. It returns every fault that it can detect before the first
+// set makes a bench. It returns every fault that can be found before the first
 // run.
 func set(ctx context.Context, c Config) (_ *bench, err error) {
 	b := &bench{Config: c, versions: map[string]string{}}

@@ -55,9 +55,9 @@ func (c Cell) String() string {
 // reference is the cell with which all others are compared: one job, no limit.
 var reference = Cell{Strategy: Unbounded, Jobs: 1}
 
-// Cells returns the cells that this machine can run, and says of the others why
-// not. Unless the cells are run as published, they include the reference and its
-// repetition.
+// cells returns the cells that this machine can run, and says why it cannot run
+// the others. They include the reference and its repetition, unless the cells
+// are run as published.
 func (c Config) cells(m machine) (cells []Cell, refused []string) {
 	seen := map[Cell]bool{}
 	add := func(cell Cell) {
@@ -106,10 +106,10 @@ func orNone[T int | unit.Bytes](list []T) []T {
 	return list
 }
 
-// ceil returns the whole CPUs that a limit needs.
+// ceil returns how many whole CPUs a limit needs.
 func ceil(m unit.MilliCPU) int { return int((m + 999) / 1000) }
 
-// refuse says why the machine cannot run a cell; empty: it can.
+// refuse returns the reason why the machine cannot run a cell; empty: it can.
 func (c Config) refuse(cell Cell, m machine) string {
 	cpus, need := m.tested.Len(), cell.Limit*unit.MilliCPU(cell.Jobs)
 	switch {
@@ -131,10 +131,10 @@ func (c Config) refuse(cell Cell, m machine) string {
 	return ""
 }
 
-// burst is the quota of strategy burst.
+// burst returns the quota of the strategy burst.
 func (c Config) burst(limit unit.MilliCPU) unit.MilliCPU { return max(2*limit, c.BurstMax) }
 
-// slice is the number of CPUs of a virtual worker.
+// slice returns the number of CPUs of a virtual worker.
 func (c Config) slice(limit unit.MilliCPU) int {
 	if c.Slice > 0 {
 		return c.Slice

@@ -1,6 +1,6 @@
-// Package sweep runs the experiment on concurrent jobs on this machine: it
-// starts batch jobs beside each other, with different CPU limits and ways to
-// divide the CPUs among them, and counts what each job did and used.
+// Package sweep runs the experiment on concurrent jobs on this machine. It runs
+// batch jobs beside each other with different CPU limits and different ways to
+// divide the CPUs, and counts what each job did and used.
 package sweep
 
 import (
@@ -22,15 +22,17 @@ type Fill string
 
 // The ways to fill slots.
 const (
-	// Steady keeps every slot busy: jobs follow each other. All jobs that begin in a
-	// window of time run to their end beside as many others.
+	// Steady keeps every slot busy with jobs that follow each other. Those jobs
+	// count that begin within a window of time. Each of them has the same
+	// number of jobs beside it until its end.
 	Steady Fill = "steady"
-	// Window measures endless transcodes for a window of time by their frames. It
-	// takes as long for a small limit as for a large one. But an encoder that gets
-	// little CPU first empties its look-ahead, and the frames of this time cost
-	// less than later ones.
+	// Window runs endless transcodes and counts their frames within a window of
+	// time. It takes as long for a small limit as for a large one. However, an
+	// encoder that gets little CPU first empties its look-ahead, and the frames
+	// of that time cost less than later ones.
 	Window Fill = "window"
-	// Wave starts one job in each slot at once and ends with the last of them.
+	// Wave starts one job in each slot at the same time, and ends with the last
+	// of them.
 	Wave Fill = "wave"
 )
 
@@ -39,8 +41,9 @@ const (
 type Config struct {
 	site.Setting
 	Preset string // names the lists below; quick
-	// The cells are the combinations of these lists. Limit 0 is no CPU limit,
-	// threads 0 is the choice of the program, memory 0 is no limit.
+	// The cells are the combinations of these lists. A limit of 0 means no CPU
+	// limit, threads of 0 let the program choose, and a memory of 0 means no
+	// limit.
 	Strategies []Strategy
 	Jobs       []int
 	Limits     []unit.MilliCPU
@@ -54,8 +57,8 @@ type Config struct {
 	Window   time.Duration // in which the jobs begin that count; 2 s
 	Warmup   time.Duration // before it; 800 ms
 	MaxTime  time.Duration // of the whole experiment; 9 min 30 s
-	// AsPublished runs each cell once, in the order of the lists, all jobs at
-	// once; slices have the quota of the limit, too.
+	// AsPublished runs each cell once, in the order of the lists, with all jobs
+	// at once. Slices then have the quota of the limit, too.
 	AsPublished bool
 	Type        string // of all jobs, in the table; the strategy
 
@@ -77,8 +80,8 @@ const (
 	leastWindow = 200 * time.Millisecond
 )
 
-// orDefaults fills in defaults and returns all faults at once. Fields that the
-// preset sets and the caller sets too keep the caller's value.
+// orDefaults sets defaults and returns all faults at once. If both the preset
+// and the caller set a field, the caller's value counts.
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

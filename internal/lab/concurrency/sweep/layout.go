@@ -29,7 +29,7 @@ func machineOf(t node.Topology, tested unit.CPUSet, memory unit.Bytes) machine {
 	return m
 }
 
-// A place is where the jobs of one slot run.
+// A place is a set of CPUs on which the jobs of one slot run.
 type place struct {
 	cpus  unit.CPUSet
 	quota unit.MilliCPU // 0: none
@@ -38,12 +38,12 @@ type place struct {
 // A division is the division of the machine among the jobs of a cell.
 type division struct {
 	places []place
-	// waiting is true if there may be more jobs than places. The others wait for
-	// a place; otherwise each job has one of its own.
+	// waiting says that there may be more jobs than places, so that jobs wait
+	// for a place. Otherwise each job has a place of its own.
 	waiting bool
 }
 
-// divide divides the machine. seed decides what is drawn.
+// divide divides the machine. seed decides all random choices.
 func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 	all := place{cpus: m.tested}
 	var d division
@@ -78,9 +78,9 @@ func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 	return d
 }
 
-// workers cuts the machine into as many sets of width CPUs as it has. The sets
-// are of neighbouring CPUs, or of CPUs at random. Sets whose cores no earlier
-// set uses come first, so that few jobs get whole cores.
+// workers divides the machine into as many sets of width CPUs as possible. The
+// CPUs of a set are neighbours or random. Sets whose cores no earlier set uses
+// come first, so that a few jobs get whole cores.
 func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
 	n := m.tested.Len() / width
 	if blind {

@@ -97,8 +97,8 @@ func (r *round) build() error {
 	return nil
 }
 
-// govern starts Tenon's loop, to which the jobs are best-effort workloads with a
-// CPU limit.
+// govern starts Tenon's loop. To the loop, the jobs are best-effort workloads
+// with a CPU limit.
 func (r *round) govern(ctx context.Context) (*site.AgentRunner, error) {
 	var list []node.Workload
 	for i, s := range r.slots {
@@ -119,8 +119,8 @@ func (r *round) close() error {
 	return errors.Join(err, site.Clear(r.Root, r.Host, r.Tree))
 }
 
-// length is the time for which the cell is measured. Jobs that get little CPU
-// do little work in a short window.
+// length returns how long the cell is measured. Jobs that get little CPU do
+// little work in a short window, so they need a longer one.
 func (r *round) length() time.Duration {
 	all := unit.MilliCPU(0)
 	for _, p := range r.div.places {
@@ -135,9 +135,9 @@ func (r *round) length() time.Duration {
 	return r.Window
 }
 
-// window measures endless jobs for a time. Quotas are written when every job
-// does work, because a job that starts under a small quota needs many seconds
-// before its first frame.
+// window measures endless jobs for a time. It writes the quotas only when every
+// job does work, because a job that starts under a small quota needs many
+// seconds before its first frame.
 func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	for i, s := range r.slots {
 		if err := s.start(i, r.cell.Threads, 0); err != nil {
@@ -236,7 +236,7 @@ func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 	return j
 }
 
-// A watch sees what other work does on the tested CPUs.
+// A watch measures what other work does on the tested CPUs.
 type watch struct {
 	r      *round
 	before frame.Reading

@@ -25,9 +25,10 @@ type grid struct {
 
 const gib = unit.Bytes(1) << 30
 
-// presets are the lists that a name stands for. The published ones are those of
-// the transcoding experiment: up to 192 jobs on six nodes, CPU limits of 0.1 to 7
-// and 1 to 16 GiB of memory, in the loops of its four environments.
+// presets are the lists that belong to each name. The published ones are those
+// of the transcoding experiment: up to 192 jobs on six nodes, CPU limits of 0.1
+// to 7 and 1 to 16 GiB of memory, with the values that each of its four
+// environments used.
 var presets = map[string][]grid{
 	Quick: {
 		{strategies: []Strategy{Quota, PinnedSlices, Tenon}, jobs: []int{1, 2, 4}, limits: []unit.MilliCPU{1000}},
@@ -71,8 +72,8 @@ var presets = map[string][]grid{
 // Presets returns the names of the presets.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// preset fills the lists that the caller left empty. A caller that names any
-// list gets the first grid of the preset with the list replaced.
+// preset sets the lists that the caller left empty. If the caller sets any
+// list, only the first grid of the preset is used, with that list replaced.
 func (c Config) preset() Config {
 	named := len(c.Strategies)+len(c.Jobs)+len(c.Limits)+len(c.Memory)+len(c.Threads) > 0
 	all := presets[c.Preset]

@@ -97,8 +97,8 @@ func byStrategy(t *testing.T, c Config) map[Strategy][]jobs.Job {
 	return rows
 }
 
-// TestTranscodesAreCountedAndLeaveNothing runs whole transcodes: a quota bounds
-// the CPU time, and a job on one CPU changes to no other.
+// TestTranscodesAreCountedAndLeaveNothing runs whole transcodes. A quota must
+// bound the CPU time, and a job on one CPU must never change its CPU.
 func TestTranscodesAreCountedAndLeaveNothing(t *testing.T) {
 	c := little(t, work.FFmpegProgram)
 	c.Strategies, c.Jobs, c.Limits, c.Work = []Strategy{Quota, PinnedSlices, Tenon, Unbounded}, []int{1}, []unit.MilliCPU{0, 500}, 200*time.Millisecond
@@ -135,8 +135,9 @@ func TestEndlessTranscodesAreCountedByFrames(t *testing.T) {
 	}
 }
 
-// TestOwnJobsRunToTheirEnd runs a command: with a steady filling jobs follow
-// each other, and with exclusive CPUs those that find none wait.
+// TestOwnJobsRunToTheirEnd runs a command of the user. With a steady filling,
+// jobs must follow each other. With exclusive CPUs, jobs that find no CPUs must
+// wait.
 func TestOwnJobsRunToTheirEnd(t *testing.T) {
 	c := little(t)
 	done := filepath.Join(t.TempDir(), "done")
@@ -172,8 +173,8 @@ func TestAJobThatFailsIsNamed(t *testing.T) {
 	}
 }
 
-// TestAJobThatFailsInTheWarmUpVoidsItsRun: the job succeeds alone, and fails
-// before jobs count.
+// TestAJobThatFailsInTheWarmUpVoidsItsRun uses a job that succeeds alone and
+// fails in the warm-up, before jobs count. The run must be void.
 func TestAJobThatFailsInTheWarmUpVoidsItsRun(t *testing.T) {
 	c := little(t)
 	c.Argv = []string{"/bin/sh", "-c", `[ -e "$0" ] && { echo it is full >&2; exit 3; }; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}

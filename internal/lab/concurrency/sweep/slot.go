@@ -120,7 +120,7 @@ func (s *slot) end() {
 	s.meter.Close()
 }
 
-// died returns the error of a job that ended although it has no end.
+// died returns the error of an endless job that has ended.
 func (s *slot) died() error {
 	s.mu.Lock()
 	p := s.process

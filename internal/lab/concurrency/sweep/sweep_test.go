@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// smt is a machine of cores of two threads each, whose CPUs are numbered
-// as usual: the siblings of 0 to n−1 are n to 2n−1.
+// smt returns a machine whose cores have two threads each, with the usual
+// numbers: the siblings of CPUs 0 to n−1 are n to 2n−1.
 func smt(cores int) machine {
 	var t node.Topology
 	for i := range 2 * cores {
@@ -70,8 +70,8 @@ func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestPublishedCellsNeedNoControl: a replica runs what was published and nothing
-// else, in its order.
+// TestPublishedCellsNeedNoControl checks that a replica runs exactly what was
+// published, in the same order, without the control.
 func TestPublishedCellsNeedNoControl(t *testing.T) {
 	c, err := Config{Preset: "published-aws", AsPublished: true}.orDefaults()
 	if err != nil {
@@ -150,7 +150,8 @@ func TestStrategiesDivideTheMachine(t *testing.T) {
 	}
 }
 
-// same compares divisions; the notation of an amount of CPU is unit's.
+// same compares divisions as texts. Amounts of CPU are in the notation of
+// package unit.
 func same(got, want string) bool {
 	for _, m := range []unit.MilliCPU{0, 500, 1500, 2000, 3000} {
 		want = strings.ReplaceAll(want+" ", "/"+plainNumber(m)+" ", "/"+m.String()+" ")

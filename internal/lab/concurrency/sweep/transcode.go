@@ -9,31 +9,31 @@ import (
 
 // A task is what a job does.
 type task interface {
-	// argv is the command of one job. frames is its length in units of work; 0:
-	// without an end. Jobs of commands that report no progress ignore it.
+	// argv returns the command of one job. frames is its length in units of
+	// work; 0: it has no end. Jobs of commands that report no progress ignore
+	// frames.
 	argv(slot, threads int, frames float64) []string
-	// reports is true if the job writes its progress in ffmpeg's form to its
+	// reports says whether the job writes its progress in ffmpeg's form to its
 	// standard output.
 	reports() bool
-	// source names the film or the command, for the table.
+	// source returns the name of the film or of the command, for the table.
 	source() string
 }
 
 // A transcode is the job of the published experiment: it encodes a film with
-// x264's preset medium and discards the result. Only the size of the picture
-// differs, so that a short job keeps every CPU of the machine busy.
+// x264's preset medium and discards the result. Only the height of the picture
+// is chosen here, so that a short job keeps every CPU of the machine busy.
 type transcode struct {
 	ffmpeg, input, name string
 	height              int
 	period              bool // ffmpeg can report more often than twice a second (4.4)
 }
 
-// lines is the number of lines of a picture for which x264 starts one thread at
-// most.
+// x264 starts at most one thread for each lines lines of a picture.
 const lines = 32
 
-// heightFor returns the smallest height for which x264 chooses its number of
-// threads by the CPUs (3/2 of them) and not by the picture.
+// heightFor returns the smallest height of a picture at which x264 chooses its
+// number of threads by the CPUs (3/2 of them) and not by the height.
 func heightFor(cpus int) int {
 	for _, h := range []int{360, 720} {
 		if h/lines >= (3*cpus+1)/2 {
@@ -74,8 +74,8 @@ func (c command) argv(slot, threads int, _ float64) []string {
 func (command) reports() bool    { return false }
 func (c command) source() string { return c.args[0] }
 
-// weightOf is the CPU weight of a job: that of a request of its limit, and of one
-// CPU for a job without a limit.
+// weightOf returns the CPU weight of a job: that of a request equal to its
+// limit, or of one CPU for a job without a limit.
 func weightOf(limit unit.MilliCPU) unit.Weight {
 	if limit == 0 {
 		limit = unit.CPUs(1)

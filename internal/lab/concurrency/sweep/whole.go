@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A queue runs whole jobs: one after another for each of the cell's jobs, in its
-// own slot or in the next free one.
+// A queue runs whole jobs. Each of the cell's jobs is followed by another, in
+// its own slot or in the next free one.
 type queue struct {
 	r    *round
 	free chan *slot // the slots without a job, if jobs wait for one
@@ -28,8 +28,8 @@ type queue struct {
 }
 
 // wholeJobs runs jobs to their end: one for each of the cell's jobs (Wave), or
-// one after another, of which those count that begin in the window (Steady).
-// The window lasts until every one of the cell's jobs has begun one that counts.
+// one after another (Steady). With Steady, jobs that begin in the window count.
+// The window lasts until each of the cell's jobs has begun one that counts.
 func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	for _, s := range r.slots {
 		if err := s.hold(); err != nil {
@@ -105,7 +105,7 @@ func (q *queue) count(ctx context.Context) {
 	}
 }
 
-// begin tells whether a job that begins now counts.
+// begin reports whether a job that begins now counts.
 func (q *queue) begin(number int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,7 +124,7 @@ func (q *queue) begin(number int) bool {
 	return true
 }
 
-// one runs one job to its end. It returns false if no other must follow.
+// one runs one job to its end. It returns false if no further job must follow.
 func (q *queue) one(ctx context.Context, number int) bool {
 	asked := time.Now()
 	counts := q.begin(number)
@@ -156,8 +156,8 @@ func (q *queue) one(ctx context.Context, number int) bool {
 	return row.Extra.Void == ""
 }
 
-// end notes a job that has ended. One that failed voids the run, also if it does
-// not count. q.mu is held.
+// end records a job that has ended. A job that failed makes the run void, even
+// if it does not count. The caller holds q.mu.
 func (q *queue) end(row jobs.Job, counts bool) {
 	if counts {
 		q.ended++

@@ -22,7 +22,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A cell is a part in a mode.
+// A cell is one part in one mode.
 type cell struct {
 	part string
 	mode pinning.Mode
@@ -43,8 +43,8 @@ type bench struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, no process and
-// no cgroup of the experiment is left. If an Outcome with runs comes together
-// with an error, it describes the runs that had finished.
+// no cgroup of the experiment is left. If it returns an error together with an
+// Outcome that has runs, the Outcome describes the runs that had finished.
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -91,7 +91,8 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	return b, nil
 }
 
-// calibrate chooses the rounds of the job and the rate of the open loop.
+// calibrate chooses the number of rounds of the job, and the rate of the open
+// loop.
 func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, []string, error) {
 	var lines []string
 	if slices.Contains(b.Parts, pinning.Pi) && b.Rounds == 0 {
@@ -226,7 +227,7 @@ func (b *bench) spin(cpus unit.CPUSet) (stop func(), err error) {
 	return p.Kill, nil
 }
 
-// runPi runs the job and counts what it does.
+// runPi runs the job and reads its counters.
 func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	m := b.meter()
 	m.Group = b.seat(0)
@@ -259,7 +260,7 @@ func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	return err
 }
 
-// during runs do and reads the meters before, during and after it.
+// during calls do, and reads the meters before, during and after that.
 func (b *bench) during(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
 	readAll := func() (list []meter.Reading, err error) {
 		for _, m := range meters {
@@ -317,8 +318,8 @@ func fill(r *pinning.Run, from, to []meter.Reading) {
 	}
 }
 
-// watch returns a function that returns what other work did since then to void
-// the run.
+// watch starts to watch the tested CPUs. It returns a function that returns
+// what other work has done since then that makes the run void.
 func (b *bench) watch() (func() ([]string, error), error) {
 	read := func() (frame.Reading, error) {
 		s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: frame.Recording{NoPSI: true}}

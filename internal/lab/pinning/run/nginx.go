@@ -43,7 +43,8 @@ func (b *bench) prepareServers(ctx context.Context) error {
 	return nil
 }
 
-// runNGINX starts the servers, and sends the closed and then the open load.
+// runNGINX starts the servers. It sends first the closed load and then the open
+// load.
 func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error {
 	var meters []*meter.Meter
 	for i, n := range b.servers {
@@ -88,7 +89,7 @@ func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error
 	return err
 }
 
-// everyServer calls f for all servers at once.
+// everyServer calls f for all servers at the same time.
 func (b *bench) everyServer(f func(i int) error) error {
 	errs := make([]error, len(b.servers))
 	var all sync.WaitGroup
@@ -104,7 +105,7 @@ func (b *bench) everyServer(f func(i int) error) error {
 	return nil
 }
 
-// closed sends as much load to a server as it answers.
+// closed sends a closed-loop load to a server: as many requests as it answers.
 func (b *bench) closed(ctx context.Context, i int) (*load.WrkResult, error) {
 	c := load.WrkConfig{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
 	argv := append([]string{b.wrk}, c.Args()...)
@@ -119,7 +120,7 @@ func (b *bench) closed(ctx context.Context, i int) (*load.WrkResult, error) {
 	return w, err
 }
 
-// sum adds up the servers.
+// sum combines the results of the servers.
 func sum(all []*load.WrkResult) pinning.ClosedLoop {
 	var s pinning.ClosedLoop
 	for _, w := range all {
@@ -134,7 +135,7 @@ func sum(all []*load.WrkResult) pinning.ClosedLoop {
 	return s
 }
 
-// open sends the same rate in each mode.
+// open sends an open-loop load, with the same rate in each mode.
 func (b *bench) open(ctx context.Context, r *pinning.Run) error {
 	var mu sync.Mutex
 	o := pinning.OpenLoop{Rate: b.rate * float64(len(b.servers))}
@@ -158,8 +159,8 @@ func (b *bench) open(ctx context.Context, r *pinning.Run) error {
 	return err
 }
 
-// openLoad returns the site of the client of a server, with its own CPUs, and
-// what it sends. Each client has its own schedule.
+// openLoad returns the site of the client of a server, with CPUs of its own,
+// and the load that the client sends. Each client has its own schedule.
 func (b *bench) openLoad(i, block int) (*site.Site, load.Config) {
 	client := *b.Site
 	client.Place.Client = b.pollers[i]

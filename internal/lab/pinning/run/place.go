@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A division says which CPUs the parts use.
+// A division says which CPUs each part of the experiment uses.
 type division struct {
 	limit   int           // of the job
 	servers int           // number of web servers; 1: only their mechanism can be shown
@@ -21,8 +21,8 @@ type division struct {
 	refused []string
 }
 
-// divide divides the tested CPUs. Two servers need twice their limit and a CPU
-// for the client.
+// divide divides the tested CPUs. Two servers need twice their limit, and the
+// client needs one CPU.
 func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 	cpus := tested.Len()
 	d := division{limit: c.Limit}
@@ -48,7 +48,8 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 	d.service, d.client, d.servers = sets[0], sets[1], 2
 	d.each = min(max(d.service.Len()/2, 1), d.limit)
 	if cpus < 3 {
-		// One worker on both CPUs, beside the client's thread on one of them.
+		// There is one worker on both CPUs. The client's thread is on one of
+		// them.
 		d.servers, d.each, d.service = 1, 1, tested
 		d.refused = append(d.refused, fmt.Sprintf("nginx: two servers and their client need 3 CPUs, the machine has %d: no claim about requests per second or latency, and no open loop", cpus))
 		return d, nil
@@ -75,13 +76,14 @@ func uneven(t node.Topology, tested unit.CPUSet) bool {
 	return len(caches) > 1
 }
 
-// A seat is where one piece of work runs.
+// A seat says where one piece of work runs.
 type seat struct {
 	cpus  unit.CPUSet
 	quota unit.MilliCPU // 0: none
 }
 
-// seats returns the seats of n equal pieces of work with a limit, in a mode.
+// seats returns the seats of n equal pieces of work, each with the limit, in a
+// mode.
 func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []seat {
 	sizes := make([]int, n)
 	for i := range sizes {

@@ -109,8 +109,9 @@ func measured(t *testing.T, c Config) map[pinning.Mode]pinning.Run {
 	return byMode
 }
 
-// TestPiRunsWithAllItsThreads: the job has its threads and right digits in each
-// mode, on one CPU it changes to no other, and only a quota holds it.
+// TestPiRunsWithAllItsThreads checks the job in each mode. It must have all its
+// threads and correct digits. On a single CPU it must never change the CPU, and
+// only a quota may throttle it.
 func TestPiRunsWithAllItsThreads(t *testing.T) {
 	c := little(t)
 	c.Parts, c.Modes, c.Threads, c.Digits, c.Rounds = []string{pinning.Pi}, []pinning.Mode{pinning.Shared, pinning.SharedWarm, pinning.Pinned}, 300, 3000, 40
@@ -130,8 +131,8 @@ func TestPiRunsWithAllItsThreads(t *testing.T) {
 	}
 }
 
-// TestServersAnswer runs the web servers: the closed loop is answered, and the
-// open loop where its client has CPUs of its own.
+// TestServersAnswer runs the web servers. They must answer the closed loop. If
+// the client has CPUs of its own, they must answer the open loop, too.
 func TestServersAnswer(t *testing.T) {
 	c := little(t, work.NGINXProgram, work.WrkProgram)
 	if runtime.NumCPU() < 2 {

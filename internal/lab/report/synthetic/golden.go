@@ -33,9 +33,9 @@ func CheckGolden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// CheckTable compares got, the rows of a table, with those between the head of
-// the table after the marker <!-- NAME --> in a Markdown file and the next line
-// that is not a row.
+// CheckTable compares got, the rows of a table, with rows in a Markdown file.
+// Those rows begin after the head of the table that follows the marker <!--
+// NAME -->, and end before the next line that is not a row.
 func CheckTable(t *testing.T, path, name, got string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
