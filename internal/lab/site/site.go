@@ -1,4 +1,4 @@
-// Package site prepares the machine for an experiment. It divides the CPUs,
+// Package site prepares the machine for an experiment: it divides the CPUs,
 // creates cgroups and records them in a journal, starts processes in them, and
 // runs Tenon: as the lab's own loop or as a tenond. Closing a site restores the
 // machine.

@@ -1,5 +1,5 @@
 // Package bescheduler is the BPF scheduler of best-effort threads on the real
-// node. It loads Tenon's scheduler without blocking the loop, gives it the
+// node: it loads Tenon's scheduler without blocking the loop, gives it the
 // orders of cgroups, and reports how it ended.
 package bescheduler
 

@@ -1,4 +1,4 @@
-// Package cachectl divides L3 caches and memory bandwidth on the real node. It
+// Package cachectl divides L3 caches and memory bandwidth on the real node: it
 // makes, changes and removes control groups of resctrl, moves threads between
 // them, and adds them to snapshots.
 package cachectl

@@ -1,4 +1,4 @@
-// Package capability finds out what this kernel and this hardware can do. The
+// Package capability finds out what this kernel and this hardware can do: the
 // answer is yes; no, with the reason; or not known.
 package capability
 

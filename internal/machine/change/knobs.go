@@ -1,4 +1,4 @@
-// Package change writes knobs so that they can be restored. Before each write,
+// Package change writes knobs so that they can be restored: before each write,
 // it journals the value from before and the new value. It restores a knob only
 // if the knob still has Tenon's value.
 package change

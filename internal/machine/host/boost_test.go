@@ -80,7 +80,7 @@ func TestWhoWasIdleByItsOwnerStaysSo(t *testing.T) {
 }
 
 // TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain checks that work that does
-// not end becomes best-effort again. Tenon is not told that an eviction was
+// not end becomes best-effort again. Tenon does not learn that an eviction was
 // cancelled.
 func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 	t.Run("threads", func(t *testing.T) {

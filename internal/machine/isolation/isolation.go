@@ -1,5 +1,5 @@
 // Package isolation keeps best-effort threads off the CPUs of latency-sensitive
-// ones, by mechanisms of the kernel. It reads and writes the knobs of
+// ones, by mechanisms of the kernel: it reads and writes the knobs of
 // isolation, and reports when a mechanism fails.
 package isolation
 

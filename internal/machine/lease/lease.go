@@ -1,5 +1,5 @@
-// Package lease bounds best-effort work while no agent runs. The agent renews a
-// lease on tmpfs. When the lease expires, a small watchdog process narrows
+// Package lease bounds best-effort work while no agent runs: the agent renews a
+// lease on tmpfs, and when the lease expires, a small watchdog process narrows
 // best-effort work to its safe bound. The lease contains the bounds, so that
 // the watchdog needs no answer from the agent.
 //

@@ -1,4 +1,4 @@
-// Package reread says which of many values must be read again now. Each value
+// Package reread says which of many values must be read again now: each value
 // is read once within a given time, and the reads are spread evenly over that
 // time.
 package reread

@@ -1,4 +1,4 @@
-// Package restore undoes what Tenon changed on this machine since boot. It
+// Package restore undoes what Tenon changed on this machine since boot: it
 // needs only the journal, so it works after kill -9 and without a daemon.
 package restore
 

@@ -1,4 +1,4 @@
-// Package sweep runs the experiment on concurrent jobs on this machine. It runs
+// Package sweep runs the experiment on concurrent jobs on this machine: it runs
 // batch jobs beside each other with different CPU limits and different ways to
 // divide the CPUs, and counts what each job did and used.
 package sweep
