@@ -23,15 +23,16 @@ const (
 )
 
 var largeExperiments = map[string]int{
-	"2026-11-24-floor-beside-default":      224_000,
-	"2026-11-21-colocation-rule-corrected": 355_000,
-	"2026-11-21-colocation-two-cpus":       1_240_000,
-	"2026-11-22-colocation-long-slices":    927_000,
-	"2026-11-22-colocation-ninety-minutes": 3_550_000,
-	"2026-11-22-colocation-on-kubernetes":  352_000,
-	"2026-11-22-hour-replayed":             625_000,
-	"2026-11-22-reaction":                  247_000,
-	"2026-11-22-tenond-beside-the-lab":     290_000,
+	"2026-11-24-floor-beside-default":       224_000,
+	"2026-11-24-redis-beside-memory-and-xz": 855_000,
+	"2026-11-21-colocation-rule-corrected":  355_000,
+	"2026-11-21-colocation-two-cpus":        1_240_000,
+	"2026-11-22-colocation-long-slices":     927_000,
+	"2026-11-22-colocation-ninety-minutes":  3_550_000,
+	"2026-11-22-colocation-on-kubernetes":   352_000,
+	"2026-11-22-hour-replayed":              625_000,
+	"2026-11-22-reaction":                   247_000,
+	"2026-11-22-tenond-beside-the-lab":      290_000,
 }
 
 // TestExperimentsAreLight checks that raw data are in archives, that each
