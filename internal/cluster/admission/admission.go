@@ -35,9 +35,9 @@ type Request struct {
 	Scheduler string
 	// SchedulerNames translates names of schedulers in pods; empty: none.
 	SchedulerNames map[string]string
-	// Draw returns a random number of at least 0 and below 1. It is called once
-	// for each profile that matches and has a probability. Nil means that the
-	// number is always 0.
+	// Draw returns a random number of at least 0 and below 1. The webhook calls
+	// it once for each profile that matches the pod and has a probability. If
+	// Draw is nil, the number is always 0.
 	Draw func() float64
 }
 
@@ -52,7 +52,7 @@ type Verdict struct {
 
 // A Refusal is one reason against an object.
 type Refusal struct {
-	// Field is the path of the field:
+	// Field is the path of the field, such as
 	// "spec.containers[web].resources.limits[cpu]".
 	Field string
 	// Problem quotes the value and says what to write instead.
@@ -91,7 +91,8 @@ func (v *Verdict) warn(problem string, a ...any) {
 	}
 }
 
-// label and annotation return the name of a field of the metadata.
+// label and annotation return the path of a label or annotation, as messages
+// name it.
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 

@@ -43,8 +43,8 @@ func admit(r Request) (*corev1.Pod, Verdict) {
 	return p, Verdict{append(v.Refusals, judged.Refusals...), append(v.Warnings, judged.Warnings...)}
 }
 
-// TestPodsThatAreRefusedAreToldWhatToWrite checks the message of each refusal:
-// it names the field and says what to write.
+// TestPodsThatAreRefusedAreToldWhatToWrite checks that the message of each
+// refusal names the field and says what to write.
 func TestPodsThatAreRefusedAreToldWhatToWrite(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, resources, want string }{
 		"an unknown class":                          {"koordinator.sh/qosClass: best", "", own, `metadata.labels[koordinator.sh/qosClass]: "best": want one of LSE, LSR, LS, SYSTEM, BE`},

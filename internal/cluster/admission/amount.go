@@ -40,7 +40,7 @@ var former = []struct{ from, to corev1.ResourceName }{
 // at most mostCPUs.
 func milliOf(q resource.Quantity) unit.MilliCPU { return unit.MilliCPU(q.MilliValue()) }
 
-// hasAny reports whether a container has a request or limit for one of these
+// hasAny reports whether a container has a request or a limit for one of these
 // resources.
 func (c place) hasAny(names []corev1.ResourceName) bool {
 	for _, l := range c.lists() {

@@ -10,8 +10,8 @@ import (
 // binding of a pod to its node.
 var results = []string{kube.AnnotationCPUSet, kube.AnnotationResourceStatus, kube.AnnotationCPUs}
 
-// unforged removes results from a new pod. A manifest that was copied from a
-// running pod has them.
+// unforged deletes the annotations of results from a new pod. A manifest has
+// them if its author copied it from a running pod.
 func unforged(p *corev1.Pod, v *Verdict) {
 	for _, key := range results {
 		if _, given := p.Annotations[key]; given {
@@ -21,9 +21,9 @@ func unforged(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-// scheduled gives a pod whose CPUs are chosen to the scheduler that chooses
-// them. A pod that names another scheduler than the default one keeps it, and a
-// pod that has a node needs none.
+// scheduled sets the scheduler of a pod that needs CPUs to the one that chooses
+// CPUs. It does not change a pod that names a scheduler other than the default
+// one, or that already has a node.
 func scheduled(p *corev1.Pod, scheduler string) {
 	if p.Spec.NodeName != "" || p.Spec.SchedulerName != "" && p.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		return

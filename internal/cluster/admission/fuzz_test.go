@@ -20,8 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// held checks in other words than Unbounded that a pod which was let in is
-// bounded if it is BE.
+// held checks, independently of Unbounded, that an admitted BE pod is bounded.
 func held(t *testing.T, p *corev1.Pod) {
 	t.Helper()
 	if kube.ClassWithDefault(p) != node.BE || p.Labels[kube.LabelQOSClass] == "" || mirrors(p) || namedTwice(p) {
@@ -67,8 +66,9 @@ func held(t *testing.T, p *corev1.Pod) {
 	}
 }
 
-// namedTwice reports whether two containers have one name. The API server
-// refuses such a pod after the webhooks, and limits by name cannot hold both.
+// namedTwice reports whether two containers have the same name. The API server
+// refuses such a pod after the webhooks, and the limits of both containers
+// cannot be stored under one name.
 func namedTwice(p *corev1.Pod) bool {
 	names := map[string]bool{}
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
@@ -80,7 +80,7 @@ func namedTwice(p *corev1.Pod) bool {
 	return false
 }
 
-// sent is a pod as it comes back from the API server.
+// sent encodes and decodes a pod, as the API server does.
 func sent(t *testing.T, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	text, err := json.Marshal(p)
@@ -108,9 +108,9 @@ func say(t *testing.T, v Verdict) {
 	}
 }
 
-// FuzzAdmission: no pod and no profile makes the webhooks panic; what they say
-// is one line each; a BE pod that is let in has bounds; and what was let in, sent
-// again, is let in as it is.
+// FuzzAdmission checks that no pod and no profile makes the webhooks panic,
+// that each message is one line, that each admitted BE pod is bounded, and that
+// the webhooks do not change an admitted pod that is sent again.
 func FuzzAdmission(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(files) == 0 {
@@ -155,7 +155,7 @@ func FuzzAdmission(f *testing.F) {
 	})
 }
 
-// FuzzConfigMapAdmission: no text makes the webhook panic.
+// FuzzConfigMapAdmission checks that no text makes the webhook panic.
 func FuzzConfigMapAdmission(f *testing.F) {
 	f.Add("colocation-config", `{"enable": true, "nodeConfigs": [{}]}`)
 	f.Add("cpu-burst", `{"enabledNamespaces": ["a"], "disabledNamespaces": ["a"]}`)
@@ -165,8 +165,9 @@ func FuzzConfigMapAdmission(f *testing.F) {
 	})
 }
 
-// TestGarbagePodsNeverRunWithoutBounds puts together 20,000 pods from pieces of
-// which each is what somebody writes, some right and some wrong.
+// TestGarbagePodsNeverRunWithoutBounds sends 20,000 pods to the webhooks. It
+// assembles them at random from valid and invalid labels, annotations and
+// amounts.
 func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 	const seed, pods = 20261122, 20000
 	draw := rand.New(rand.NewPCG(seed, 1))
@@ -205,7 +206,7 @@ func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 	}
 }
 
-// garbage makes objects at random.
+// garbage makes random objects.
 type garbage struct{ *rand.Rand }
 
 func (g garbage) of(words ...string) string { return words[g.IntN(len(words))] }

@@ -44,9 +44,10 @@ func givenByRange(p *corev1.Pod) map[given]bool {
 	return all
 }
 
-// without sets the cpu and memory that a container has from a LimitRange to 0.
-// It does not delete them, because the API server fills a missing amount in
-// again after the webhooks. To Kubernetes, 0 means no amount.
+// without sets those amounts of cpu and memory to 0 that a container has from a
+// LimitRange. It does not delete them, because the API server calls the
+// LimitRange again after the webhooks and would add a missing amount again. To
+// Kubernetes, 0 means no amount.
 func (c place) without(defaults map[given]bool) {
 	for _, l := range c.lists() {
 		for _, n := range native.both() {

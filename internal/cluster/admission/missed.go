@@ -11,7 +11,8 @@ import (
 // A Miss says that a running pod has another class than the profiles would have
 // given it at its creation.
 type Miss struct {
-	// Was is the class of the pod, Would the one by the profiles.
+	// Was is the class of the pod. Would is the class that the profiles would
+	// have given it.
 	Was, Would node.Class
 	// Profiles are the names of the profiles that match the pod and may change
 	// its class, in alphabetical order.
@@ -40,8 +41,9 @@ func Missed(r Request) (Miss, bool) {
 	return m, len(m.Profiles) > 0
 }
 
-// NamesClass reports whether a profile may change the class of a pod. A batch
-// priority does, too: a pod without a class that has one is BE.
+// NamesClass reports whether a profile may change the class of a pod. A profile
+// that sets a batch priority may: a pod with that priority and without a class
+// is BE.
 func NamesClass(p configv1alpha1.ClusterColocationProfile) bool {
 	s := p.Spec
 	return s.QoSClass != "" || s.PriorityClassName != "" || s.Labels[kube.LabelQOSClass] != "" || s.Labels[kube.LabelPriorityClass] != "" ||

@@ -11,8 +11,8 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer has one pod for
-// each way in which a profile changes a class, or does not.
+// TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer checks each way
+// in which a profile changes, or does not change, the class of a pod.
 func TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer(t *testing.T) {
 	spark := &metav1.LabelSelector{MatchLabels: map[string]string{"job": "spark"}}
 	be := profiled("spark", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.Selector, s.QoSClass = spark, "BE" })

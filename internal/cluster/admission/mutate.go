@@ -70,11 +70,11 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	return p, v
 }
 
-// mirrors reports whether a pod is the mirror of a static pod, which a kubelet
-// runs from a file: the static pod runs whatever the API server answers. A
-// mirror pod has its node as owner, and only a kubelet may write such a pod
-// (admission plugin NodeRestriction). The annotation alone does not suffice,
-// because any user may write it.
+// mirrors reports whether a pod is the mirror of a static pod. A kubelet runs a
+// static pod from a file, whatever the API server answers. A mirror pod has its
+// node as owner, and only a kubelet may write such a pod (admission plugin
+// NodeRestriction). The annotation of a mirror pod is not sufficient, because
+// any user may write it.
 func mirrors(p *corev1.Pod) bool {
 	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOf(p)
@@ -82,11 +82,11 @@ func mirrors(p *corev1.Pod) bool {
 }
 
 // kindOf returns the resource names that the amounts of a pod must have, and
-// whether they must change. A BE pod gets batch resources, whether it is BE by
-// its label, by the old annotation of ACK, or by a batch priority without a
-// class. A pod, of class BE or not, gets mid resources only if a profile gives it the mid priority:
-// perhaps no node has mid resources, so a service with that priority from
-// another source keeps its amounts.
+// whether the webhook must rename the amounts. A BE pod gets batch resources;
+// it is BE by its label, by the old annotation of ACK, or by a batch priority
+// without a class. Any pod, whatever its class, gets mid resources only if a
+// profile gives it the mid priority. A service that has this priority from
+// another source keeps its amounts, because perhaps no node has mid resources.
 func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (kind, bool) {
 	class, priority := kube.Class(p), kube.Priority(p)
 	labelled, matched := p.Labels[kube.LabelQOSClass] != "", len(profiles) > 0
@@ -109,10 +109,10 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 }
 
 // renames reports whether the native amounts of a pod get the names of k. They
-// keep their names if an annotation says so, and also where no node offers
-// batch resources: there the pod would wait forever. A pod that a profile
-// selects, or that has batch resources in some container, is translated also
-// there, because its owner asked for these resources.
+// keep their names if an annotation says so. They also keep them if no node
+// offers batch resources, because the pod would then wait forever. But if a
+// profile selects the pod, or a container has batch resources, the amounts are
+// renamed even then, because the owner of the pod requested these resources.
 func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile, k kind, v *Verdict) bool {
 	asks := asksBatch(p)
 	has := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(native.both()) })

@@ -41,9 +41,9 @@ func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
 	}
 }
 
-// TestAClassThatIsAnAnnotationIsAWarning checks the pods of a page of
-// Koordinator's manual, which has the class as an annotation: Koordinator reads
-// only the label.
+// TestAClassThatIsAnAnnotationIsAWarning checks pods from a page of
+// Koordinator's manual. They have the class as an annotation, but Koordinator
+// reads only the label.
 func TestAClassThatIsAnAnnotationIsAWarning(t *testing.T) {
 	const want = `metadata.annotations[koordinator.sh/qosClass]: "BE" has no effect as an annotation, as in Koordinator: want it as a label`
 	p, v := admit(Request{Pod: pod(t, "", be, own)})

@@ -168,8 +168,8 @@ func (v *Verdict) mid(p *corev1.Pod) {
 	}
 }
 
-// A batch-cpu below leastCPU is less than the kernel can enforce: 1 ms of 100
-// ms (Documentation/scheduler/sched-bwc.rst). A container runtime needs
+// The kernel cannot enforce less than leastCPU, which is 1 ms of 100 ms
+// (Documentation/scheduler/sched-bwc.rst). A container runtime needs
 // leastMemory to start any process.
 var (
 	leastCPU    = resource.MustParse("10")

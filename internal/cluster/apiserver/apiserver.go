@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// perSecond and burst limit the requests of one agent: a few watches,
-	// reports, and at worst some dozens of evictions.
+	// perSecond and burst limit the requests of one agent. It makes a few
+	// watches, its reports, and at worst some dozens of evictions.
 	perSecond = 10
 	burst     = 20
 	// patience is the maximum time of a request other than a watch.
 	patience = 10 * time.Second
-	// evictPatience is the maximum time of an eviction request. It is shorter,
-	// because the node needs the memory or CPU of the pod now.
+	// evictPatience is the maximum time of an eviction request. It is shorter
+	// than patience, because the node needs the memory or CPU of the pod now.
 	evictPatience = 2 * time.Second
 )
 

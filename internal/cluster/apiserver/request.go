@@ -114,8 +114,8 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// A PodName identifies one pod: the UID tells it from another pod of the same
-// name.
+// A PodName identifies one pod. The UID distinguishes the pod from a later pod
+// of the same name.
 type PodName struct {
 	Namespace, Name string
 	UID             types.UID
@@ -147,8 +147,8 @@ func (c *Client) Evict(ctx context.Context, p PodName) error {
 	return fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
 }
 
-// disrupts tells the refusal by a disruption budget from the answer of a busy
-// server, because both have status 429.
+// disrupts reports whether an error is the refusal by a disruption budget. A
+// busy server also answers with status 429.
 func disrupts(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusTooManyRequests {

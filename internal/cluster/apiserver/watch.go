@@ -121,7 +121,7 @@ func (n noting[T]) note(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		n.w.heardNow()
-	// The server deletes old versions; the reflector then lists the objects
+	// The server has deleted old versions. The reflector lists the objects
 	// again.
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil:
 	default:

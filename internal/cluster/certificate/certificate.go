@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// Keys of the Secret. tls.crt and tls.key are those of type kubernetes.io/tls.
+// The keys of the Secret. The type kubernetes.io/tls requires tls.crt and
+// tls.key.
 const (
 	KeyCA         = "ca.crt" // all trusted CAs, the newest first
 	KeyCAKey      = "ca.key" // key of the newest CA
@@ -30,7 +31,7 @@ const (
 // certificate after two thirds of its period.
 type Lifetimes struct {
 	CA, Serving time.Duration
-	// Settle is the time in which every API server and every replica sees a
+	// Settle is the time within which every API server and every replica sees a
 	// change of the Secret. A new CA signs nothing before this time is over. A
 	// replaced CA stays trusted for the same time.
 	Settle time.Duration
@@ -39,8 +40,8 @@ type Lifetimes struct {
 // DefaultLifetimes are the validity periods of a normal cluster.
 var DefaultLifetimes = Lifetimes{CA: 2 * 365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour, Settle: 10 * time.Minute}
 
-// backdate is the maximum time by which the clock of a client may be behind the
-// clock that made a certificate.
+// backdate is the time by which the clock of a client may be behind the clock
+// of the manager that made a certificate.
 const backdate = 5 * time.Minute
 
 // A pair is a certificate with its key.
@@ -138,8 +139,8 @@ func (c chain) verifies(names []string, now time.Time) bool {
 	return true
 }
 
-// parseChain decodes the valid parts of the Secret. The manager makes the other
-// parts again.
+// parseChain decodes the valid parts of the Secret, and omits the invalid ones,
+// which the manager makes again.
 func parseChain(data map[string][]byte, now time.Time) chain {
 	var c chain
 	cas := parseCerts(data[KeyCA])

@@ -15,7 +15,7 @@ var shortLives = Lifetimes{CA: 300 * time.Second, Serving: 60 * time.Second, Set
 var hookNames = []string{"tenon-manager.tenon-system.svc", "tenon-manager.tenon-system.svc.cluster.local"}
 
 // accepts connects a client that trusts one version of the Secret to a server
-// that serves another. It returns the error of the client.
+// that uses another version. It returns the error of the client.
 func accepts(t *testing.T, trusted, served map[string][]byte, now time.Time) error {
 	t.Helper()
 	p, err := tls.X509KeyPair(served[KeyServing], served[KeyServingKey])
@@ -30,7 +30,7 @@ func accepts(t *testing.T, trusted, served map[string][]byte, now time.Time) err
 	return err
 }
 
-// TestNoCallFailsWhileCertificatesAreRenewed simulates an hour in steps of a
+// TestNoCallFailsWhileCertificatesAreRenewed simulates an hour in steps of one
 // second. Each replica and each API server sees a change up to 9 seconds late.
 func TestNoCallFailsWhileCertificatesAreRenewed(t *testing.T) {
 	var history []map[string][]byte

@@ -1,4 +1,4 @@
-// Package cpumap draws the CPUs of a node with their owners: as text, and as a
+// Package cpumap draws the CPUs of a node with their owners, as text and as a
 // picture. It is pure: its caller reads the API.
 package cpumap
 
@@ -13,20 +13,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An Owner is a pod that holds CPUs.
+// An Owner is a pod that holds CPUs of the node.
 type Owner struct {
-	// Name is the namespace and name of the pod, or its UID if that is all that
-	// is known.
+	// Name is the namespace and name of the pod, or its UID if the name is not
+	// known.
 	Name string
 	Hold pick.Hold
-	// Note says who chose the CPUs, and why the node did not obey.
+	// Note says who chose the CPUs, or why the node did not follow the choice.
 	Note string
-	// mark stands for the pod in the map: an upper-case letter for own CPUs,
-	// else a lower-case one.
+	// mark is the letter of the pod in the map: upper case if the pod owns
+	// CPUs, else lower case.
 	mark string
 }
 
-// A Map is the CPUs of a node with their owners.
+// A Map holds the CPUs of a node with their owners.
 type Map struct {
 	node     string
 	state    string // of the report, for the heading
@@ -39,7 +39,8 @@ type Map struct {
 	m        *pick.Map
 }
 
-// A part is a pool of the tree, with the parts below it.
+// A part is a socket, a NUMA node or an L3 cache, with the parts that it
+// contains.
 type part struct {
 	level pick.Level
 	name  string
@@ -57,7 +58,7 @@ type cell struct {
 	reserved bool
 }
 
-// The marks of CPUs without an owner.
+// The marks of CPUs that no pod owns.
 const (
 	markOpen     = "."
 	markReserved = "#"
@@ -78,8 +79,8 @@ func New(name, state string, t node.Topology, reserved unit.CPUSet, keep int, ow
 	return m
 }
 
-// name gives each owner its mark: those with own CPUs first, by their lowest
-// CPU.
+// name gives each owner its mark. Owners with own CPUs come first, sorted by
+// their lowest CPU.
 func (m *Map) name() {
 	slices.SortStableFunc(m.owners, func(a, b Owner) int {
 		return cmp.Or(
@@ -98,7 +99,8 @@ func (m *Map) name() {
 	}
 }
 
-// letters counts A, B, … Z, BA, BB, … with the given first letter.
+// letters returns the nth name in A, B, … Z, BA, BB, …; first is the letter in
+// place of A.
 func letters(first rune, n int) string {
 	const size = 26
 	text := string(first + rune(n%size))
@@ -149,7 +151,7 @@ func (m *Map) split(t node.Topology) {
 	}
 }
 
-// place notes what an owner holds.
+// place records in the map what an owner holds.
 func (m *Map) place(o *Owner) {
 	for c := range o.Hold.CPUs.All() {
 		at := m.cells[c]
@@ -186,7 +188,7 @@ func (m *Map) place(o *Owner) {
 	}
 }
 
-// mark returns what stands for a CPU.
+// mark returns the mark of a CPU.
 func (m *Map) mark(c unit.CPU) string {
 	switch at := m.cells[c]; {
 	case at.owner != nil:
@@ -213,7 +215,7 @@ func (m *Map) open(p *part) int {
 	return n
 }
 
-// heading is the first line of the map.
+// heading returns the first line of the map.
 func (m *Map) heading() string {
 	open, nodes := 0, 0
 	for _, s := range m.sockets {
@@ -232,7 +234,7 @@ func (m *Map) heading() string {
 	return text
 }
 
-// count prints a number with a noun.
+// count prints a number and a noun, such as "2 CPUs".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -240,7 +242,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// describe says what an owner holds.
+// describe prints what an owner holds.
 func (m *Map) describe(o *Owner) string {
 	h := o.Hold
 	text := ""

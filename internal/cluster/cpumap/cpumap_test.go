@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// machine returns a topology of sockets × caches × cores × threads.
+// machine returns a topology with this number of sockets, caches per socket,
+// cores per cache, and threads per core.
 func machine(sockets, caches, cores, threads int) node.Topology {
 	var t node.Topology
 	for c := range sockets * caches * cores * threads {
@@ -37,7 +38,8 @@ func many() *Map {
 	return New("n", "", t, unit.CPUSetOf(255), 1, owners)
 }
 
-// TestThePictureIsWellFormed also has names with markup.
+// TestThePictureIsWellFormed checks the SVG as XML, also for names that contain
+// markup.
 func TestThePictureIsWellFormed(t *testing.T) {
 	m := many()
 	for name, text := range map[string]string{"svg": m.SVG(), "one CPU": New("a", "", machine(1, 1, 1, 1), unit.CPUSet{}, 0, nil).SVG()} {
@@ -64,8 +66,8 @@ func TestThePictureIsWellFormed(t *testing.T) {
 	}
 }
 
-// TestEachCPUIsShownOnce counts marks: all owned CPUs, the reserved one, and the
-// rest.
+// TestEachCPUIsShownOnce counts the marks of owned CPUs, of the reserved CPU,
+// and of all others.
 func TestEachCPUIsShownOnce(t *testing.T) {
 	m := many()
 	counts := map[string]int{}
@@ -91,7 +93,8 @@ func TestEachCPUIsShownOnce(t *testing.T) {
 	}
 }
 
-// TestAHomeThatIsNoPartAnyMoreIsShown has a pool of a topology from before.
+// TestAHomeThatIsNoPartAnyMoreIsShown checks an owner whose pool belongs to an
+// earlier topology of the node.
 func TestAHomeThatIsNoPartAnyMoreIsShown(t *testing.T) {
 	o := Owner{Name: "ns/p", Hold: pick.Hold{Grade: pick.Pooled, Home: unit.CPUSetOf(1, 2), CPUs: unit.CPUSetOf(1, 2), Request: 500}}
 	if text := New("n", "", machine(1, 2, 2, 2), unit.CPUSet{}, 0, []Owner{o}).Text(); !strings.Contains(text, "L3 0  0-3  .. ..  4 of 4 open, of which pods request 500m, pool of a\n") {

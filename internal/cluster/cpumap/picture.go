@@ -25,9 +25,10 @@ type picture struct {
 	b strings.Builder
 }
 
-// SVG draws the map as one picture that needs no other file: sockets contain
-// NUMA nodes, these L3 caches, and these cores with their CPUs one above the
-// other. The owners are listed below.
+// SVG draws the map as one picture that needs no other file. Sockets contain
+// NUMA nodes, NUMA nodes contain L3 caches, and L3 caches contain cores. The
+// CPUs of a core are drawn one above the other. The owners are listed below the
+// picture.
 func (m *Map) SVG() string {
 	p := &picture{Map: m}
 	y := 46.0
@@ -44,7 +45,7 @@ func (m *Map) SVG() string {
 `, wide, y, wide, y, "CPUs of "+html.EscapeString(m.node), inset, html.EscapeString(m.heading()), p.b.String())
 }
 
-// HTML is a page with the picture.
+// HTML returns a page with the picture.
 func (m *Map) HTML() string {
 	return fmt.Sprintf(`<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>CPUs of %s</title>
@@ -71,7 +72,8 @@ func (p *picture) size(a *part) (w, h float64) {
 	return w, h
 }
 
-// flow puts the parts of a part beside each other, in as many lines as needed.
+// flow arranges the parts within a part in as many lines as necessary, and
+// returns the position of each.
 func (p *picture) flow(a *part) (w, h float64, at [][2]float64) {
 	room := float64(wide - 2*inset)
 	if a.level == pick.NUMA {
@@ -90,7 +92,7 @@ func (p *picture) flow(a *part) (w, h float64, at [][2]float64) {
 	return w, y + line + inset, at
 }
 
-// box draws a part with all below it.
+// box draws a part and all parts within it.
 func (p *picture) box(a *part, x, y float64) (w, h float64) {
 	w, h = p.size(a)
 	fill := map[pick.Level]string{pick.Socket: "#eceef1", pick.NUMA: "#f6f7f9", pick.L3: "#ffffff"}[a.level]
@@ -107,7 +109,7 @@ func (p *picture) box(a *part, x, y float64) (w, h float64) {
 	return w, h
 }
 
-// heading names a part, and the pods that share its open CPUs.
+// heading writes the name of a part, and the pods that share its open CPUs.
 func (p *picture) heading(a *part, x, y float64) {
 	fmt.Fprintf(&p.b, `<text x="%.0f" y="%.0f">%s <tspan fill="#5b626b">%d of %d open</tspan>`, x+inset, y+15, html.EscapeString(a.name), p.open(a), a.cpus.Len())
 	for _, o := range a.pools {
@@ -132,7 +134,8 @@ func (p *picture) cores(a *part, x, y float64) {
 	}
 }
 
-// cpu draws one CPU: filled for its owner, framed for seats.
+// cpu draws one CPU: filled with the colour of its owner, or with a frame if
+// pods have seats on it.
 func (p *picture) cpu(c unit.CPU, x, y float64) {
 	at := p.cells[c]
 	fill, stroke, ink, what := "#ffffff", "#c3c8cf", "#9aa1a9", "open"
@@ -159,7 +162,8 @@ func (p *picture) cpu(c unit.CPU, x, y float64) {
 		c, html.EscapeString(what), x+0.5, y+0.5, side-1, side-1, fill, stroke, x+side/2, y+side/2+4, size, ink, html.EscapeString(mark))
 }
 
-// list lists the owners, and returns where it ends.
+// list lists the owners below the picture, and returns the y coordinate of its
+// end.
 func (p *picture) list(y float64) float64 {
 	const line = 22
 	for i := range p.owners {
@@ -192,8 +196,9 @@ func (p *picture) list(y float64) float64 {
 	return y
 }
 
-// hue spreads the colours of the owners over the circle by the golden angle. The
-// mark in each CPU tells apart what the colours do not.
+// hue returns the colour of an owner. The golden angle spreads the colours over
+// the colour circle. Two colours may still look alike, so each CPU also shows
+// its mark.
 func (o *Owner) hue() int {
 	n := 0
 	for _, r := range o.mark {

@@ -8,11 +8,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// coresOfLine is the largest number of cores on one line of text.
+// coresOfLine is the maximum number of cores on one line of text.
 const coresOfLine = 16
 
-// Text prints one line for each L3 cache, and then the owners. Each group is a
-// core, and each mark in it one of its CPUs.
+// Text prints one line for each L3 cache, and then the owners. Each group of
+// marks is a core, and each mark is one of its CPUs.
 func (m *Map) Text() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, m.heading())
@@ -56,7 +56,7 @@ func (m *Map) Text() string {
 	return b.String()
 }
 
-// legend explains the marks without an owner that the map has.
+// legend explains those marks in the map that belong to no owner.
 func (m *Map) legend() [][2]string {
 	has := map[string]bool{}
 	m.each(func(p *part) {
@@ -77,7 +77,8 @@ func (m *Map) legend() [][2]string {
 	return lines
 }
 
-// each visits the parts from the first socket, each before those below it.
+// each calls visit for all parts, from the first socket on. A part comes before
+// the parts within it.
 func (m *Map) each(visit func(*part)) {
 	var walk func([]*part)
 	walk = func(parts []*part) {
@@ -89,7 +90,7 @@ func (m *Map) each(visit func(*part)) {
 	walk(m.sockets)
 }
 
-// rows cuts cores into lines.
+// rows divides cores into lines.
 func rows(cores []unit.CPUSet) [][]unit.CPUSet {
 	var all [][]unit.CPUSet
 	for len(cores) > coresOfLine {
@@ -114,7 +115,7 @@ func (m *Map) row(cores []unit.CPUSet, width int) string {
 	return strings.Join(groups, " ")
 }
 
-// room says what is left of an L3 cache.
+// room describes the open CPUs of an L3 cache.
 func (m *Map) room(p *part) string {
 	text := fmt.Sprintf("%d of %d open", m.open(p), p.cpus.Len())
 	if p.load > 0 {
@@ -123,7 +124,7 @@ func (m *Map) room(p *part) string {
 	return text + poolsOf(p.pools)
 }
 
-// poolsOf names the pods that share a part.
+// poolsOf lists the names of the pods that share a part.
 func poolsOf(pools []*Owner) string {
 	var marks []string
 	for _, o := range pools {
@@ -138,15 +139,15 @@ func poolsOf(pools []*Owner) string {
 	return ", pools of " + strings.Join(marks, " ")
 }
 
-// The marks of cores on a line.
+// The marks of cores in Line.
 const (
 	coreOwned = "O" // all its CPUs are pods' own
 	corePart  = "o" // some are
 	coreSeats = "s" // it has seats
 )
 
-// Line is the map on one line: a mark for each core, a space between L3 caches,
-// and a bar between NUMA nodes.
+// Line prints the map on one line, with a mark for each core, a space between
+// L3 caches, and a bar between NUMA nodes.
 func (m *Map) Line() string {
 	var nodes []string
 	for _, s := range m.sockets {

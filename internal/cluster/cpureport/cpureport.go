@@ -1,5 +1,5 @@
-// Package cpureport converts what a node's agent says of its CPUs between the
-// report in the cluster and the ledger.
+// Package cpureport converts a node's report about its CPUs between the type of
+// the cluster's API and the type that the ledger reads.
 package cpureport
 
 import (
@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The names of pick.Apart in reports.
+// The names of the values of pick.Apart in reports.
 var aparts = map[pick.Apart]string{pick.Anywhere: "", pick.ApartCores: "core", pick.ApartNodes: "numa"}
 
-// A cacheKey names one entry of the caches of a report.
+// A cacheKey identifies an entry in the caches of a report.
 type cacheKey struct{ socket, numa, l3, kind int32 }
 
 func keyOf(c node.LogicalCPU) cacheKey {
@@ -29,8 +29,8 @@ func (k cacheKey) compare(o cacheKey) int {
 	return cmp.Or(cmp.Compare(k.socket, o.socket), cmp.Compare(k.numa, o.numa), cmp.Compare(k.l3, o.l3), cmp.Compare(k.kind, o.kind))
 }
 
-// Of returns the report in the cluster of a report. Equal reports give equal
-// results.
+// Of converts a report to the type of the cluster's API. Equal reports give
+// equal results.
 func Of(r place.Report) *v1alpha1.CPUs {
 	out := &v1alpha1.CPUs{Reserved: r.Reserved.String(), Keep: int32(r.Keep), Manager: r.Manager}
 	caches, cores := map[cacheKey]unit.CPUSet{}, map[coreKey]unit.CPUSet{}
@@ -66,7 +66,8 @@ func Of(r place.Report) *v1alpha1.CPUs {
 	return out
 }
 
-// A coreKey names a core: the numbers of cores repeat on each socket.
+// A coreKey identifies a core. The number of the core alone does not, because
+// the numbers repeat on each socket.
 type coreKey struct {
 	socket node.SocketID
 	core   node.CoreID
@@ -81,7 +82,8 @@ func first(s unit.CPUSet) unit.CPU {
 	return -1
 }
 
-// Read reads a report of the cluster. An error names the field.
+// Read converts a report from the type of the cluster's API. An error names the
+// field.
 func Read(c *v1alpha1.CPUs) (place.Report, error) {
 	r := place.Report{Keep: int(c.Keep), Manager: c.Manager}
 	var err error
@@ -113,8 +115,8 @@ func Read(c *v1alpha1.CPUs) (place.Report, error) {
 	return r, nil
 }
 
-// topologyOf reads caches and cores. Each CPU is in one cache and in at most
-// one set of cores.
+// topologyOf reads caches and cores. Each CPU must be in exactly one cache, and
+// in at most one set of cores.
 func topologyOf(c *v1alpha1.CPUs) (node.Topology, error) {
 	var t node.Topology
 	at := map[unit.CPU]int{}

@@ -15,8 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// server returns two sockets of two caches of four cores with two threads; the
-// numbers of cores repeat on each socket, and siblings are 16 apart.
+// server returns a machine with two sockets, two caches per socket, four cores
+// per cache and two threads per core. The numbers of cores repeat on each
+// socket. The two CPUs of a core differ by 16.
 func server() node.Topology {
 	var t node.Topology
 	for c := range 32 {

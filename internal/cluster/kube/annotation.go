@@ -143,9 +143,9 @@ func wrong(faults []Fault) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool { return !f.Inert })
 }
 
-// shortest returns the shortest of the targets, which are in microseconds. The
-// kernel has one latency target for reads and writes together. 0 means that
-// there is no target.
+// shortest returns the shortest of the targets, which are in microseconds,
+// because the kernel has only one latency target for reads and writes together.
+// 0 means that there is no target.
 func shortest(targets ...node.Maybe[int64]) time.Duration {
 	const most = int64(time.Hour / time.Microsecond)
 	least := int64(0)
@@ -227,9 +227,9 @@ var evictors = map[string][]string{
 }
 
 // exemptFrom reads the annotation eviction-policy, a list of the features that
-// may evict the pod. It returns the causes for which no feature is in the list.
-// It warns about an unknown feature only if its name is nearly a known one: the
-// others may be for another program.
+// may evict the pod. It returns those causes of evictions for which no feature
+// is in the list. It warns about an unknown feature only if the name is similar
+// to a known one, because other names may be meant for another program.
 func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	text, given := p.Annotations[AnnotationEvictionPolicy]
 	if !given {

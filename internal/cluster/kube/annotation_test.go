@@ -105,7 +105,7 @@ func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
 		AnnotationCPUBurst: `{"sharePoolThresholdPercent":50}`,
 		AnnotationBlkIOQOS: `{"blocks":[{"name":"data","type":"podvolume"}]}`,
 		AnnotationResctrl:  `{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`,
-		// A later version may define these keys.
+		// A later version of Tenon may define these keys.
 		AnnotationMemoryQOS:   `{"minLimitPercent":10,"tieredPercent":5}`,
 		AnnotationACKCPUBurst: `{"policy":"auto","tomorrow":{"a":1}}`,
 	} {
@@ -197,9 +197,9 @@ func TestEvictionPriorityByAnnotationAndSubPriorityByLabel(t *testing.T) {
 	}
 }
 
-// TestEvictionOrderOfPodsWithoutWords checks what counts for an eviction where a
-// pod has no label of its class, no priority or no sub-priority, and which pods
-// a DaemonSet runs.
+// TestEvictionOrderOfPodsWithoutWords checks the eviction order of pods without
+// a class label, a priority or a sub-priority, and which pods count as pods of
+// a DaemonSet.
 func TestEvictionOrderOfPodsWithoutWords(t *testing.T) {
 	daemon := func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "u", Controller: new(true)}}

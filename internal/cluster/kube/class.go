@@ -21,10 +21,10 @@ func Class(p *corev1.Pod) node.Class {
 	return classOf(p.Annotations[AnnotationACKQOSClass])
 }
 
-// ClassWithDefault returns Class. If that is empty, a pod is LS if its
-// Kubernetes QoS class is Guaranteed or Burstable, and BE if it is BestEffort,
-// as on ACK. A BestEffort pod with a system-critical priority, such as
-// kube-proxy, is SYSTEM, because it must not give way to other pods.
+// ClassWithDefault returns Class. If Class is empty, the Kubernetes QoS class
+// decides, as on ACK: a Guaranteed or Burstable pod is LS, and a BestEffort pod
+// is BE. A BestEffort pod with a system-critical priority, such as kube-proxy,
+// is SYSTEM, because it must not give way to other pods.
 func ClassWithDefault(p *corev1.Pod) node.Class {
 	class, _ := classAndRule(p)
 	return class

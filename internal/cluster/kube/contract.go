@@ -32,8 +32,8 @@ type ackCPUs map[string]map[string]struct {
 	Elems map[string]struct{} `json:"elems"`
 }
 
-// ContractAnnotations returns the annotations that tell the node of a pod the
-// choice of the scheduler. m is the topology of the node.
+// ContractAnnotations returns the annotations by which the scheduler tells the
+// node its choice for a pod. m is the topology of the node.
 func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) (map[string]string, error) {
 	all := map[string]string{}
 	put := func(key string, v any) error {
@@ -65,8 +65,8 @@ func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) (map[stri
 	return all, err
 }
 
-// ackOf returns the annotation cpuset. A container without CPUs of its own has
-// all CPUs of the pod.
+// ackOf returns ACK's annotation cpuset. A container without CPUs of its own
+// has all CPUs of the pod there.
 func ackOf(p *corev1.Pod, m *pick.Map, c place.Contract) ackCPUs {
 	all := ackCPUs{}
 	for _, container := range p.Spec.Containers {
@@ -91,9 +91,10 @@ func ackOf(p *corev1.Pod, m *pick.Map, c place.Contract) ackCPUs {
 	return all
 }
 
-// ContractOf reads the choice of a scheduler in the annotations of a pod: that
-// of Tenon, or else that of Koordinator, which does not name its topology. It
-// is false if the pod has none, or none that can be read.
+// ContractOf reads the choice of a scheduler from the annotations of a pod: the
+// choice of Tenon's scheduler or, without one, that of Koordinator's, which
+// does not name its topology. It returns false if the pod has no choice that
+// can be read.
 func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
 	text, given := p.Annotations[AnnotationCPUs]
 	if !given {

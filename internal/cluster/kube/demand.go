@@ -12,23 +12,24 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Annotations that demand CPUs, or hold the choice of a scheduler.
+// The annotations with which a pod demands CPUs, and those in which a scheduler
+// writes its choice.
 const (
 	AnnotationNUMASpec    = "scheduling.koordinator.sh/numa-topology-spec"
 	AnnotationACKNUMASpec = "scheduling.alibabacloud.com/numa-topology-spec"
-	// AnnotationCPUSetScheduler and AnnotationCPUPolicy are ACK's topology-aware
-	// CPU scheduling. AnnotationCPUSet holds its result.
+	// AnnotationCPUSetScheduler and AnnotationCPUPolicy request ACK's
+	// topology-aware CPU scheduling. AnnotationCPUSet contains its result.
 	AnnotationCPUSetScheduler = "cpuset-scheduler"
 	AnnotationCPUPolicy       = "cpu-policy"
 	AnnotationCPUSet          = "cpuset"
-	// AnnotationCPUs holds the choice of Tenon's scheduler.
+	// AnnotationCPUs contains the choice of Tenon's scheduler.
 	AnnotationCPUs = "tenon.sh/cpus"
 )
 
-// StaticBurst is the word of AnnotationCPUPolicy for pooled CPUs.
+// StaticBurst is the value of AnnotationCPUPolicy for pooled CPUs.
 const StaticBurst = "static-burst"
 
-// constrainedBurst is the word of resource-spec for pooled CPUs.
+// constrainedBurst is the value in resource-spec for pooled CPUs.
 const constrainedBurst = "ConstrainedBurst"
 
 // A NUMASpec is the content of the annotation numa-topology-spec.
@@ -66,9 +67,9 @@ func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 	return NUMASpec{}, nil
 }
 
-// DemandOf returns what a pod demands of the CPUs of its node. It is false for
-// a pod that demands nothing and shares CPUs with others, also if what it
-// demands has a fault.
+// DemandOf returns the CPUs that a pod demands from its node. It returns false
+// if the pod demands no CPUs, or if its demand has a fault. Such a pod shares
+// CPUs with others.
 func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	class := ClassWithDefault(p)
 	spec, faults := ResourceSpecOf(p)
@@ -116,9 +117,9 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	return d, true, faults
 }
 
-// byLimits fills in the demand of ACK's annotation: each container has as many
-// CPUs as its limit. They are its own if the pod requests all of them. The
-// result is what is wrong; empty: nothing.
+// byLimits fills in the demand of ACK's annotation. Each container gets as many
+// CPUs as its limit, and owns them if the pod requests all of them. The result
+// describes the fault; empty: there is none.
 func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	for _, c := range p.Spec.Containers {
 		limit, limited := amountsOf(c.Resources, nativeCPU, nativeMem).CPULimit.Value()
@@ -143,8 +144,9 @@ func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	return ""
 }
 
-// limitsOf returns the CPUs of the containers if their limits are whole and add
-// up to n; else the CPUs are the pod's.
+// limitsOf returns the containers with their numbers of CPUs, if their limits
+// are whole numbers of CPUs that add up to n. Otherwise the CPUs belong to the
+// pod as a whole.
 func limitsOf(p *corev1.Pod, n int) []place.Container {
 	var d place.Demand
 	if byLimits(p, unit.CPUs(n), &d) != "" || d.CPUs != n {
@@ -153,7 +155,8 @@ func limitsOf(p *corev1.Pod, n int) []place.Container {
 	return d.Containers
 }
 
-// bindOf fills in the words of resource-spec and numa-topology-spec.
+// bindOf fills in the demand from the values of resource-spec and
+// numa-topology-spec.
 func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	binds := map[string][2]pick.Bind{
 		"FullPCPUs": {pick.OnlyWhole, pick.PreferWhole}, "SpreadByPCPUs": {pick.OnlySpread, pick.PreferSpread},
@@ -177,8 +180,8 @@ func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	}
 }
 
-// cpusOf returns the demand of a pod and the choice of its scheduler as the
-// node's agent uses them. Faults reports what is wrong with them.
+// cpusOf returns the demand of a pod and the choice of its scheduler, in the
+// form that the agent of the node uses. Faults reports their faults.
 func cpusOf(p *corev1.Pod) node.CPUOverride {
 	d, demands, _ := DemandOf(p)
 	if !demands {

@@ -73,7 +73,8 @@ func twoCaches() *pick.Map {
 	return pick.Compile(t)
 }
 
-// TestTheChoiceIsInTheAnnotationsOfThePod writes a contract and reads it back.
+// TestTheChoiceIsInTheAnnotationsOfThePod checks that a contract is equal after
+// it was written to annotations and read back.
 func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
 	p := pod("p", annotation(AnnotationCPUSetScheduler, "true"), container("nginx", "cpu=2 memory=2Gi", "cpu=2 memory=2Gi"), container("side", "cpu=1", "cpu=1"))
 	d, _, _ := DemandOf(&p)
@@ -108,7 +109,7 @@ func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
 	}
 }
 
-// TestAForgedChoiceIsNoChoice reads annotations that no scheduler writes.
+// TestAForgedChoiceIsNoChoice checks annotations that no scheduler writes.
 func TestAForgedChoiceIsNoChoice(t *testing.T) {
 	for text, faults := range map[string]int{
 		`{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"0-3"}`:  0,

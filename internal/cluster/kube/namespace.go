@@ -59,9 +59,10 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	return n, all
 }
 
-// JoinNamespaces joins the data of all ConfigMaps PodConfigMap in the namespaces
-// in which ACK's manuals put them, and in the one that Tenon reads its settings
-// from (own). A key counts from the first of these that has it, own first.
+// JoinNamespaces joins the data of all ConfigMaps with the name PodConfigMap:
+// the one in the namespace from which Tenon reads its settings (own), and those
+// in the namespaces that ACK's manuals name. If several of them have a key, the
+// first in this order counts.
 func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 	var data map[string]string
 	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
@@ -84,10 +85,10 @@ func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 
 var namespaceKeys = []string{"cpu-burst", "memory-qos"}
 
-// Apply adds the settings of the namespace to each workload without overrides
-// of its own. An enabled feature is all kinds of CPU burst, or the memory
-// protection of the class even if the class disables it. A disabled feature is
-// off.
+// Apply adds the settings of the namespace to each workload that has no
+// overrides of its own. An enabled CPUBurst means all kinds of CPU burst. An
+// enabled MemoryQOS means the memory protection of the class, even if the class
+// disables it. A disabled feature is off.
 func (n Namespaces) Apply(workloads []node.Workload) {
 	for i := range workloads {
 		w := &workloads[i]

@@ -67,10 +67,10 @@ func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 	return PriorityProd
 }
 
-// SubPriority orders pods of the same priority. If the label is absent, it is
-// the priority of the pod, as in Koordinator, so that a label with a lower
-// number comes before pods without a label, and one with a higher number after
-// them.
+// SubPriority orders pods of the same priority. If the label is absent, the
+// result is the priority of the pod, as in Koordinator. A pod with a lower
+// number in its label therefore comes before pods without a label, and a pod
+// with a higher number comes after them.
 func SubPriority(p *corev1.Pod) (int, []Fault) {
 	if _, labelled := p.Labels[LabelSubPriority]; !labelled {
 		return priorityOf(p), nil
@@ -78,8 +78,9 @@ func SubPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Labels, LabelSubPriority)
 }
 
-// EvictionPriority orders pods for eviction, before their priority: the pod
-// with the lower value is evicted first. It is 0 if the annotation is absent.
+// EvictionPriority orders pods for eviction, and takes precedence over their
+// priority: the pod with the lower value is evicted first. It is 0 if the
+// annotation is absent.
 func EvictionPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Annotations, AnnotationEvictionPriority)
 }

@@ -111,8 +111,8 @@ func as[T ~int64](m node.Maybe[int64]) node.Maybe[T] {
 	return node.Maybe[T]{}
 }
 
-// Native returns the cpu and memory of a pod, counted like the kubelet counts
-// (see podSum).
+// Native returns the cpu and memory of a pod, counted in the same way as by the
+// kubelet (see podSum).
 func Native(p *corev1.Pod) Amounts {
 	a := podSum(p, nativeCPU, nativeMem, nil, podOverhead(p))
 	if r := p.Spec.Resources; r != nil { // amounts at pod level replace the sum
@@ -134,9 +134,9 @@ func Batch(p *corev1.Pod) Amounts {
 }
 
 // Requested returns the batch resources that the kubelet counts when it admits
-// a pod. It counts the names of node.status only: no old names, not the
-// annotation extended-resource-spec, and overhead only under these names
-// (k8s.io/component-helpers/resource: PodRequests).
+// a pod. It counts only amounts under the names of node.status. It counts
+// neither old names nor the annotation extended-resource-spec, and overhead
+// only under these names (k8s.io/component-helpers/resource: PodRequests).
 func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := kind{[]corev1.ResourceName{BatchCPU}, true}, kind{[]corev1.ResourceName{BatchMemory}, false}
 	a := podSum(p, cpu, memory, nil, amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, cpu, memory))
@@ -157,12 +157,12 @@ func Reserve(n *corev1.Node) unit.MilliCPU {
 func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 
 // podSum adds up the amounts of the containers of a pod. Init containers run
-// one after the other before the main containers, so that the largest init
-// container counts if it exceeds the sum of the main containers. A sidecar (an
-// init container with restartPolicy Always) adds to all containers that start
-// after it (KEP-753). The overhead of the pod is added to the sum. The pod has
-// a limit only if each container has one, because a container without a limit
-// may use any amount (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
+// one after the other before the main containers, so the largest init container
+// counts if it exceeds the sum of the main containers. A sidecar (an init
+// container with restartPolicy Always) adds to all containers that start after
+// it (KEP-753). The overhead of the pod is added to the sum. If a container has
+// no limit, the pod has none, because such a container may use any amount
+// (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
 	var each []Amounts
 	var init []bool
@@ -249,8 +249,8 @@ func Weight(request unit.MilliCPU) unit.Weight {
 	return unit.WeightOfShares(int64(Shares(request)))
 }
 
-// CPUQuantity prints an amount of CPU as node.status and pods have it under the
-// batch name: in whole thousandths of a CPU.
+// CPUQuantity prints an amount of CPU in whole thousandths of a CPU, as
+// node.status and pods have it under the batch name.
 func CPUQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewQuantity(int64(m), resource.DecimalSI)
 }

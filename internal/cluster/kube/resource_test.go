@@ -62,8 +62,9 @@ func TestMidResourcesAreWhatAServiceCountsOn(t *testing.T) {
 	}
 }
 
-// TestBEOfTheMiddlePriorityDoesNotGiveWay checks that a BE pod with the priority
-// koord-mid counts on its mid resources, unless it has batch resources.
+// TestBEOfTheMiddlePriorityDoesNotGiveWay checks that a BE pod with the
+// priority koord-mid keeps its mid resources as requests, unless it has batch
+// resources.
 func TestBEOfTheMiddlePriorityDoesNotGiveWay(t *testing.T) {
 	be := label(LabelQOSClass, "BE")
 	if w := one(t, pod("p", be, priority(7999), container("c", "", "mid-cpu=1500 mid-memory=1Gi"))); !w.Mid || w.CPURequest != node.Some(unit.MilliCPU(1500)) {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestAnnotationsThatKoordinatorAcceptsCount checks values and spellings that
-// Koordinator accepts in annotations: they have an effect, or warnings, and the
-// rest of the value counts.
+// Koordinator accepts in annotations. They have an effect or cause a warning,
+// and the rest of the annotation has its effect.
 func TestAnnotationsThatKoordinatorAcceptsCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		key, text string

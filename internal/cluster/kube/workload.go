@@ -53,8 +53,8 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 }
 
 // Arriving returns the pods that are bound to the node and have no cgroup yet,
-// as workloads with requests only. The kubelet has admitted them, or will, so
-// the node must have room for what they request.
+// as workloads with requests only. The kubelet has admitted them or will admit
+// them, so the node needs room for their requests.
 func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []node.Workload {
 	var all []node.Workload
 	for i := range pods {
@@ -72,7 +72,7 @@ func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []
 	return all
 }
 
-// A scene is the pods of a node, with the data that all workloads need.
+// A scene holds the pods of a node, with the data that all workloads need.
 type scene struct {
 	layout  Layout
 	exists  func(node.CgroupPath) bool
@@ -96,8 +96,8 @@ func sideOf(c node.Class) side {
 	return "system"
 }
 
-// look finds the side of the pods in each QoS cgroup; "mixed" if they belong to
-// several.
+// look finds the side of the pods in each QoS cgroup. The side is "mixed" if
+// the pods belong to several sides.
 func (s *scene) look() {
 	s.only = map[node.CgroupPath]side{}
 	for _, p := range s.pods {
@@ -148,7 +148,8 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 
 // root sets the contention root of the pod. BE pods with the Kubernetes QoS
 // class BestEffort share a contention root if their cgroup holds no other pods.
-// Each other pod is among services, so its own cgroup is its contention root.
+// The contention root of every other pod is its own cgroup, because it competes
+// with services.
 func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	kube := QOSClass(p)
 	level := s.layout.QOS(kube)
@@ -228,7 +229,8 @@ func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	return all
 }
 
-// choose takes CPU and memory from the batch amounts or from the native ones.
+// choose returns the batch amount of CPU if cpu is true, else the native one;
+// and likewise for memory.
 func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	if cpu {
 		native.CPURequest, native.CPULimit = batch.CPURequest, batch.CPULimit
@@ -254,7 +256,7 @@ func weightOf(request node.Maybe[unit.MilliCPU], asked bool) node.Maybe[unit.Wei
 	return node.Maybe[unit.Weight]{}
 }
 
-// A started container is one with an id from the runtime.
+// A started is a container that has an id from the runtime.
 type started struct {
 	spec corev1.Container
 	id   string
@@ -302,7 +304,8 @@ func AddContainer(p *corev1.Pod, name, id string) bool {
 }
 
 // OverridesOf returns the overrides in the annotations of a pod, and their
-// faults. An annotation with a fault has no effect; the others have.
+// faults. An annotation with a fault has no effect; the other annotations have
+// theirs.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	var a node.Overrides
 	var faults, more []Fault
@@ -321,7 +324,8 @@ func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	return a, append(faults, more...)
 }
 
-// Faults returns the faults of the other labels and annotations of a pod.
+// Faults returns the faults of the labels and annotations that OverridesOf does
+// not read.
 func Faults(p *corev1.Pod) []Fault {
 	var faults []Fault
 	classes := make([]string, len(node.Classes))

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A making changes a pod for a test.
+// A making is a function that changes a pod for a test.
 type making func(*corev1.Pod)
 
 func pod(name string, made ...making) corev1.Pod {
@@ -221,9 +221,9 @@ func TestMixedResourcesAreRemarkedUpon(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutACgroupArrive checks that a pod that is bound to the node and
-// has no cgroup yet counts with its requests, and that a pod of which only some
-// containers run is starting.
+// TestPodsWithoutACgroupArrive checks that the requests of a pod count if the
+// pod is bound to the node and has no cgroup yet. A pod is starting if only
+// some of its containers run.
 func TestPodsWithoutACgroupArrive(t *testing.T) {
 	phase := func(now corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = now } }
 	pulled := pod("pulled", container("c", "cpu=20 memory=20Gi", ""), phase(corev1.PodPending))

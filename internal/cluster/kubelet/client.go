@@ -50,8 +50,8 @@ type Options struct {
 	// certificate also authenticates to the kubelet. A token in a file is read
 	// again from time to time.
 	As *rest.Config
-	// Root is the root directory of the kubelet as this process sees it; empty:
-	// it is not read.
+	// Root is the path of the kubelet's root directory in this process. If it
+	// is empty, the client does not read the directory.
 	Root string
 }
 
@@ -66,7 +66,7 @@ type Client struct {
 	known map[sum]corev1.Pod // the same; nil: there was no answer yet
 }
 
-// A sum identifies the text of a pod.
+// A sum is the hash of the text of a pod.
 type sum [sha256.Size]byte
 
 // Open makes a client. It opens no connection yet.
@@ -103,7 +103,8 @@ func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err er
 	return pods, same, nil
 }
 
-// take reads an answer, and of it only the pods that the last one did not hold.
+// take decodes an answer. It decodes only those pods that were not in the last
+// answer.
 func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
 	texts, err := items(answer)
 	if err != nil {
@@ -141,7 +142,7 @@ type Facts struct {
 	// CPUs of containers itself.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
 	// CPUDriver is the DRA driver that writes the CPUs of containers; empty:
-	// there is none.
+	// there is no such driver.
 	CPUDriver string `json:"cpuDriver,omitempty"`
 	// ReservedCPUs is the list of CPUs, such as 0-1, on which the kubelet runs
 	// no pod: reservedSystemCPUs, if the policy is static and

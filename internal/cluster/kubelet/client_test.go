@@ -276,8 +276,8 @@ func TestAResizeThatIsNotAgreedToDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestTheTokenGoesToNobodyElse checks that the client follows no redirect:
-// another program may listen at the port of the kubelet.
+// TestTheTokenGoesToNobodyElse checks that the client does not follow a
+// redirect, because another program may listen at the port of the kubelet.
 func TestTheTokenGoesToNobodyElse(t *testing.T) {
 	var got atomic.Pointer[string]
 	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -14,29 +14,29 @@ const (
 	// cpuState is the file in which the CPU manager of a kubelet keeps its
 	// policy and what it has assigned (pkg/kubelet/cm/cpumanager).
 	cpuState = "cpu_manager_state"
-	// registry is the folder with the sockets at which a kubelet finds drivers.
-	// cpuDrivers matches those of the DRA driver that assigns CPUs
-	// (kubernetes-sigs/dra-driver-cpu). There may be two of them during an
-	// update.
+	// registry is the directory with the sockets of the drivers of a kubelet.
+	// cpuDrivers matches the sockets of the DRA driver that assigns CPUs
+	// (kubernetes-sigs/dra-driver-cpu). Two of them may exist during an update.
 	registry   = "plugins_registry"
 	cpuDrivers = "dra.cpu*.sock"
 	// CPUDriver is the name of that driver.
 	CPUDriver = "dra.cpu"
 )
 
-// Files say who binds CPUs on a node. A kubelet that refuses its API or does not
-// answer has these files, too.
+// Files contains what the files of a kubelet say about who binds CPUs on the
+// node. A kubelet whose API refuses or does not answer has these files, too.
 type Files struct {
-	// Policy is the policy of the kubelet's CPU manager; empty: it was not read.
+	// Policy is the policy of the kubelet's CPU manager; empty: the file was
+	// not read.
 	Policy string
-	// Driver is CPUDriver if that driver is registered, and else empty. If
-	// DriverRead is false, it was not read.
+	// Driver is CPUDriver if that driver is registered, else empty. If
+	// DriverRead is false, the directory was not read.
 	Driver     string
 	DriverRead bool
 }
 
-// Files reads the files of the kubelet below its root directory. Those that do
-// not exist are not read, which is no error: a kubelet that starts has none.
+// Files reads the files of the kubelet below its root directory. A missing file
+// is no error, because a kubelet that starts has none of them.
 func (c *Client) Files() (Files, error) {
 	if c.root == "" {
 		return Files{}, nil

@@ -30,8 +30,8 @@ func rootOf(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestTheFilesOfAKubeletSayWhoBindsCPUs reads what the root directory of a
-// kubelet has. What is missing or cannot be read is not known.
+// TestTheFilesOfAKubeletSayWhoBindsCPUs checks various contents of a kubelet's
+// root directory. A fact is not known if its file is missing or cannot be read.
 func TestTheFilesOfAKubeletSayWhoBindsCPUs(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -61,7 +61,7 @@ func TestTheFilesOfAKubeletSayWhoBindsCPUs(t *testing.T) {
 	}
 }
 
-// A closed kubelet does not provide its API, and has files.
+// A closed is a kubelet that refuses its API, but whose files can be read.
 type closed struct {
 	err   error
 	files Files
@@ -71,8 +71,9 @@ func (c closed) Pods(context.Context) ([]corev1.Pod, bool, error) { return nil, 
 func (c closed) Facts(context.Context) (Facts, error)             { return Facts{}, c.err }
 func (c closed) Files() (Files, error)                            { return c.files, nil }
 
-// TestAKubeletWithoutAnAPIIsKnownByItsFiles: Tenon must leave the CPUs to such a
-// kubelet if it binds them, from the first list of pods on.
+// TestAKubeletWithoutAnAPIIsKnownByItsFiles checks that Tenon knows from the
+// first list of pods on whether such a kubelet binds CPUs. If it does, Tenon
+// must leave the CPUs to it.
 func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	for _, err := range []error{ErrRefused, errors.New("connection refused"), context.DeadlineExceeded} {
 		s, _ := watch(t, closed{err, Files{Policy: "static"}}, &second{pod: "a"}, time.Minute)
@@ -83,8 +84,8 @@ func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	}
 }
 
-// TestFactsThatAreNotReadStay: a file that is missing for a moment does not mean
-// that the kubelet binds no CPUs any more.
+// TestFactsThatAreNotReadStay checks that known facts stay when a file is
+// missing for a moment, because the kubelet still binds CPUs then.
 func TestFactsThatAreNotReadStay(t *testing.T) {
 	before := Facts{CgroupDriver: "systemd", CPUManagerPolicy: "static", CPUDriver: CPUDriver, ReservedCPUs: "0"}
 	without := func(f Facts, change func(*Facts)) Facts { change(&f); return f }

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// leastRest is the minimum time between two requests to the kubelet,
-	// however often cgroups change.
+	// leastRest is the minimum time between two requests to the kubelet, even
+	// if cgroups change more often.
 	leastRest = 500 * time.Millisecond
-	// hurriedRest is the minimum time between two requests if a container waits
-	// for the answer. It is shorter, because the container runtime waits only a
-	// fraction of a second.
+	// hurriedRest is the minimum time between two requests when a container
+	// waits for the answer. It is shorter than leastRest, because the container
+	// runtime waits only a fraction of a second.
 	hurriedRest = 50 * time.Millisecond
-	// askAtLatest is the maximum time before the next request if the kubelet
+	// askAtLatest is the maximum time until the next request after the kubelet
 	// did not answer.
 	askAtLatest = 10 * time.Second
 	// onceMore is the time from an answer to a request of Look until the next
 	// request. The second request is necessary because the cgroup of a
 	// container exists before its status.
 	onceMore = 2 * time.Second
-	// standIn is the time without an answer of the kubelet after which the API
-	// server takes its place. A restart of the kubelet takes less.
+	// standIn is the time after which the API server replaces a kubelet that
+	// does not answer. A restart of the kubelet takes less time.
 	standIn = 30 * time.Second
 	// factsEvery is the time between two reads of the configuration of the
-	// kubelet, because a restart may change it. After a failure it is
-	// factsAgain, because until the next read Tenon may look for pods in the
-	// wrong cgroups.
+	// kubelet, because a restart may change it. After a failed read, the time
+	// is factsAgain, because Tenon may look for pods in the wrong cgroups until
+	// the next read.
 	factsEvery = 5 * time.Minute
 	factsAgain = 10 * time.Second
 )
@@ -98,8 +98,8 @@ func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duratio
 	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
-// Assume makes facts the known ones, such as those of an earlier process. The
-// caller calls it before Run.
+// Assume sets facts that are known before the first read, such as those from an
+// earlier process. The caller calls it before Run.
 func (s *Source) Assume(f Facts) { s.known.Facts = f }
 
 // Look requests a new list of pods. It returns at once.
@@ -304,7 +304,7 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 	s.know(&facts, s.files())
 }
 
-// files reads who binds CPUs from the files of the kubelet.
+// files reads from the files of the kubelet which program binds CPUs.
 func (s *Source) files() Files {
 	files, err := s.kubelet.Files()
 	text := ""
@@ -318,8 +318,8 @@ func (s *Source) files() Files {
 	return files
 }
 
-// know stores what was read. What was not read stays as it was, because the
-// kubelet or the driver may bind CPUs as before.
+// know stores the facts that were read. A fact that was not read keeps its
+// value, because the kubelet or the driver may bind CPUs as before.
 func (s *Source) know(configuration *Facts, files Files) {
 	s.mu.Lock()
 	before := s.known.Facts

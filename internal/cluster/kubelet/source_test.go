@@ -18,7 +18,7 @@ import (
 
 func podNamed(name string) corev1.Pod { return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-// A fake is a kubelet with answers that a test sets.
+// A fake is a kubelet whose answers a test sets.
 type fake struct {
 	mu    sync.Mutex
 	names []string
@@ -222,8 +222,8 @@ func (a *asking) Pods(context.Context) ([]corev1.Pod, bool, error) {
 func (a *asking) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
 func (*asking) Files() (Files, error)                  { return Files{}, nil }
 
-// TestWhoWaitsForAPodIsAnsweredSoon checks that Hurry gets an answer soon, even
-// just after another request, because the container runtime waits only a
+// TestWhoWaitsForAPodIsAnsweredSoon checks that Hurry causes a request soon,
+// even just after another request, because the container runtime waits only a
 // fraction of a second.
 func TestWhoWaitsForAPodIsAnsweredSoon(t *testing.T) {
 	for name, x := range map[string]struct {

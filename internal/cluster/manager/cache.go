@@ -8,12 +8,12 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// The cache holds every node and every report of the cluster, so fields that
-// the manager does not read are dropped before it. A Node object of a large
-// cluster has 20 KiB; 1 KiB of it stays. managedFields and the list of images
-// are half of the 20 KiB.
+// The cache holds every node and every report of the cluster. A transform
+// function therefore drops the fields that the manager does not read before an
+// object enters the cache. A Node object of a large cluster has 20 KiB, and
+// half of that is managedFields and the list of images. About 1 KiB remains.
 
-// slimNode keeps the fields that decide about batch resources. It keeps all
+// slimNode keeps the fields that determine batch resources. It keeps all
 // labels, because the administrator's selectors may name any of them.
 func slimNode(o any) (any, error) {
 	n, is := o.(*corev1.Node)

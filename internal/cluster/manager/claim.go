@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A claim is an amount from a report whose terms add up to it. It has the
-// inputs from which the manager computes the amount again with its own
-// knowledge of the node and of the settings.
+// A claim is an amount from a report whose terms have the right sum. It
+// contains the inputs from which the manager computes the amount again with its
+// own knowledge of the node and of the settings.
 type claim struct {
 	promised bool  // the agent reports this resource, perhaps with the amount 0
 	amount   int64 // the reported amount
@@ -18,8 +18,8 @@ type claim struct {
 	system   int64 // the use of the system
 	others   int64 // the part of work that is not best-effort
 	degraded string
-	// formula is the result of the formula if a rise has to wait, and held
-	// reports whether it waits.
+	// held reports whether a rise of the amount has to wait. formula is the
+	// result of the formula in that case.
 	formula int64
 	held    bool
 	// requested is the amount that running pods request; 0 also if the agent
@@ -27,8 +27,7 @@ type claim struct {
 	requested int64
 }
 
-// Limits on the size of a report, because the manager does not trust its
-// author.
+// Limits on the size of a report, because the manager does not trust its author.
 const (
 	mostTerms = 64
 	mostText  = 1024
@@ -82,7 +81,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		}
 		switch name := node.TermName(t.Name); {
 		case name == node.TermLimit || name == node.TermFloor:
-			// These terms depend on the others.
+			// The manager computes these terms from the others.
 		case name == node.TermNode || name == node.TermReserved:
 			c.system -= v
 		case v > 0:

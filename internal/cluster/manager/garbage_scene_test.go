@@ -22,8 +22,9 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// A tally counts the results of writes: admitted, refused by the webhooks, and
-// refused by the API server.
+// A tally counts the results of writes. let counts those that were admitted,
+// refused those that the webhooks refused, and unread those that the API server
+// itself refused.
 type tally struct{ let, refused, unread int }
 
 // take counts the result of a write. A refusal by the webhooks has a message;
@@ -49,8 +50,8 @@ func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 }
 
 // TestGarbageSettingsProfilesAndChangesEndNothing writes random ConfigMaps,
-// random profiles with pods that match, and random changes of a running pod.
-// Objects that the webhooks admit have no fault, and each BE pod among them is
+// random profiles with matching pods, and random changes of a running pod. It
+// checks that admitted objects have no fault, and that each admitted BE pod is
 // bounded.
 func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 	s := newScene(t)

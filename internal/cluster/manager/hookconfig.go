@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Service is the address of the webhooks for the API server: a Service of the
-// cluster or, in tests, a URL.
+// A Service is the address at which the API server reaches the webhooks: a
+// Service of the cluster or, in tests, a URL.
 type Service struct {
 	Namespace, Name string
 	Port            int32
@@ -56,7 +56,8 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	create, update := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Update}
 	both := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
 	closed, open := admissionv1.Fail, admissionv1.Ignore
-	// The pods of the manager itself never wait for the webhooks.
+	// The pods of the manager itself never wait for the webhooks, because the
+	// manager answers them.
 	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
 	}}
@@ -79,7 +80,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 			ObjectSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"},
 		}
 	}
-	// Pods without the label that the node would treat as BE.
+	// These are the pods without the label which the node would treat as BE.
 	unnamed := mutating("unnamed.mutate", closed, patient, others, &metav1.LabelSelector{})
 	unnamed.MatchConditions = []admissionv1.MatchCondition{{Name: "best-effort-by-other-words", Expression: bestEffortUnlabelled()}}
 	m := &admissionv1.MutatingWebhookConfiguration{
@@ -113,14 +114,15 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	return m, v
 }
 
-// LabelRequired is the label of a namespace whose new pods all wait for the
-// webhook: the value true means that none starts there before the profiles were
-// applied to it.
+// LabelRequired is a label of a namespace. If its value is true, all new pods
+// of the namespace wait for the webhook, so that no pod starts before the
+// profiles were applied to it.
 const LabelRequired = "tenon.sh/require-admission"
 
 // speaks is a CEL expression that is true for a pod that the validating webhook
 // might refuse: a pod with a label, an annotation or a resource that Tenon
-// reads. Other pods do not wait for a manager that does not answer.
+// reads. The API server admits other pods without the webhook, so they do not
+// wait for a manager that does not answer.
 const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
 	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +

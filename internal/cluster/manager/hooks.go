@@ -42,7 +42,7 @@ type hooks struct {
 	log          *slog.Logger
 }
 
-// mutatePod answers with the changes that bound a pod.
+// mutatePod answers with the changes of a pod that package admission decides.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -53,7 +53,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {
-		// The namespace was just created, together with its first pods.
+		// The namespace was probably created just now, together with its first
+		// pods, so the cache may not have it yet.
 		err = h.live.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	}
 	if err == nil {
@@ -86,8 +87,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// colocationOff reports whether no node offers batch resources. The nodes show
-// it while a manager that has just started finds no ConfigMap.
+// colocationOff reports whether no node offers batch resources. While a manager
+// that has just started finds no ConfigMap, the nodes show it.
 func (h *hooks) colocationOff(ctx context.Context) bool {
 	if c := h.settings.cluster(); c != nil {
 		return !c.Colocates()

@@ -20,7 +20,8 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// spaces is a client of a cluster with one profile, and one namespace or none.
+// spaces is a client of a cluster with one profile, and with one namespace or
+// none.
 type spaces struct {
 	client.Reader
 	namespace string // has the label team: batch
@@ -76,9 +77,9 @@ func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 	}
 }
 
-// TestColocationIsOffWhereNobodySaysOtherwise checks by what the webhooks
-// decide whether a BE pod is translated: by the settings, and, before the
-// manager has any, by the nodes.
+// TestColocationIsOffWhereNobodySaysOtherwise checks how the webhooks decide
+// whether to rename the amounts of a BE pod: by the settings or, before the
+// manager has read any, by the nodes.
 func TestColocationIsOffWhereNobodySaysOtherwise(t *testing.T) {
 	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job", Labels: map[string]string{"koordinator.sh/qosClass": "BE"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// hour counts the events at a node in an hour.
+// hour counts what happens to a node in an hour.
 type hour struct{ reports, writes, early, raises, held int }
 
 func runAnHour(t *testing.T, seed uint64) (h hour) {

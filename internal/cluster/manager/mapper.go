@@ -15,8 +15,8 @@ import (
 )
 
 // mapper returns the API resources that the manager reads and writes. The usual
-// mapper asks the API server at the start. If no API server answers, the
-// manager then ends, and the kubelet waits longer before each restart.
+// mapper asks the API server for them at the start. If no API server answered,
+// the manager would end, and the kubelet would wait longer before each restart.
 func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	m := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{

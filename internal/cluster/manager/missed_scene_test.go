@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/cluster/missed"
 )
 
-// TestPodsThatAProfileMissedAreSaid creates pods while no manager runs. The
-// API server admits them without their profile, and the next manager reports
-// the one whose class differs for it: in the profile, at the pod and as a
-// metric.
+// TestPodsThatAProfileMissedAreSaid creates pods while no manager runs. The API
+// server admits them without their profile. The next manager must report the
+// one pod whose class therefore differs: in the status of the profile, as an
+// event of the pod, and as a metric.
 func TestPodsThatAProfileMissedAreSaid(t *testing.T) {
 	s := newScene(t)
 	often := func(o *Options) { s.webhooks(o); o.searches = 50 * time.Millisecond }

@@ -46,11 +46,11 @@ type remembered struct {
 	memory Memory
 	state  State
 	reason string
-	// said is the last content of status.published, written at the time told.
+	// said is the content of status.published that was last written. told is
+	// the time of that write.
 	said v1alpha1.Published
 	told time.Time
-	// timed is the time of the last report that counts in the metric of the
-	// delay.
+	// timed is the time of the last report that counts in the metric of the delay.
 	timed time.Time
 	// written is the resource version of the node before the last write. If the
 	// cache still has this version, it has not seen the write yet.
@@ -107,8 +107,8 @@ func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 }
 
 // behind reports whether the cache has not seen the last write to a node yet. A
-// write without a change never shows in the cache, so behind waits only for a
-// limited time.
+// write that changes nothing never shows in the cache, so behind returns true
+// only for a limited time.
 func (r *nodes) behind(n *corev1.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -309,8 +309,7 @@ func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *rem
 	return 0, nil
 }
 
-// same reports whether two values of status.published differ only in their
-// time.
+// same reports whether two values of status.published differ only in their time.
 func same(a, b v1alpha1.Published) bool {
 	return (a.CPU == nil) == (b.CPU == nil) && (a.CPU == nil || a.CPU.Cmp(*b.CPU) == 0) &&
 		(a.Memory == nil) == (b.Memory == nil) && (a.Memory == nil || a.Memory.Cmp(*b.Memory) == 0)

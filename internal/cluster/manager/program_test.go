@@ -147,8 +147,8 @@ func (p *process) scraped(t testing.TB, name string) string {
 }
 
 // TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes ends the program with
-// SIGKILL several times while reports arrive. Between, it checks that no node
-// has half a write.
+// SIGKILL several times while reports arrive. After each end, it checks that no
+// node has half a write.
 func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 	s := newScene(t)
 	p := s.build()

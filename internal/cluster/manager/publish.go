@@ -24,24 +24,24 @@ type Case struct {
 	Memory Memory
 }
 
-// A Sighting is a report, with the time since which this process knows it.
+// A Sighting is a report with the time at which this process saw its last change.
 type Sighting struct {
 	Batch *v1alpha1.Batch // nil: the node has no report
 	// Seen is the time at which this process saw the last change of the report.
-	// The clock of the node has no influence on it.
+	// It does not depend on the clock of the node.
 	Seen time.Time
-	// Fresh means that this process saw the report change, or that its own time
-	// is recent. A report that is not fresh may be very old, so it raises no
-	// amount.
+	// Fresh means that this process saw the report change, or that the report's
+	// own time is recent. A report that is not fresh may be very old, so the
+	// manager raises no amount because of it.
 	Fresh bool
 }
 
-// Memory is the state of a node that stays between two cases.
+// Memory is the state of a node that one decision passes to the next.
 type Memory struct {
-	// Wrote is the time of the last write of its amounts; zero: long ago.
+	// Wrote is the time of the last write of the node's amounts; zero: long ago.
 	Wrote time.Time
-	// Refused is the time since which all its reports were refused or empty.
-	// Good is the time of the last report that was neither.
+	// Refused is the time since which all reports of the node were refused or
+	// empty. Good is the time of the last report that was neither.
 	Refused, Good time.Time
 }
 
@@ -63,8 +63,7 @@ const (
 	Stale      State = "stale"      // the report is too old: the node has no batch resources
 )
 
-// A Verdict is the decision about the batch resources of a node, with its
-// reason.
+// A Verdict is the decision about the batch resources of a node, with its reason.
 type Verdict struct {
 	State  State
 	Reason string
@@ -76,8 +75,7 @@ type Verdict struct {
 	Origin string
 	// Write means that the status or the annotation must change.
 	Write bool
-	// Again is the time until the next decision if nothing changes; 0 means
-	// never.
+	// Again is the time until the next decision if nothing changes; 0 means never.
 	Again  time.Duration
 	Memory Memory
 }
@@ -97,8 +95,8 @@ func Decide(c Case) Verdict {
 	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != nothing {
 		// Other schedulers cannot use the amount that is held for running pods.
-		// The annotation for other schedulers therefore has the amount without
-		// the raise, so that they release resources.
+		// Their annotation therefore has the amount without it, so that they
+		// release resources.
 		theirs := v.Want
 		for k := range kinds {
 			if raised[k] != target[k] {
@@ -109,7 +107,8 @@ func Decide(c Case) Verdict {
 	}
 	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped
 	if v.Origin != c.Node.Origin && !v.Write {
-		// While an amount is held, only the annotation follows each report.
+		// While an amount is held, the status does not change, and only the
+		// annotation follows each report.
 		rest := Pause - c.At.Sub(c.Memory.Wrote)
 		if v.Write = raised == target || rest <= 0; !v.Write {
 			v.Again = min(v.Again, rest)
@@ -167,9 +166,9 @@ func (v *Verdict) say(s State, format string, args ...any) {
 	v.State, v.Reason = s, fmt.Sprintf(format, args...)
 }
 
-// target returns the amounts to publish if rises were not delayed. target is
-// after, and origin before, the allocations of other schedulers are subtracted.
-// all holds the readable claims of the report.
+// target returns the amounts to publish if rises were not delayed. target is the
+// amount after the allocations of other schedulers are subtracted, and origin is
+// the amount before that. all holds the readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
@@ -308,8 +307,8 @@ func (k kind) bound(one claim, c Case) (int64, string) {
 	return amount, why
 }
 
-// reserved returns the amount reserved from all pods, by the kubelet or by an
-// annotation of the node.
+// reserved returns the amount that all pods must leave free, by the settings of
+// the kubelet or by an annotation of the node.
 func (k kind) reserved(c Case) int64 {
 	if k == cpu {
 		return max(c.Node.Reserved[k], int64(c.Rules.ReservedCPU))
@@ -328,7 +327,7 @@ func (k kind) ceiling(c Case) int64 {
 	return most
 }
 
-// settle decides which part of the way to the target is written now.
+// settle decides which part of a change to the target is written now.
 func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Maybe[int64] {
 	age := c.At.Sub(c.Memory.Wrote)
 	paused := age < Pause

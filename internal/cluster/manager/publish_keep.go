@@ -6,9 +6,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// outlast returns the amounts of a node without a report: those that it has, for
-// the time for which the amounts of a silent agent stay. Reports are gone
-// without any agent being gone if their CustomResourceDefinition was deleted.
+// outlast returns the amounts of a node without a report. They are the amounts
+// that the node has, for as long as the amounts of a silent agent stay. Reports
+// may be missing although all agents run, for example if their
+// CustomResourceDefinition was deleted.
 func (v *Verdict) outlast(c Case) [kinds]node.Maybe[int64] {
 	if v.Memory.Refused.IsZero() {
 		v.Memory.Refused = c.At

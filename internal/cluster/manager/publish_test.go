@@ -314,8 +314,8 @@ func TestOriginSaysWhatThereWouldBeWithoutOthers(t *testing.T) {
 }
 
 // TestOthersGiveWayToRunningPods checks that the annotation for other
-// schedulers does not contain the amount that is held for running pods, and
-// that it causes no write at each report.
+// schedulers does not contain the amount that is held for running pods. Such an
+// amount must not cause a write at each report.
 func TestOthersGiveWayToRunningPods(t *testing.T) {
 	n := noted(has(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
 	given := caseOf(n, running(batchOf(4000, 4), 3000, 0))
@@ -366,7 +366,8 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 }
 
 // TestAnyHistoryKeepsThePromises calls Decide with random reports, pauses,
-// invalid reports, and changes of the node and the settings.
+// invalid reports, and changes of the node and of the settings. It checks the
+// rules in broken after each call.
 func TestAnyHistoryKeepsThePromises(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 300 {
@@ -449,7 +450,7 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	return "report"
 }
 
-// broken returns a description of the rule that a verdict breaks; empty: none.
+// broken describes the rule that a verdict breaks; empty: it breaks none.
 func broken(c Case, v Verdict, raised *time.Time) string {
 	up := false
 	for k := range kinds {

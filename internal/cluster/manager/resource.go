@@ -63,7 +63,7 @@ func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	return c.Memory
 }
 
-// most is more than any machine has, and small enough that a sum of amounts
+// most is an amount that no machine has. It is so small that a sum of amounts
 // does not overflow.
 const most = 1 << 55
 

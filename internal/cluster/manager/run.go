@@ -45,9 +45,8 @@ type Options struct {
 	// Name is the name of the Secret, of the lease and of the webhook
 	// configurations.
 	Name string
-	// Service is the address of the webhooks for the API server. Host and Port
-	// are the address on which the manager listens; port 0 disables the
-	// webhooks.
+	// Service is the address of the webhooks for the API server. Host and Port are
+	// the address on which the manager listens; port 0 disables the webhooks.
 	Service Service
 	Host    string
 	Port    int
@@ -56,9 +55,9 @@ type Options struct {
 	// Metrics and Health are addresses to listen on; empty disables the server.
 	// Scheduler names the scheduler that chooses CPUs; empty: there is none.
 	Metrics, Health, Scheduler string
-	// Elect enables leader election: only the leader writes. Lease is the time
-	// after which another replica takes over from a leader that does not renew
-	// its lease.
+	// Elect enables leader election, so that only the leader writes. Lease is
+	// the time after which another replica replaces a leader that does not
+	// renew its lease.
 	Elect bool
 	Lease time.Duration
 	// DryRun logs the changes that the manager would write, and writes nothing.
@@ -66,15 +65,15 @@ type Options struct {
 	Lifetimes certificate.Lifetimes
 	Log       *slog.Logger
 
-	// For tests: the registry of metrics, the clock and an interval; nil: the
-	// process's own.
+	// Tests set the registry of metrics, the clock and an interval. If they are
+	// nil, the manager uses those of the process.
 	registry prometheus.Registerer
 	now      func() time.Time
 	searches time.Duration // between two searches for missed pods; 0: missed.Every
 }
 
 // forever is the time for which a manager waits for the API server at its
-// start. It does not give up, because a restart would only delay it.
+// start. The manager does not give up, because a restart would only delay it.
 const forever = 100 * 365 * 24 * time.Hour
 
 // newScheme returns a scheme with all types that the manager reads and writes.
@@ -129,8 +128,9 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	return nil
 }
 
-// knows returns the readiness check that the caches are complete. A manager
-// waits for the API server without limit, and this check shows that it waits.
+// knows returns a readiness check that succeeds when the caches are complete. A
+// manager waits for the API server without limit, and this check shows that it
+// waits.
 func knows(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -154,8 +154,9 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 	if lease == 0 {
 		lease = 30 * time.Second
 	}
-	// A replica that ends releases the lease. One that is killed is replaced
-	// after a lease; meanwhile the amounts stand, and agents bound BE anyway.
+	// A replica that ends releases the lease. Another replica replaces a killed
+	// leader when the lease has expired. Until then the amounts stay unchanged,
+	// and the agents bound best-effort work as always.
 	renew, retry := lease*2/3, lease/4
 	yes := true
 	named := func(namespace string, name string) cache.ByObject {

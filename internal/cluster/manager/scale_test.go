@@ -75,7 +75,7 @@ func BenchmarkThousandNodes(b *testing.B) {
 	}
 }
 
-// each calls f for 0 to n-1 in several goroutines.
+// each calls f for the numbers from 0 to n-1 in several goroutines.
 func each(workers, n int, f func(int)) {
 	next := make(chan int)
 	var all sync.WaitGroup
@@ -175,7 +175,7 @@ func (s *scene) watch() *meter {
 	return m
 }
 
-// wait returns the n times when all nodes have changed.
+// wait returns the n measured times, when all nodes have changed.
 func (m *meter) wait(b testing.TB, n int, within time.Duration) []time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)

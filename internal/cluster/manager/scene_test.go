@@ -164,9 +164,9 @@ func TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestAManagerThatDiesInAWriteLeavesNothingHalfDone cuts a manager off from the
-// API server at its first write to a node, either before the request arrives or
-// before the answer returns.
+// TestAManagerThatDiesInAWriteLeavesNothingHalfDone disconnects a manager from
+// the API server during its first write to a node, either before the request
+// arrives or before the answer returns.
 func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 	for name, arrives := range map[string]bool{"before it arrives": false, "after it arrived": true} {
 		t.Run(name, func(t *testing.T) {
@@ -340,7 +340,7 @@ func gauge(t *testing.T, r *replica, state string) float64 {
 }
 
 // TestADoubtMakesAnEventAndItsEndAnother sets an annotation that cannot be
-// read, and then removes it.
+// read, and then removes it. Each of the two changes must cause one event.
 func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
 	s := newScene(t)
 	r := s.start()

@@ -19,9 +19,8 @@ import (
 	"tenon.sh/tenon/internal/config/absence"
 )
 
-// settings tracks slo-controller-config, the ConfigMap of the administrator.
-// Every replica reads it, because all replicas answer webhooks with these
-// settings.
+// settings tracks slo-controller-config, the ConfigMap of the administrator. Every
+// replica reads it, because all replicas answer webhooks with these settings.
 type settings struct {
 	client  client.Reader
 	name    client.ObjectKey
@@ -39,11 +38,10 @@ type settings struct {
 // cluster returns the current settings; nil before the first read.
 func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
-// Reconcile reads the ConfigMap. A key with a fault keeps its last valid value,
-// and an event reports the fault. If the ConfigMap is missing for
-// absence.GoneAfter, the defaults apply, which disable colocation. A manager
-// that has just started also waits for that time; meanwhile the published
-// amounts stay.
+// Reconcile reads the ConfigMap. A key with a fault keeps its last valid value, and
+// an event reports the fault. If the ConfigMap is missing for absence.GoneAfter,
+// the defaults apply, which disable colocation. A manager that has just started
+// also waits for that time; meanwhile the published amounts stay.
 func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var m corev1.ConfigMap
 	switch err := s.client.Get(ctx, s.name, &m); {

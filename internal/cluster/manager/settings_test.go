@@ -37,8 +37,8 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 		name  string
 		first map[string]string
 		back  time.Duration // time of the new creation; 0: never
-		// The settings while the manager waits for the ConfigMap, and at the
-		// end.
+		// meanwhile are the settings while the manager waits for the ConfigMap.
+		// end are the settings after that.
 		meanwhile, end string
 	}{
 		{"deleted for good", on, 0, "on", "off"},

@@ -8,8 +8,8 @@ import (
 )
 
 // young is the maximum age of a report that counts as fresh although this
-// process has not seen it change. The age is by the clock of the node, which
-// may be ahead by the same time.
+// process has not seen it change. The age depends on the clock of the node,
+// which may be ahead by the same time.
 const young = 2 * time.Minute
 
 // sightings stores the time at which this process saw each report change. A

@@ -17,8 +17,8 @@ import (
 
 const gib = unit.Bytes(1 << 30)
 
-// A simulated node is an agent without a kernel: a test sets the use of its
-// work; its policy and its reports are the real ones.
+// A simulated is a node with an agent and without a kernel. A test sets the use
+// of its work. Its policy and its reports are the real ones.
 type simulated struct {
 	config policy.Config
 	state  policy.State
@@ -142,11 +142,11 @@ func (s *simulated) reference(k kind, n *corev1.Node) int64 {
 	return max(0, batch)
 }
 
-// TestAnHourOfRandomLoadIsCalm simulates one node for an hour: its load jumps,
-// its agent ticks each second and sends reports at its usual pace, and a
-// manager publishes them. The manager writes the node at most once in Pause,
-// except for a large fall. The published amount exceeds the reported one by at
-// most a ninth, except for the requests of running pods, which are never taken
+// TestAnHourOfRandomLoadIsCalm simulates one node for an hour. Its load changes
+// at random, its agent ticks each second and sends reports at its usual pace,
+// and a manager publishes them. The manager writes the node at most once in
+// Pause, except for a large fall. The published amount exceeds the reported one
+// by at most a ninth, or by the requests of running pods, which are never taken
 // away. Large rises are no more frequent than the agent allows.
 func TestAnHourOfRandomLoadIsCalm(t *testing.T) {
 	for seed := range uint64(5) {

@@ -17,10 +17,11 @@ import (
 var update = flag.Bool("update", false, "rewrite the table of situations")
 
 // TestTenSituations computes the batch resources of ten nodes from the use of
-// their work: by the policy of the agent, its report, the manager, and the
-// formula of Koordinator. Averages of whole milliseconds may differ by 1 or 2
-// thousandths of a CPU. Only in the eleventh situation do Tenon and Koordinator
-// differ: Tenon keeps the amounts that running pods request.
+// their work, once by the policy of the agent, its report and the manager, and
+// once by the formula of Koordinator. The two may differ by 1 or 2 thousandths
+// of a CPU, because they round averages differently. Only in the eleventh
+// situation do Tenon and Koordinator differ: Tenon keeps the amounts that
+// running pods request.
 func TestTenSituations(t *testing.T) {
 	base := func(change func(*policy.Overcommit)) policy.Overcommit {
 		c := colocated()

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// looks is the time between two checks whether the agents have ended.
+	// looks is the time between two checks of whether the agents have ended.
 	looks = 500 * time.Millisecond
 	// lostAfter is the maximum time for which Uninstall waits for agents on
 	// nodes that are not ready, because these agents may never end.
@@ -50,7 +50,7 @@ func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 	if err := endAgents(ctx, c, agents, lost, log); err != nil {
 		return err
 	}
-	// Without reports, a manager that still runs publishes nothing.
+	// A manager that still runs publishes nothing when there are no reports.
 	return errors.Join(deleteReports(ctx, c, log), clearNodes(ctx, c, log))
 }
 

@@ -36,7 +36,8 @@ import (
 // Each spends most of its time waiting for the API server.
 const workers = 32
 
-// publish adds the controller of nodes and returns that of the settings.
+// publish adds the controller of nodes to the manager, and returns the
+// controller of the settings.
 func (o Options) publish(m manager.Manager) (*settings, error) {
 	wake := make(chan event.GenericEvent, 1)
 	set := &settings{
@@ -99,8 +100,7 @@ func (o Options) leads(m manager.Manager) func() bool {
 	}
 }
 
-// patience returns the rate limiter for the retries of a node after a failed
-// write.
+// patience returns the rate limiter for the retries of a node after a failed write.
 func patience() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
 }

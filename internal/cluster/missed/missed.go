@@ -36,36 +36,37 @@ import (
 const (
 	// Every is the usual time between two searches.
 	Every = 5 * time.Minute
-	// Condition is the condition in the status of a profile. It is True if no
-	// pod is known that the profile missed, and False with ReasonMissed
-	// otherwise.
+	// Condition is the type of the condition in the status of a profile. It is
+	// True if no missed pod of the profile is known. Otherwise it is False with
+	// ReasonMissed.
 	Condition = "Applied"
-	// ReasonMissed is also the reason of the event of a pod.
+	// ReasonMissed is the reason of the condition, and also of the event of a
+	// pod.
 	ReasonMissed = "PodsMissed"
 
 	reasonNone = "NoPodMissed"
 	// mostNamed is the maximum number of pods that a message names.
 	mostNamed = 5
 	// mostRead is the maximum number of pods that one search reads in full. If
-	// admission missed more pods of a profile, the profile's status names a part.
+	// a profile missed more pods, its status names only some of them.
 	mostRead = 500
 )
 
-// A Finder searches for missed pods. Each search asks the API server, for each
-// profile that may change a class, for the metadata of the pods that match it
-// and do not have its class: few, or none, while all is well. The answer comes
-// from the cache of the API server (resource version 0), so that the search
-// does not read etcd.
+// A Finder searches for missed pods. Each search lists, for each profile that
+// may change a class, the metadata of those pods that match the profile and do
+// not have its class. While the webhooks work, these are few or none. The
+// answer comes from the cache of the API server (resource version 0), so that
+// the search does not read etcd.
 type Finder struct {
-	// Cache has profiles, namespaces, priority classes and the webhook
-	// configuration. Live is the API server itself, for pods.
+	// Cache contains profiles, namespaces, priority classes and the webhook
+	// configuration. Live reads pods from the API server itself.
 	Cache, Live client.Reader
 	Client      client.Client
 	Events      events.EventRecorder
-	// Hooks is the name of the MutatingWebhookConfiguration. A pod that none of
-	// its webhooks would see is not missed.
+	// Hooks is the name of the MutatingWebhookConfiguration. A pod counts as
+	// missed only if one of its webhooks applies to the pod.
 	Hooks string
-	// SchedulerNames are those of the webhook.
+	// SchedulerNames are the translations that the webhook uses.
 	SchedulerNames map[string]string
 	Every          time.Duration
 	Log            *slog.Logger
@@ -89,8 +90,8 @@ func NewGauge() *prometheus.GaugeVec {
 // NeedLeaderElection makes only the leader search.
 func (f *Finder) NeedLeaderElection() bool { return true }
 
-// Start searches now and then after each interval, until ctx ends. A manager
-// that takes over after an outage searches at once.
+// Start searches at once, and then after each interval, until ctx ends. A
+// manager that becomes the leader after an outage therefore searches at once.
 func (f *Finder) Start(ctx context.Context) error {
 	f.said, f.wrote, f.number = map[types.UID]bool{}, map[string]string{}, map[string]int{}
 	for {
@@ -105,7 +106,7 @@ func (f *Finder) Start(ctx context.Context) error {
 	}
 }
 
-// A scope is what one search needs from the cache.
+// A scope holds what one search needs from the cache.
 type scope struct {
 	profiles   []configv1alpha1.ClusterColocationProfile
 	namespaces map[string]*corev1.Namespace
@@ -142,9 +143,9 @@ func (f *Finder) scope(ctx context.Context) (scope, error) {
 	return s, nil
 }
 
-// search finds all missed pods and reports them. A profile whose pods cannot be
-// listed keeps its last report. Of a profile with pods that were not read, the
-// number that was found is the least.
+// search finds all missed pods and reports them. If the pods of a profile
+// cannot be listed, the last report of the profile stays. If some pods of a
+// profile were not read, the reported number is a lower bound.
 func (f *Finder) search(ctx context.Context) error {
 	s, err := f.scope(ctx)
 	if err != nil {
@@ -194,9 +195,10 @@ func (f *Finder) search(ctx context.Context) error {
 	return err
 }
 
-// candidates returns the metadata of the pods that match a profile by their
-// labels, do not have its class, were created after its last change, and show
-// no sign of the webhook although it applies to them.
+// candidates returns the metadata of those pods that match a profile by their
+// labels, do not have its class, were created after the last change of the
+// profile, and have no annotation of the webhook although the webhook applies
+// to them.
 func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.ClusterColocationProfile) ([]metav1.PartialObjectMetadata, error) {
 	selector, err := selectorOf(p)
 	if err != nil {
@@ -230,8 +232,8 @@ func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.Clust
 	return all, nil
 }
 
-// selectorOf returns the selector of a profile, without the pods that have its
-// class already.
+// selectorOf returns the selector of a profile, and excludes the pods that
+// already have the profile's class.
 func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, error) {
 	selector := labels.Everything()
 	if p.Spec.Selector != nil {
@@ -250,9 +252,9 @@ func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, err
 	return selector.Add(*other), nil
 }
 
-// covers reports whether the API server calls one of the webhooks for each pod
-// with these labels in this namespace. The namespaces that the chart excludes
-// are in the selectors of the webhooks.
+// covers reports whether the API server calls one of the webhooks for a pod
+// with these labels in this namespace. The selectors of the webhooks also
+// contain the namespaces that the chart excludes.
 func (s scope) covers(namespace *corev1.Namespace, podLabels map[string]string) bool {
 	return slices.ContainsFunc(s.webhooks, func(w admissionv1.MutatingWebhook) bool {
 		return len(w.MatchConditions) == 0 && matches(w.NamespaceSelector, namespace.Labels) && matches(w.ObjectSelector, podLabels)
@@ -267,9 +269,9 @@ func matches(s *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
-// Changed returns the time of the last change of a profile, except of its
-// status, on the clock of the API server and in whole seconds. The cache keeps
-// the times of managedFields for it.
+// Changed returns the time of the last change of a profile other than of its
+// status. The time is by the clock of the API server, in whole seconds. It
+// comes from the managedFields that Slim keeps in the cache.
 func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
 	last := p.CreationTimestamp.Time
 	for _, m := range p.ManagedFields {
@@ -280,8 +282,8 @@ func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
 	return last
 }
 
-// Slim keeps of the managedFields of a profile only what Changed reads. It is a
-// transform function of a cache.
+// Slim removes those managedFields of a profile that Changed does not read. It
+// is a transform function of a cache.
 func Slim(o any) (any, error) {
 	if p, is := o.(*configv1alpha1.ClusterColocationProfile); is {
 		for i, m := range p.ManagedFields {

@@ -28,7 +28,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// An apiServer has profiles and pods, and fails as a test wants.
+// An apiServer has profiles and pods. A test sets which of its requests fail.
 type apiServer struct {
 	client.Client
 	profiles []configv1alpha1.ClusterColocationProfile
@@ -119,7 +119,8 @@ func profileOf(job string) configv1alpha1.ClusterColocationProfile {
 	}
 }
 
-// says returns the condition of a profile, and its metric; -1: there is none.
+// says returns the condition of a profile, and its metric; -1: there is no
+// metric.
 func (a *apiServer) says(t *testing.T, f *Finder, job string) string {
 	t.Helper()
 	text := "absent"
@@ -154,8 +155,8 @@ func (a *apiServer) finder() *Finder {
 	}
 }
 
-// TestAFailedSearchNeverSaysThatAllIsWell fails parts of a search after one that
-// found three pods of one profile and two of another.
+// TestAFailedSearchNeverSaysThatAllIsWell makes parts of a search fail. An
+// earlier search has found three pods of one profile and two of another.
 func TestAFailedSearchNeverSaysThatAllIsWell(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(*apiServer, *Finder) *Finder
@@ -208,8 +209,8 @@ func TestAFailedSearchNeverSaysThatAllIsWell(t *testing.T) {
 	}
 }
 
-// TestPodsBeyondTheMostAreNotCountedAsWell has a profile all of whose pods come
-// after those that one search reads.
+// TestPodsBeyondTheMostAreNotCountedAsWell checks a profile whose pods all come
+// after the pods that one search reads.
 func TestPodsBeyondTheMostAreNotCountedAsWell(t *testing.T) {
 	a := &apiServer{profiles: []configv1alpha1.ClusterColocationProfile{profileOf("spark"), profileOf("job")}}
 	a.add("job", 2)

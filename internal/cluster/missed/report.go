@@ -13,7 +13,7 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// forget removes what was reported of profiles that do not exist any more.
+// forget removes the reports about profiles that no longer exist.
 func (f *Finder) forget(profiles []configv1alpha1.ClusterColocationProfile) {
 	for name := range f.number {
 		if !slices.ContainsFunc(profiles, func(p configv1alpha1.ClusterColocationProfile) bool { return p.Name == name }) {
@@ -26,9 +26,10 @@ func (f *Finder) forget(profiles []configv1alpha1.ClusterColocationProfile) {
 
 // report sets the metric of a profile, and writes the condition into its status
 // if it differs from the present one. A CRD without conditions, such as
-// Koordinator's, drops it. A partial report, which may lack pods, never says that
-// there are none or fewer than before. If an earlier process wrote the present
-// condition, its number is not known, and the condition stays.
+// Koordinator's, drops the condition. A partial report may lack pods, so it
+// never reports fewer pods than before, and never reports that there are none.
+// If an earlier process wrote the present condition, the number in it is not
+// known, and the condition stays.
 func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocationProfile, pods []string, partial bool) error {
 	number, known := f.number[p.Name]
 	present := meta.FindStatusCondition(p.Status.Conditions, Condition)

@@ -15,8 +15,8 @@ import (
 const mostNamed = 5
 
 // Doctor prints the mechanism of each feature on each node, and the problems of
-// the nodes and of the colocation profiles. healthy reports whether there are
-// none.
+// the nodes and of the colocation profiles. healthy is true if there are no
+// problems.
 func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, now time.Time) (text string, healthy bool) {
 	var b strings.Builder
 	silent, agents := map[string][]string{}, map[string][]string{}
@@ -78,8 +78,8 @@ func means(b *strings.Builder, nodes []Node) {
 	}
 }
 
-// conditions prints each problem once with its nodes or profiles, and reports
-// whether there is none.
+// conditions prints each problem once, with its nodes or profiles. It returns
+// true if there are no problems.
 func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.ClusterColocationProfile) bool {
 	wrong := map[string][]string{}
 	for _, p := range profiles {
@@ -106,7 +106,7 @@ func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.Clus
 	return false
 }
 
-// named lists nodes; it names the first few, and counts the others.
+// named prints the names of the first few nodes, and the number of the others.
 func named(nodes []string) string {
 	slices.Sort(nodes)
 	if len(nodes) <= mostNamed {

@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// Explain prints the batch resources of one node, the terms that its agent
-// computed and the amounts that the manager published, and what trials of
-// isolation mechanisms found.
+// Explain prints the batch resources of one node: the terms that its agent
+// computed, and the amounts that the manager published. It also prints the
+// results of trials of isolation mechanisms.
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
 	if n.Report == nil {
@@ -117,8 +117,8 @@ func published(b *strings.Builder, n Node, now time.Time) {
 }
 
 // same reports whether the amount that the manager wrote is equal to the amount
-// in the status of the node. The former is in CPUs, the latter in thousandths
-// of a CPU.
+// in the status of the node. wrote is in CPUs, stands is in thousandths of a
+// CPU.
 func same(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
 	if name == kube.BatchCPU {
 		return wrote.MilliValue() == stands.Value()

@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Node is a node of the cluster with its report; Report is nil if it has
+// A Node is a node of the cluster with its report. Report is nil if there is
 // none.
 type Node struct {
 	*corev1.Node

@@ -88,7 +88,7 @@ func alike(t *testing.T, got, want string) {
 	}
 }
 
-// docs/kubernetes.md shows this text.
+// docs/kubernetes.md contains this text.
 func TestANodesPromiseIsExplainedTermByTerm(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/kubernetes.md")
 	if err != nil || !strings.Contains(string(page), Explain(scene(t)[1], noon)) {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// trials prints what trials of isolation mechanisms found on one node.
+// trials prints the results of the trials of isolation mechanisms on one node.
 func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 	if t == nil {
 		return
@@ -51,8 +51,8 @@ func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 	}
 }
 
-// Isolation prints what trials of isolation mechanisms found on all nodes: a
-// line for each node and trial, and the sum for each mechanism.
+// Isolation prints the results of the trials of isolation mechanisms on all
+// nodes: a line for each node and trial, and the sum for each mechanism.
 func Isolation(nodes []Node, now time.Time) string {
 	var b strings.Builder
 	var sums []sum
@@ -96,17 +96,18 @@ func Isolation(nodes []Node, now time.Time) string {
 	return b.String()
 }
 
-// A sum is what the trials of one mechanism found on all nodes.
+// A sum adds up the results of the trials of one mechanism on all nodes.
 type sum struct {
 	mechanism string
 	found     map[string]int // number of nodes by finding
 	nodes     int            // those that use it because a trial kept it
 	more      int32          // services of these nodes whose waiting is not in the report
-	// without and with are the waiting of the services of these nodes in an hour.
+	// without and with are the times in an hour for which the services of these
+	// nodes wait for a CPU, without and with the mechanism.
 	without, with time.Duration
 }
 
-// add adds the result of a node on which kept is in use.
+// add adds the result of a node that uses the mechanism kept.
 func add(sums []sum, kept string, r v1alpha1.TrialResult) []sum {
 	at := slices.IndexFunc(sums, func(s sum) bool { return s.mechanism == r.Candidate })
 	if at < 0 {
@@ -143,7 +144,8 @@ func (s sum) String() string {
 	return text
 }
 
-// anHour says what a mechanism does to the waiting for a CPU in an hour.
+// anHour describes the effect of a mechanism on the time in an hour for which
+// services wait for a CPU.
 func anHour(without, with time.Duration) string {
 	change, verb := without-with, "saves"
 	if change < 0 {
@@ -174,7 +176,7 @@ func ratio(r v1alpha1.TrialResult) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", float64(r.Ratio)/1000, float64(r.Low)/1000, float64(r.High)/1000)
 }
 
-// wait prints the mean time of a wait.
+// wait prints a mean waiting time.
 func wait(d metav1.Duration) string {
 	if d.Duration == 0 {
 		return "-"

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// cpusOf reports the CPUs of the node and which pod holds which of them. Work
-// that is no pod holds its CPUs as reserved ones.
+// cpusOf returns the CPUs of the node, and the pod that holds each. CPUs of
+// work that is not a pod count as reserved.
 func cpusOf(v View) *v1alpha1.CPUs {
 	s, g := v.Tick.Snapshot, v.Tick.Held
 	if len(s.Topology.CPUs) == 0 {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestTheReportSaysWhoHoldsWhichCPUs has a pod whose choice cannot be obeyed, a
-// pod that demands too much, and a workload that is no pod.
+// TestTheReportSaysWhoHoldsWhichCPUs checks a pod whose choice the node cannot
+// follow, a pod that demands too much, and a workload that is not a pod.
 func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	s := node.Snapshot{At: time.Unix(1, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	for c := range 8 {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Types of conditions. Each enabled feature has another one.
+// The types of conditions. Each enabled feature also has its own condition.
 const (
 	ConfigAccepted = "ConfigAccepted"
 	PodsKnown      = "PodsKnown"
@@ -26,7 +26,7 @@ type feature struct {
 	name string // name in the configuration
 	cond string // type of its condition
 	// asked reports whether a configuration enables the feature. by returns the
-	// mechanisms that this node uses for it, and the reason for what is
+	// mechanisms that this node uses for it, and the reason why others are
 	// missing.
 	asked func(policy.Config) bool
 	by    func(View) (by, why string)
@@ -62,8 +62,8 @@ func evicts(c policy.Config) bool {
 	return c.Evict.Memory.ThresholdPercent > 0 || c.Evict.CPU.ThresholdPercent > 0 || c.Evict.CPU.SatisfactionLower > 0
 }
 
-// available returns by if the node has a mechanism, or else the reason why it
-// has not.
+// available returns by if the node has a mechanism. Otherwise it returns the
+// reason why the node does not have it.
 func available(v View, by string, m node.Feature) (string, string) {
 	a := v.Tick.Snapshot.Capabilities[m]
 	if a.Verdict == node.Yes {
@@ -140,7 +140,7 @@ func meansOf(v View) []v1alpha1.Means {
 	return all
 }
 
-// Reasons of conditions.
+// The reasons of conditions.
 const (
 	reasonAsAsked     = "AsAsked"
 	reasonPartly      = "Partly"

@@ -23,7 +23,7 @@ const (
 // windows are the periods over which percentiles are reported.
 var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
-// mostSamples is the number of samples in the longest window.
+// mostSamples is the maximum number of samples: those of the longest window.
 var mostSamples = int(windows[len(windows)-1] / sampleEvery)
 
 // A sample is the use of the node in one period.
@@ -105,8 +105,8 @@ func (m *Meter) Percentiles() []v1alpha1.Percentiles {
 	return all
 }
 
-// rank returns the smallest of the sorted values that is not exceeded by the
-// given percentage of them.
+// rank returns the smallest of the sorted values such that the given percentage
+// of the values does not exceed it.
 func rank[T any](sorted []T, percent int) T {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }

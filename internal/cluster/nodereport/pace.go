@@ -20,7 +20,7 @@ const (
 	// heartbeat is the maximum time between two reports, because each report
 	// shows that the agent is alive.
 	heartbeat = time.Minute
-	// fallPercent is the minimum fall, in percent, that is reported after
+	// fallPercent is the fall, in percent, above which a report is sent after
 	// leastGap. A smaller fall waits for changeGap, because noise must not
 	// cause a patch every second.
 	fallPercent = 2
@@ -73,8 +73,9 @@ func failures(before, now *v1alpha1.BatchAmount) bool {
 }
 
 // frees reports whether running pods requested more than the amount before, and
-// request less now. The published amount is then held up by these requests, and
-// the scheduler would give away the freed part until the manager knows.
+// request less now. Their requests then hold the published amount up. Until the
+// manager knows that they are less, the scheduler gives the freed part to new
+// pods.
 func frees(before, now *v1alpha1.BatchAmount) bool {
 	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0
@@ -84,8 +85,8 @@ func frees(before, now *v1alpha1.BatchAmount) bool {
 // bytes is small enough for it.
 func milli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
 
-// differ reports whether two reports differ in more than the use of the node
-// and the wording of reasons, which change all the time.
+// differ reports whether two reports differ apart from the use of the node and
+// the texts of reasons, which change all the time.
 func differ(a, b v1alpha1.NodeReportStatus) bool {
 	return !sameAmount(a.Batch.CPU, b.Batch.CPU) || !sameAmount(a.Batch.Memory, b.Batch.Memory) ||
 		a.Isolation != b.Isolation || !sameTrials(a.Trials, b.Trials) || !samePods(a.Pods, b.Pods) ||

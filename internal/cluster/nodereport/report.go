@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A View is the input of a report.
+// A View is the input from which Status makes a report.
 type View struct {
 	Tick tick.Tick
 	// Policy is the configuration of the policies in that tick.
@@ -33,13 +33,13 @@ type View struct {
 	Config Config
 	// NRI is the runtime that gives containers their limits before they start.
 	NRI Means
-	// CPUManager is what writes the CPUs of pods beside Tenon: static (the
-	// kubelet's policy), dra (a driver), or empty.
+	// CPUManager is the component that writes the CPUs of pods besides Tenon:
+	// static (the kubelet's policy), dra (a driver), or empty.
 	CPUManager string
 }
 
 // Means names a mechanism in By. Why is the reason if the mechanism is missing
-// or incomplete; empty: there is none.
+// or incomplete, else empty.
 type Means struct{ By, Why string }
 
 // Pods is the state of the list of pods of the node.
@@ -48,7 +48,7 @@ type Pods struct {
 	// list yet.
 	From string
 	At   time.Time
-	// Trouble is the error of the source; empty: it answers.
+	// Trouble is the error of the source; empty if the source answers.
 	Trouble string
 	// Unmanaged is the number of pods that Tenon does not manage.
 	Unmanaged int
@@ -67,10 +67,10 @@ type Config struct {
 	// From names the source, such as "ConfigMap
 	// koordinator-system/slo-controller-config".
 	From string
-	// Faults are the errors of its present text; if there are any, the last
+	// Faults are the errors of the present text. If there are any, the last
 	// valid values hold. Notices name settings that Tenon ignores.
 	Faults, Notices []string
-	// Trouble is the error if the source cannot be read now; empty: it can.
+	// Trouble is the error if the source cannot be read now, else empty.
 	Trouble string
 }
 

@@ -254,7 +254,7 @@ func TestTermsOfTheReportAddUp(t *testing.T) {
 	}
 }
 
-// An api is an Applier that accepts or refuses applies.
+// An api is an Applier that accepts or refuses reports.
 type api struct {
 	mu     sync.Mutex
 	exists bool
@@ -335,9 +335,9 @@ func TestTheLatestReportIsSentWhenTheServerIsBack(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsBackIsAskedAgainSoon checks the retries after an outage: an
+// TestAServerThatIsBackIsAskedAgainSoon checks the retries after an outage. An
 // API server that has just started refuses requests that it accepts a moment
-// later, and the agent must not wait half a minute after that.
+// later, and the agent must not wait half a minute before it tries again.
 func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	away := errors.New("connection refused")
 	refused := fmt.Errorf("apply: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodereports"}, "node-1", errors.New("not yet")))
@@ -351,8 +351,9 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	}
 }
 
-// TestSetsOfCPUsThatSomebodyElseWritesAreSaid checks that the report says when
-// only a quota bounds best-effort work, because the kubelet writes the cpusets.
+// TestSetsOfCPUsThatSomebodyElseWritesAreSaid checks a node on which the
+// kubelet writes the cpusets, so that only a quota bounds best-effort work. The
+// report must say so.
 func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
 	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {

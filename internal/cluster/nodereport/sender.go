@@ -40,8 +40,8 @@ type Sender struct {
 }
 
 // NewSender returns the sender of the reports of a node. uid returns the UID of
-// the node, which the report has as its owner reference, so that it is deleted
-// with the node.
+// the node. The report has the node as owner, so that Kubernetes deletes the
+// report with the node.
 func NewSender(api Applier, node string, uid func() types.UID, log *slog.Logger) *Sender {
 	return &Sender{api: api, node: node, uid: uid, log: log, next: make(chan v1alpha1.NodeReportStatus, 1)}
 }
@@ -101,10 +101,10 @@ type patience struct {
 	denied bool
 }
 
-// after returns the wait after an attempt that failed with err. The first time
-// that the API server denies access, the waits start again from the shortest:
-// an API server that has just started denies requests in its first seconds,
-// until it has read the roles.
+// after returns the wait after an attempt that failed with err. When the API
+// server denies access for the first time, the waits start again from the
+// shortest one: an API server that has just started denies requests in its
+// first seconds, until it has read the roles.
 func (p *patience) after(err error) time.Duration {
 	if apiserver.Denied(err) && !p.denied {
 		p.wait, p.denied = 0, true
@@ -161,8 +161,9 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 }
 
 // declared converts a status to a map without empty fields. The API server
-// removes the fields of an object that an earlier report had and this one has
-// not; it would leave null in place of an object that is applied empty.
+// removes the fields that an earlier report of the agent had and this one does
+// not have. If the agent applied an empty object instead, the API server would
+// store null.
 func declared(status v1alpha1.NodeReportStatus) (map[string]any, error) {
 	text, err := json.Marshal(status)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// trialsOf reports what trials of isolation mechanisms found; nil if the agent
-// has not looked at any yet.
+// trialsOf returns the results of the trials of isolation mechanisms; nil if
+// the agent has not examined any mechanism yet.
 func trialsOf(v trial.Status) *v1alpha1.Trials {
 	if v.Why == "" && v.Since.IsZero() && len(v.Results) == 0 {
 		return nil

@@ -29,7 +29,8 @@ func twoNodes() node.Topology {
 	return t
 }
 
-// A kernelOf is the cpusets of a node whose loop ticks when it is woken.
+// A kernelOf simulates the cpusets of a node and a loop that ticks when a test
+// wakes it.
 type kernelOf struct {
 	topology node.Topology
 	version  int
@@ -39,7 +40,8 @@ type kernelOf struct {
 	missing  []string // wants whose cgroup does not exist
 }
 
-// tick decides on a list of pods, and writes what it decides.
+// tick decides on a list of pods, and writes the decision to the simulated
+// cpusets.
 func (k *kernelOf) tick(pods []corev1.Pod) {
 	workloads, _ := kube.Workloads(pods, kube.Layout{}, func(p node.CgroupPath) bool { return k.groups[p] })
 	k.decide(workloads)
@@ -67,7 +69,7 @@ func (k *kernelOf) decide(workloads []node.Workload) {
 	}
 }
 
-// add makes a cgroup as the kernel and the runtime do: on cgroup v1 with the
+// add makes a cgroup as the kernel and the runtime do. On cgroup v1, it has the
 // sets of its parent.
 func (k *kernelOf) add(p node.CgroupPath) {
 	k.groups[p] = true
@@ -113,7 +115,7 @@ func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 			}
 			m := pick.Compile(twoNodes())
 			d, _, _ := kube.DemandOf(&p)
-			// The scheduler chose other CPUs than the node would.
+			// The scheduler chose CPUs that the node itself would not choose.
 			o, why := m.Fit(m.Seats(unit.CPUSetOf(4, 5, 6, 7), 1, nil), d.Claim)
 			if why != pick.Fits {
 				t.Fatal(why)

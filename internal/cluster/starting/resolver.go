@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// newPod is the interval at which the resolver checks whether the kubelet lists
-// a pod that the runtime is creating.
+// newPod is the interval at which the resolver checks whether the kubelet
+// already lists a pod that the runtime is creating.
 const newPod = 10 * time.Millisecond
 
 // A Resolver is the NRI resolver: it gives the container runtime the limits of a
@@ -26,8 +26,8 @@ const newPod = 10 * time.Millisecond
 // the cgroups of pods.
 type Resolver struct {
 	Pods Pods
-	// Containers are the containers that wait for a tick of the loop before
-	// their start; nil: there is no loop.
+	// Containers are the containers whose start waits for a tick of the loop;
+	// nil: there is no loop.
 	Containers *Containers
 }
 
@@ -38,8 +38,9 @@ type Pods interface {
 	Known() kubelet.Known
 }
 
-// Sandbox lets the kubelet client query the pod. The loop configures the pod's
-// cgroup before the image is pulled and the first container is created.
+// Sandbox makes the kubelet client read the pods again. The loop can then
+// configure the pod's cgroup before the image is pulled and the first container
+// is created.
 func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
 	if known := podOf(p); kube.Class(known) == node.BE || mayDemandCPUs(known) {
 		s.Pods.Hurry()
@@ -54,8 +55,9 @@ func podOf(p nri.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
 }
 
-// Container uses the pod's spec. If the kubelet does not list the pod yet, it
-// uses the webhook's annotations. Without annotations it waits for the kubelet.
+// Container returns the limits of a container from the pod's spec. If the
+// kubelet does not list the pod yet, it uses the webhook's annotations. If
+// there are none, it waits for the kubelet.
 func (s Resolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
 	if pod := s.find(p); pod != nil {
 		return limits(kube.Starting(pod, name, true))
@@ -92,11 +94,11 @@ func (s Resolver) await(ctx context.Context, p nri.Pod) (*corev1.Pod, error) {
 	}
 }
 
-// Starting lets the loop write the cgroups of a container before the first
-// instruction runs there: for best-effort work what NRI cannot set, such as a
-// quota on cgroup v1, and for a pod that demands CPUs its cpusets. The runtime
-// does not learn these sets, because it would write them again later, when the
-// pod has others.
+// Starting waits until the loop has written the cgroups of a container, before
+// the first instruction runs there. For best-effort work, the loop writes what
+// NRI cannot set, such as a quota on cgroup v1. For a pod that demands CPUs, it
+// writes the cpusets. NRI does not give these sets to the runtime, because the
+// runtime would write them again later, when the pod has other CPUs.
 func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error {
 	if s.Containers == nil {
 		return nil
@@ -149,8 +151,8 @@ func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, err
 	return l, ours, nil
 }
 
-// mayDemandCPUs reports by labels and annotations alone whether a pod may demand
-// CPUs. A container runtime knows no more of a pod.
+// mayDemandCPUs reports whether a pod may demand CPUs. It reads only labels and
+// annotations, because a container runtime does not know more about a pod.
 func mayDemandCPUs(p *corev1.Pod) bool {
 	class := kube.Class(p)
 	if class == node.LSE || class == node.LSR {

@@ -16,7 +16,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// A teller is a source of pods that lists the pods of secret only after Look.
+// A teller is a source of pods that lists the pods of secret only after a call
+// of Look.
 type teller struct {
 	mu     sync.Mutex
 	known  []corev1.Pod
@@ -87,9 +88,9 @@ func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestOnlyWorkThatNeedsTheLoopWaitsForIt: the kubelet sets the limits of
-// services itself, so that only the start of best-effort work and of pods that
-// demand CPUs waits.
+// TestOnlyWorkThatNeedsTheLoopWaitsForIt checks that only best-effort work and
+// pods that demand CPUs wait at their start. The kubelet sets the limits of
+// services itself.
 func TestOnlyWorkThatNeedsTheLoopWaitsForIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		class string
@@ -123,8 +124,9 @@ func TestOnlyWorkThatNeedsTheLoopWaitsForIt(t *testing.T) {
 	}
 }
 
-// TestAPodWithCPUsThatNobodyKnowsIsGivenUp: its container starts without its
-// CPUs, and the next tick that sees the pod binds it.
+// TestAPodWithCPUsThatNobodyKnowsIsGivenUp checks a pod that the kubelet does
+// not list in time. Its container starts without its CPUs, and the next tick
+// that sees the pod binds it.
 func TestAPodWithCPUsThatNobodyKnowsIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

@@ -26,21 +26,22 @@ const (
 	// may run. Both are below nri.DefaultStartDeadline, so that a busy loop
 	// causes no warning for each container.
 	MostForCPUs = 900 * time.Millisecond
-	// reported is the time after which the kubelet must have reported the id of
-	// a container itself.
+	// reported is the time within which the kubelet must report the id of a
+	// container itself.
 	reported = time.Minute
 )
 
-// Containers are the containers that the runtime is about to start. The kubelet
-// reports the id of a container, and with it the path of its cgroup, only some
-// time after the start. Several goroutines may call the methods.
+// Containers holds the containers that the runtime is about to start. The
+// kubelet reports the id of a container, which determines the path of its
+// cgroup, only some time after the start. Several goroutines may call the
+// methods.
 type Containers struct {
 	wake func() // starts a tick soon
 
 	mu sync.Mutex
 	of map[string][]container // by UID of the pod
 	// next is closed after the first tick that begins after now. current is
-	// closed after the running tick; nil: no tick is running.
+	// closed after the tick that runs now; nil: no tick is running.
 	next, current chan struct{}
 }
 

@@ -53,8 +53,9 @@ func pod(id string) corev1.Pod {
 	}
 }
 
-// TestAContainerIsKnownUntilTheKubeletReportsIt checks that a container has its
-// id in the list of pods before the kubelet reports it, and no longer than that.
+// TestAContainerIsKnownUntilTheKubeletReportsIt checks that the list of pods
+// contains the id of a container before the kubelet reports it. Afterwards, the
+// id must come from the kubelet.
 func TestAContainerIsKnownUntilTheKubeletReportsIt(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end() // no start waits

@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// Map returns the map of the CPUs of a node. The error says why there is none.
+// Map returns the map of the CPUs of a node. If there is none, the error says
+// why.
 func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	n := c.node(name)
 	if n == nil {
@@ -42,8 +43,8 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	return cpumap.New(name, state, n.report.Topology, n.report.Reserved, n.report.Keep, owners), nil
 }
 
-// Lines prints the map of each node on a line, for the nodes on which pods hold
-// CPUs. It is empty if there are none.
+// Lines prints one line with the map of each node on which pods hold CPUs. The
+// result is empty if there are no such nodes.
 func (c *Cluster) Lines() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -65,7 +66,7 @@ func (c *Cluster) Lines() string {
 	return b.String()
 }
 
-// Names returns the names of the nodes.
+// Names returns the names of all nodes.
 func (c *Cluster) Names() []string {
 	var names []string
 	for _, n := range c.nodes {

@@ -15,8 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ExplainPod says which CPUs a pod has and who chose them, or node by node why
-// it does not get any. It is false if there is no such pod.
+// ExplainPod prints which CPUs a pod has and who chose them. For a pod without
+// a node, it prints the reason of each node that does not take it. It returns
+// false if the pod does not exist.
 func (c *Cluster) ExplainPod(namespace, name string) (string, bool) {
 	i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
 	if i < 0 {
@@ -40,7 +41,7 @@ func (c *Cluster) ExplainPod(namespace, name string) (string, bool) {
 	return b.String(), true
 }
 
-// waiting prints the answer of each node to a pod without a node.
+// waiting prints what each node answers to a pod that has no node yet.
 func (c *Cluster) waiting(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
 	for _, cond := range p.Status.Conditions {
 		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Message != "" {
@@ -72,10 +73,10 @@ func (c *Cluster) waiting(b *strings.Builder, p *corev1.Pod, demand *place.Deman
 	fmt.Fprintf(b, "\n%s\n", notChecked)
 }
 
-// notChecked says what the answers of the nodes leave out.
+// notChecked says what the answers of the nodes do not take into account.
 const notChecked = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."
 
-// openOf prints how many CPUs of a node no pod owns.
+// openOf prints the number of CPUs of a node that no pod owns.
 func (c *Cluster) openOf(n *nodeState) string {
 	view := c.ledger.View(n.Name)
 	if view.Map() == nil {
@@ -84,7 +85,7 @@ func (c *Cluster) openOf(n *nodeState) string {
 	return fmt.Sprintf("%d of %d", view.Open().Len(), view.Map().Len())
 }
 
-// placed prints what a pod holds on its node.
+// placed prints the CPUs that a pod holds on its node.
 func (c *Cluster) placed(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
 	name := p.Spec.NodeName
 	n := c.node(name)
@@ -125,7 +126,7 @@ func (c *Cluster) placed(b *strings.Builder, p *corev1.Pod, demand *place.Demand
 	fmt.Fprintf(b, "The node said so %s. kubectl tenon map %s shows its CPUs.\n", n.age, name)
 }
 
-// author says who chose what a pod holds.
+// author prints who chose the CPUs that a pod holds.
 func author(h v1alpha1.HeldCPUs, c place.Contract, chosen bool, set unit.CPUSet) string {
 	switch {
 	case h.By == "scheduler" && chosen && c.CPUs != set && c.Grade != pick.Pooled:
@@ -138,7 +139,8 @@ func author(h v1alpha1.HeldCPUs, c place.Contract, chosen bool, set unit.CPUSet)
 	return "The node chose them."
 }
 
-// setOf reads a set of a report that was read before, so it has no error.
+// setOf parses a set of CPUs from a report. New has already parsed the report,
+// so there is no error.
 func setOf(text string) unit.CPUSet {
 	set, _ := unit.ParseCPUSet(text)
 	return set

@@ -16,10 +16,10 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// Fit places pods one after the other, as a scheduler would that prefers the
-// best CPUs and then the emptier node, and says what each would get. by changes
-// the pods first. It is true if all of them find a place. The cluster counts them
-// from then on.
+// Fit places pods one after the other. Like a scheduler that prefers the best
+// CPUs and then the node with fewer requests, it says what each pod would get.
+// by changes the pods first. The cluster counts the placed pods from then on.
+// Fit returns true if all pods find a place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -71,10 +71,10 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	return b.String(), fits == total
 }
 
-// A waiter is pods that find no place for the same reasons.
+// A waiter names pods that find no place for the same reasons.
 type waiter struct{ pods, why string }
 
-// expand returns the pods of a workload.
+// expand returns all pods of a workload.
 func (c *Cluster) expand(want Wanted) []*corev1.Pod {
 	var pods []*corev1.Pod
 	if want.EachNode {
@@ -100,8 +100,8 @@ func (c *Cluster) expand(want Wanted) []*corev1.Pod {
 	return pods
 }
 
-// fit places one pod and prints a line for it. It returns why the pod finds no
-// place; empty: it does.
+// fit places one pod and prints a line for it. It returns the reason why the
+// pod finds no place; empty: it finds one.
 func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 	demand := demandOf(p)
 	answers := c.askAll(p, demand)
@@ -125,7 +125,8 @@ func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 	return ""
 }
 
-// counted counts the nodes by the reasons why they do not take a pod.
+// counted prints each reason why nodes do not take a pod, with the number of
+// nodes.
 func counted(answers []answer) string {
 	if len(answers) == 0 {
 		return "  the cluster has no node\n"

@@ -18,11 +18,11 @@ type Wanted struct {
 	Name  string
 	Pod   corev1.Pod
 	Count int
-	// EachNode means one pod for each node, as a DaemonSet has.
+	// EachNode means that there is one pod for each node, as with a DaemonSet.
 	EachNode bool
 }
 
-// An object is what Read uses of an object that has pods.
+// An object has the fields that Read uses of an object with pods.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
@@ -44,9 +44,10 @@ type controllerSpecOfJob struct {
 	Template    *corev1.PodTemplateSpec `json:"template"`
 }
 
-// Read reads manifests: pods, and the objects that make pods from a template
-// (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob and others of
-// their form). It ignores objects without pods. An error names the document.
+// Read reads the pods of manifests: those that are written as pods, and those
+// of objects with a template for pods (Deployment, StatefulSet, DaemonSet,
+// ReplicaSet, Job, CronJob and others of their form). It ignores objects
+// without pods. An error names the document.
 func Read(r io.Reader) ([]Wanted, error) {
 	var all []Wanted
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))

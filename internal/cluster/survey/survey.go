@@ -1,7 +1,7 @@
 // Package survey shows where the pods of a cluster have their CPUs, and where
-// others would get some: the pages kubectl tenon explain pod, fit and map. It is
-// pure: its caller reads the API. The ledger and the choice are those of
-// tenon-scheduler.
+// other pods would get theirs: the pages kubectl tenon explain pod, fit and
+// map. It is pure: its caller reads the API. It uses the ledger and the choice
+// of CPUs of tenon-scheduler.
 package survey
 
 import (
@@ -25,14 +25,14 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// A Cluster is the nodes and pods of a cluster at one time.
+// A Cluster holds the nodes and pods of a cluster at one time.
 type Cluster struct {
 	nodes  []*nodeState
 	pods   []corev1.Pod
 	ledger *place.Ledger
 }
 
-// A nodeState is one node with what its pods leave.
+// A nodeState is a node with the CPUs and resources that its pods leave free.
 type nodeState struct {
 	nodepages.Node
 	report   place.Report
@@ -41,9 +41,8 @@ type nodeState struct {
 	free     corev1.ResourceList // allocatable, less what pods request
 }
 
-// New takes nodes and pods of a cluster. A report that is older than three
-// minutes counts as the scheduler counts it: the node takes no pod that asks for
-// CPUs.
+// New makes a Cluster from nodes and pods. A report that is older than three
+// minutes counts as in the scheduler: the node takes no pod that demands CPUs.
 func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 	c := &Cluster{pods: pods, ledger: place.New()}
 	for _, n := range nodes {
@@ -65,7 +64,7 @@ func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 	return c
 }
 
-// learn takes the report of a node.
+// learn adds a node with its report to the cluster.
 func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
 	s := &nodeState{Node: n, free: n.Status.Allocatable.DeepCopy()}
 	if n.Report == nil || n.Report.Status.CPUs == nil {
@@ -94,7 +93,7 @@ func (c *Cluster) node(name string) *nodeState {
 	return nil
 }
 
-// take subtracts what a pod requests.
+// take subtracts the requests of a pod from the free resources of a node.
 func (n *nodeState) take(p *corev1.Pod) {
 	for name, q := range requestsOf(p) {
 		left := n.free[name]
@@ -103,14 +102,15 @@ func (n *nodeState) take(p *corev1.Pod) {
 	}
 }
 
-// requestsOf returns what a pod takes of a node, itself included.
+// requestsOf returns what a pod takes of a node, including 1 pod.
 func requestsOf(p *corev1.Pod) corev1.ResourceList {
 	all := helper.PodRequests(p, helper.PodResourcesOptions{})
 	all[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return all
 }
 
-// excludes returns why a pod may not be on a node at all; empty: it may.
+// excludes returns the reason why a pod may not run on a node at all; empty: it
+// may.
 func (n *nodeState) excludes(p *corev1.Pod) string {
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
 		return "the pod names another node"
@@ -129,8 +129,9 @@ func (n *nodeState) excludes(p *corev1.Pod) string {
 	return ""
 }
 
-// refuses returns why a node does not take a pod, apart from its CPUs: what
-// kube-scheduler checks of the node itself. Empty: it takes it.
+// refuses returns the reason why a node does not take a pod, by those checks of
+// kube-scheduler that concern the node itself. It does not check CPUs. An empty
+// reason means that the node takes the pod.
 func (n *nodeState) refuses(p *corev1.Pod) string {
 	if why := n.excludes(p); why != "" {
 		return why
@@ -150,7 +151,7 @@ func (n *nodeState) refuses(p *corev1.Pod) string {
 	return ""
 }
 
-// An answer is what one node says to a pod.
+// An answer says whether and how a node would take a pod.
 type answer struct {
 	node     *nodeState
 	why      []string // why not; empty: the pod fits
@@ -159,7 +160,8 @@ type answer struct {
 	offer    pick.Offer
 }
 
-// ask asks a node for a pod. demand is nil for a pod that asks for no CPUs.
+// ask returns the answer of a node to a pod. demand is nil for a pod that
+// demands no CPUs.
 func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer {
 	a := answer{node: n}
 	if why := n.refuses(p); why != "" {
@@ -178,8 +180,8 @@ func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer 
 	return a
 }
 
-// askAll asks all nodes. Those that take the pod come first, the best of them
-// first.
+// askAll returns the answers of all nodes. The nodes that take the pod come
+// first, sorted from the best to the worst.
 func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
 	var all []answer
 	for _, n := range c.nodes {
@@ -193,7 +195,7 @@ func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
 	return all
 }
 
-// idle is the share of the CPU that is not requested, from 0 to 1.
+// idle returns the share of the CPU that no pod requests, from 0 to 1.
 func (n *nodeState) idle() float64 {
 	free, all := n.free[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU]
 	if all.Sign() <= 0 {
@@ -202,7 +204,7 @@ func (n *nodeState) idle() float64 {
 	return free.AsApproximateFloat64() / all.AsApproximateFloat64()
 }
 
-// demandOf returns the demand of a pod; nil: it asks for no CPUs.
+// demandOf returns the demand of a pod; nil: the pod demands no CPUs.
 func demandOf(p *corev1.Pod) *place.Demand {
 	demand, asks, _ := kube.DemandOf(p)
 	if !asks {
@@ -211,7 +213,7 @@ func demandOf(p *corev1.Pod) *place.Demand {
 	return &demand
 }
 
-// nameOf is the namespace and name of a pod.
+// nameOf returns the namespace and name of a pod.
 func nameOf(p *corev1.Pod) string { return cmp.Or(p.Namespace, corev1.NamespaceDefault) + "/" + p.Name }
 
 // asksFor describes a demand.

@@ -39,7 +39,7 @@ func scene(t *testing.T) *Cluster {
 	return New(nodepages.Nodes(all.Nodes, all.Reports), all.Pods, noon)
 }
 
-// golden compares a text with a file.
+// golden compares a text with a golden file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -57,7 +57,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// shown checks that docs/scheduling.md shows a text.
+// shown checks that docs/scheduling.md contains a text.
 func shown(t *testing.T, text string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/scheduling.md")
@@ -180,8 +180,8 @@ func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 	}
 }
 
-// TestFitTakesPodsAsTheProfilesMakeThem has a profile that makes a plain pod LSR,
-// so that it asks for CPUs of its own.
+// TestFitTakesPodsAsTheProfilesMakeThem checks a profile that makes an ordinary
+// pod LSR, so that the pod demands CPUs of its own.
 func TestFitTakesPodsAsTheProfilesMakeThem(t *testing.T) {
 	const pod = "kind: Pod\nmetadata: {name: p, labels: {app: db}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 2}}}]}"
 	var db, elsewhere configv1alpha1.ClusterColocationProfile

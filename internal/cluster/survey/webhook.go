@@ -11,18 +11,19 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission"
 )
 
-// A Webhook is what changes a pod at its creation: the colocation profiles of
-// the cluster, and the objects that they refer to, by name.
+// A Webhook holds what changes a pod at its creation: the colocation profiles
+// of the cluster, and the objects to which they refer, by name.
 type Webhook struct {
 	Profiles        []configv1alpha1.ClusterColocationProfile
 	Namespaces      map[string]*corev1.Namespace
 	PriorityClasses map[string]schedulingv1.PriorityClass
-	// Unread says what could not be read, with the reason.
+	// Unread lists the objects that could not be read, each with the reason.
 	Unread []string
 }
 
-// admit returns the pod of a manifest as the profiles make it, their names, and
-// why others are not applied. A profile with a probability above 0 acts.
+// admit returns the pod of a manifest as the profiles change it, the names of
+// the profiles, and the reasons why other profiles are not applied. A profile
+// with a probability above 0 acts.
 func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []string) {
 	if len(w.Profiles) == 0 {
 		return p, "", nil

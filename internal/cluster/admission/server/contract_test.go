@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// service returns a pod that asks for nothing.
+// service returns a pod without requests and limits.
 func service(name string, annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: annotations},
@@ -29,8 +29,8 @@ func service(name string, annotations map[string]string) *corev1.Pod {
 
 // TestOnlyTheBindingBringsAContract checks that the API server copies the
 // annotations of a binding into the pod in the same write as the name of the
-// node, on which the scheduler relies, and that no other way is open to write
-// them where the chart's policy holds.
+// node. The scheduler relies on this. With the chart's policy, the API server
+// refuses every other way to write these annotations.
 func TestOnlyTheBindingBringsAContract(t *testing.T) {
 	c := server(t)
 	ctx := context.Background()
@@ -89,7 +89,8 @@ func TestOnlyTheBindingBringsAContract(t *testing.T) {
 	}
 }
 
-// forbid applies the chart's policy about contracts, and waits until it holds.
+// forbid installs the chart's policy about contracts, and waits until the API
+// server enforces it.
 func forbid(t *testing.T, c client.Client) {
 	t.Helper()
 	chart, err := os.ReadFile("../../../../test/chart/testdata/everything.yaml")

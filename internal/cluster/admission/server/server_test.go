@@ -104,7 +104,7 @@ func TestTheAPIServer(t *testing.T) {
 		return c.Create(ctx, p, client.DryRunAll)
 	}
 
-	// Create each pod of the golden files that the webhooks admit.
+	// The golden files contain pods that the webhooks admit.
 	t.Run("accepts the pods that the webhooks admit", func(t *testing.T) {
 		make1(t, c, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "koord-mid"}, Value: 7000})
 		never := corev1.PreemptNever
