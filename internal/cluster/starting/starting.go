@@ -16,12 +16,12 @@ import (
 
 const (
 	// Most is the maximum time for which the start of a best-effort container
-	// waits for a tick. In a storm of starts the loop rests between two ticks; a
-	// container that starts meanwhile is written after its start, as without
-	// NRI. A longer wait would slow the storm down, because the runtime starts
-	// one container after the other.
+	// waits for a tick. When many containers start, the loop rests between two
+	// ticks. If a container starts during that rest, the loop writes its cgroups
+	// after its start, as without NRI. A longer wait would delay all starts,
+	// because the runtime starts one container after the other.
 	Most = 300 * time.Millisecond
-	// MostForCPUs is the same for a container of a pod that demands CPUs. Such
+	// MostForCPUs is the maximum for a container of a pod that demands CPUs. Such
 	// pods are few, and their processes read at their start on which CPUs they
 	// may run. Both are below nri.DefaultStartDeadline, so that a busy loop
 	// causes no warning for each container.
