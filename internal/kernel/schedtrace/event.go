@@ -29,4 +29,5 @@ type Event struct {
 	Kind Kind
 	// Thread was woken, or came to the CPU. Prev left the CPU.
 	Thread, Prev Thread
+	Target       unit.CPU // of a Wake: the CPU to which the kernel sent the thread
 }

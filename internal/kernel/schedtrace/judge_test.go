@@ -17,7 +17,7 @@ import (
 const µs = time.Microsecond
 
 // script parses a trace in the notation of the tests: a time in microseconds,
-// and "cpu0 a>b" or "wake a". The first letter of a name is the class: l for
+// and "cpu0 a>b", "wake a" or "wake1 a" (sent to CPU 1). The first letter of a name is the class: l for
 // LS, b for BE, o for others. The idle loop is "-".
 func script(t *testing.T, text string) []Event {
 	t.Helper()
@@ -36,6 +36,9 @@ func script(t *testing.T, text string) []Event {
 			t.Fatalf("%q: %v", line, err)
 		}
 		e := Event{At: time.Duration(at) * µs, Kind: Wake, Thread: thread(what)}
+		if cpu, sent := strings.CutPrefix(where, "wake"); sent && cpu != "" {
+			e.Target = unit.CPU(cpu[0] - '0')
+		}
 		if cpu, ok := strings.CutPrefix(where, "cpu"); ok {
 			from, to, _ := strings.Cut(what, ">")
 			e.CPU, e.Kind = unit.CPU(cpu[0]-'0'), Switch

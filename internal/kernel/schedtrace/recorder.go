@@ -93,7 +93,7 @@ func (r *Recorder) readLayouts() error {
 		case Switch:
 			err = l.need([]string{"prev_pid", "next_pid"}, []string{"prev_comm", "next_comm"})
 		case Wake:
-			err = l.need([]string{"pid"}, []string{"comm"})
+			err = l.need([]string{"pid", "target_cpu"}, []string{"comm"})
 		}
 		if err != nil {
 			return err

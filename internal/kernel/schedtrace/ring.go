@@ -114,6 +114,7 @@ func (r *pageReader) event(events []Event, cpu unit.CPU, at time.Duration, recor
 		e.Thread = Thread{TID: d.number(record, "next_pid"), Comm: r.name(d.text(record, "next_comm"))}
 	case Wake:
 		e.Thread = Thread{TID: d.number(record, "pid"), Comm: r.name(d.text(record, "comm"))}
+		e.Target = unit.CPU(d.number(record, "target_cpu"))
 	}
 	return append(events, e)
 }

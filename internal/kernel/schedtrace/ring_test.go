@@ -19,12 +19,14 @@ const (
 		"\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n" +
 		"\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n" +
 		"\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n" +
-		"\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\n" +
+		"\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n" +
+		"\tfield:int target_cpu;\toffset:28;\tsize:4;\tsigned:1;\n\n" +
 		"print fmt: \"comm=%s pid=%d\", REC->comm, REC->pid\n"
 	dynamicFormat = "ID: 78\n" +
 		"\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n" +
 		"\tfield:__data_loc char[] comm;\toffset:8;\tsize:4;\tsigned:0;\n" +
-		"\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;\n"
+		"\tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;\n" +
+		"\tfield:int target_cpu;\toffset:16;\tsize:4;\tsigned:1;\n"
 )
 
 func reader(t *testing.T) *pageReader {
@@ -39,7 +41,7 @@ func reader(t *testing.T) *pageReader {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.need([]string{"pid"}, []string{"comm"}); err != nil {
+		if err := l.need([]string{"pid", "target_cpu"}, []string{"comm"}); err != nil {
 			t.Fatal(err)
 		}
 		r.decode[int(l.id)] = decode{layout: l, kind: Wake}
@@ -55,10 +57,10 @@ func words(ws ...uint32) []byte {
 	return b
 }
 
-// wakeRecord is a sched_wakeup record of thread 42, "worker".
+// wakeRecord is a sched_wakeup record of thread 42, "worker", sent to CPU 5.
 func wakeRecord() []byte {
 	b := append(words(77, 7), "worker\x00garbage\x00\x00"...)
-	return append(b, words(42)...)
+	return append(b, words(42, 5)...)
 }
 
 func join(parts ...[]byte) []byte {
@@ -78,7 +80,7 @@ func ofPage(stamp uint64, flags uint64, entries ...[]byte) []byte {
 }
 
 func TestEntriesOfAPageBecomeEvents(t *testing.T) {
-	woken := Event{CPU: 3, Kind: Wake, Thread: Thread{TID: 42, Comm: "worker"}}
+	woken := Event{CPU: 3, Kind: Wake, Thread: Thread{TID: 42, Comm: "worker"}, Target: 5}
 	at := func(times ...time.Duration) []Event {
 		var events []Event
 		for _, ns := range times {
@@ -88,7 +90,7 @@ func TestEntriesOfAPageBecomeEvents(t *testing.T) {
 		}
 		return events
 	}
-	short := func(delta uint32) []byte { return join(words(delta<<5|7), wakeRecord()) } // 28 bytes
+	short := func(delta uint32) []byte { return join(words(delta<<5|8), wakeRecord()) } // 32 bytes
 	for name, c := range map[string]struct {
 		page []byte
 		want []Event
@@ -98,12 +100,12 @@ func TestEntriesOfAPageBecomeEvents(t *testing.T) {
 		"a long delta":         {page: ofPage(1000, 0, words(3<<5|entryExtend, 2), short(1)), want: at(1000 + 2<<27 + 3 + 1)},
 		"an absolute time":     {page: ofPage(1000, 0, words(3<<5|entryStamp, 2), short(1)), want: at(2<<27 + 3 + 1)},
 		"a time of 60 bits":    {page: ofPage(1<<60+1000, 0, words(3<<5|entryStamp, 2), short(1)), want: at(1<<60 + 2<<27 + 3 + 1)},
-		"a record with length": {page: ofPage(1000, 0, words(9<<5|entryLong, 4+28), wakeRecord()), want: at(1009)},
+		"a record with length": {page: ofPage(1000, 0, words(9<<5|entryLong, 4+32), wakeRecord()), want: at(1009)},
 		"a discarded record":   {page: ofPage(1000, 0, words(1<<5|entryPadding, 8), words(0), short(5)), want: at(1005)},
 		"the end of the page":  {page: ofPage(1000, 0, short(0), words(entryPadding), short(5)), want: at(1000)},
 		"an event of others":   {page: ofPage(1000, 0, words(2<<5|2), words(99, 0), short(5)), want: at(1007)},
 		"a name elsewhere": {
-			page: ofPage(1000, 0, words(2<<5|6), words(78, 0, 7<<16|16, 42), []byte("worker\x00\x00")), want: at(1002),
+			page: ofPage(1000, 0, words(2<<5|7), words(78, 0, 7<<16|20, 42, 5), []byte("worker\x00\x00")), want: at(1002),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,208 @@
+package schedtrace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A By divides something by what ran on the CPU for which a thread of LS
+// waited.
+type By[T any] struct {
+	Idle  T `json:"idle"`
+	BE    T `json:"be"`
+	Own   T `json:"own"`   // another thread of LS
+	Other T `json:"other"` // all other threads
+}
+
+func (b *By[T]) of(c Class) *T {
+	switch c {
+	case idle:
+		return &b.Idle
+	case BE:
+		return &b.BE
+	case LS:
+		return &b.Own
+	}
+	return &b.Other
+}
+
+// Waits says for what the threads of LS waited between two moments, according
+// to the trace. A thread waits from the moment in which it is woken, or is
+// preempted, until it runs.
+type Waits struct {
+	From time.Duration `json:"from_ns"`
+	To   time.Duration `json:"to_ns"`
+	// Wakes counts the wake-ups, and Found divides them by what ran, when the
+	// thread was woken, on the CPU to which the kernel sent it.
+	Wakes int     `json:"wakes"`
+	Found By[int] `json:"found"`
+	// Late divides the wake-ups that waited longer than Rules.Late by what ran
+	// there for the largest part of the wait.
+	Late By[int] `json:"late"`
+	// Preempted counts the times when a thread that had not finished had to give
+	// its CPU away.
+	Preempted int `json:"preempted"`
+	// Waited is the time of all waits, by what ran meanwhile on the CPU for which
+	// the thread waited. A thread that the kernel moves while it waits counts as
+	// waiting for its first CPU.
+	Waited By[time.Duration] `json:"waited_ns"`
+	// CPU is the time of the judged CPUs. Own is that of all threads of LS.
+	CPU By[time.Duration] `json:"cpu_ns"`
+	// OtherWakes counts the wake-ups of all other threads, which are neither LS
+	// nor BE.
+	OtherWakes int `json:"other_wakes"`
+}
+
+// JudgeWaits derives from a complete record for what the threads of LS waited.
+// It ignores rules.Epsilon and rules.Hold; see Judge for the rest.
+func JudgeWaits(events []Event, rules Rules) (Waits, error) {
+	if len(events) == 0 || rules.To <= rules.From {
+		return Waits{}, fmt.Errorf("judge the waits of a trace: %d events from %v to %v: %w", len(events), rules.From, rules.To, ErrVoid)
+	}
+	sorted := slices.Clone(events)
+	slices.SortStableFunc(sorted, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	q := queues{rules: rules, cpus: map[unit.CPU]*runner{}, waiting: map[int]*wait{}, running: map[int]bool{}}
+	q.report.From, q.report.To = rules.From, rules.To
+	for _, e := range sorted {
+		if _, judged := rules.Cores[e.CPU]; judged && e.Kind == Switch && q.cpus[e.CPU] == nil {
+			q.cpus[e.CPU] = &runner{class: q.classOf(e.Prev), since: sorted[0].At}
+			q.running[e.Prev.TID] = true
+		}
+	}
+	if len(q.cpus) == 0 {
+		return Waits{}, fmt.Errorf("judge the waits of a trace: no judged CPU has a switch: %w", ErrVoid)
+	}
+	for i := range sorted {
+		q.hear(&sorted[i])
+	}
+	for cpu, r := range q.cpus {
+		q.put(cpu, r.class, rules.To)
+	}
+	return q.report, nil
+}
+
+// A runner is what runs on a CPU.
+type runner struct {
+	class Class
+	since time.Duration
+}
+
+// A wait is a thread of LS that is ready or sleeps.
+type wait struct {
+	woken  bool // or else it left its CPU, and has not been woken since
+	since  time.Duration
+	cpu    unit.CPU
+	found  Class
+	behind By[time.Duration]
+	at     time.Duration // up to which behind has been counted
+}
+
+// queues is the state after the events so far.
+type queues struct {
+	rules   Rules
+	cpus    map[unit.CPU]*runner
+	waiting map[int]*wait
+	running map[int]bool
+	report  Waits
+}
+
+func (q *queues) classOf(t Thread) Class {
+	if t.TID == 0 {
+		return idle
+	}
+	return q.rules.ClassOf(t)
+}
+
+func (q *queues) judged(at time.Duration) bool { return at >= q.rules.From && at <= q.rules.To }
+
+func (q *queues) hear(e *Event) {
+	class := q.classOf(e.Thread)
+	switch {
+	case e.Kind == Wake:
+		if class == Other && q.judged(e.At) {
+			q.report.OtherWakes++
+		}
+		// A thread may be woken twice, or before it sleeps.
+		if w := q.waiting[e.Thread.TID]; class == LS && !q.running[e.Thread.TID] && (w == nil || !w.woken) {
+			q.begin(e.Thread.TID, e.Target, e.At, true)
+		}
+	case q.cpus[e.CPU] != nil:
+		q.count(e.CPU, e.At)
+		if w := q.waiting[e.Thread.TID]; w != nil {
+			q.end(w, e.At)
+			delete(q.waiting, e.Thread.TID)
+		}
+		delete(q.running, e.Prev.TID)
+		q.running[e.Thread.TID] = true
+		q.put(e.CPU, class, e.At)
+		if q.classOf(e.Prev) == LS && e.Prev.TID != e.Thread.TID {
+			q.begin(e.Prev.TID, e.CPU, e.At, false)
+		}
+	}
+}
+
+// begin makes a thread wait for a CPU.
+func (q *queues) begin(tid int, cpu unit.CPU, at time.Duration, woken bool) {
+	w := &wait{woken: woken, since: at, cpu: cpu, at: at}
+	if r := q.cpus[cpu]; r != nil {
+		w.found = r.class
+	}
+	q.waiting[tid] = w
+}
+
+// count adds to the waits for a CPU the time since its last switch.
+func (q *queues) count(cpu unit.CPU, now time.Duration) {
+	for _, w := range q.waiting {
+		if w.cpu == cpu {
+			q.charge(w, now)
+		}
+	}
+}
+
+func (q *queues) charge(w *wait, now time.Duration) {
+	if r := q.cpus[w.cpu]; r != nil {
+		*w.behind.of(r.class) += now - w.at
+	}
+	w.at = now
+}
+
+// end counts the wait of a thread that runs now.
+func (q *queues) end(w *wait, now time.Duration) {
+	q.charge(w, now)
+	if !q.judged(w.since) || !q.judged(now) {
+		return
+	}
+	r := &q.report
+	for _, c := range []Class{idle, BE, LS, Other} {
+		*r.Waited.of(c) += *w.behind.of(c)
+	}
+	if !w.woken {
+		r.Preempted++
+		return
+	}
+	r.Wakes++
+	*r.Found.of(w.found)++
+	if now-w.since <= q.rules.Late {
+		return
+	}
+	most := idle
+	for _, c := range []Class{BE, LS, Other} {
+		if *w.behind.of(c) > *w.behind.of(most) {
+			most = c
+		}
+	}
+	*r.Late.of(most)++
+}
+
+// put puts a thread of a class on a CPU.
+func (q *queues) put(cpu unit.CPU, next Class, at time.Duration) {
+	r := q.cpus[cpu]
+	if from, to := max(r.since, q.rules.From), min(at, q.rules.To); to > from {
+		*q.report.CPU.of(r.class) += to - from
+	}
+	r.class, r.since = next, at
+}
