@@ -77,7 +77,7 @@ var kernelWrites = []struct {
 	{experiment, "lab/site/child.go", "enter", "the CPUs of a process that the lab started"},
 	{experiment, "lab/site/pods.go", "Build BuildSpinner", "cgroups with the values that a kubelet gives"},
 	{experiment, "lab/site/site.go", "moveSelf", "the CPUs of the lab itself"},
-	{experiment, "lab/step.go", "onCPU", "a load that begins on one CPU"},
+	{experiment, "lab/steps/steps.go", "onCPU", "a load that begins on one CPU"},
 	{experiment, "lab/traced.go", "trace", "a trace of the kernel's scheduler"},
 	{experiment, "lab/work/spin.go", "Spin", "a load on given CPUs"},
 }

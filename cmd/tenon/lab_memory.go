@@ -11,7 +11,6 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/frame"
-	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
 )
 
@@ -26,7 +25,7 @@ func newMemoryCommand(g *global) *cobra.Command {
 memory, in one cgroup with less memory than the two want together, and show what
 that did to nginx's latency and to its pages.
 
-` + report.ModeHelp(lab.MemoryModes) + `
+` + frame.ModeHelp(lab.MemoryModes) + `
 Every mode runs once in each block, in random order, with nginx restarted and its
 pages read anew. Files of five times --set are written to --data, on a device,
 and removed at the end; nothing else is evicted from the page cache. The group is

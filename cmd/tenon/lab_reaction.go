@@ -9,7 +9,6 @@ import (
 
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/frame"
-	"tenon.sh/tenon/internal/lab/report"
 )
 
 func newReactionCommand(g *global) *cobra.Command {
@@ -23,7 +22,7 @@ beside spinners of equal weight that tenond bounds by CPU suppress. Show how lon
 it takes from the kernel's event to tenond's last write, from the step to the
 moment when the spinners are narrowed, and for how long the service had to wait.
 
-` + report.ModeHelp(lab.ReactionModes) + `
+` + frame.ModeHelp(lab.ReactionModes) + `
 It measures a real tenond, the one beside this program or on the PATH, with a
 configuration and a state of its own. Modes run in random order in each block;
 runs that something else disturbed are void and repeated.

@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/lab/reaction"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/steps"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -87,10 +88,10 @@ func (b *reactionEnvironment) record(caveats []string) reaction.Experiment {
 }
 
 // run makes the steps of one mode in one block.
-func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, block int) (steps []reaction.Step, err error) {
+func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, block int) (made []reaction.Step, err error) {
 	defer func() {
 		if err = errors.Join(err, site.Clear(b.Root, b.Host, b.Tree)); err != nil {
-			steps, err = nil, fmt.Errorf("mode %s: %w", mode, err)
+			made, err = nil, fmt.Errorf("mode %s: %w", mode, err)
 		}
 	}()
 	if err := b.build(); err != nil {
@@ -108,9 +109,9 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.Stop()) }()
-	plan := stepPlan{CPUs: b.Place.Tested, Period: cyclePeriod, Work: cycleWork}
+	plan := steps.Plan{CPUs: b.Place.Tested, Period: cyclePeriod, Work: cycleWork}
 	n := b.inBlock(mode, block)
-	plan.Steps = stepSchedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)
+	plan.Steps = steps.Schedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)
 	order, err := json.Marshal(plan)
 	if err != nil {
 		return nil, fmt.Errorf("order the steps: %w", err)
@@ -129,7 +130,7 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	if err != nil {
 		return nil, err
 	}
-	courses, err := parseSteps(out, n)
+	courses, err := steps.Parse(out, n)
 	if err != nil {
 		return nil, err
 	}
@@ -145,10 +146,10 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	for i, c := range courses {
 		s := stepOf(c, turns, b.job(), plan.Steps[i].Length)
 		s.Index, s.Block, s.Mode, s.Void = b.saved+i+1, block, mode, void
-		steps = append(steps, s)
+		made = append(made, s)
 	}
-	b.saved += len(steps)
-	return steps, nil
+	b.saved += len(made)
+	return made, nil
 }
 
 // build makes the two cgroups. Both have the default weight.
@@ -181,19 +182,4 @@ func (b *reactionEnvironment) disturbedBy(before, after frame.Reading) []string 
 	r.StealRatio = used.StealRatio
 	frame.Disturbed(&r, frame.Measurement{Used: used}, b.StealPercent)
 	return r.Void
-}
-
-func parseSteps(out []byte, want int) ([]stepLatencies, error) {
-	var all []stepLatencies
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-		var c stepLatencies
-		if err := d.Decode(&c); err != nil {
-			return nil, fmt.Errorf("read the latencies of the steps: %w", err)
-		}
-		all = append(all, c)
-	}
-	if len(all) != want {
-		return nil, fmt.Errorf("the service made %d of %d steps", len(all), want)
-	}
-	return all, nil
 }

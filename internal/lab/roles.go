@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/pi"
+	"tenon.sh/tenon/internal/lab/steps"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -20,7 +21,7 @@ import (
 //	client      reads a load.Config from in, writes a load.Result to out
 //	spin CPUS   keeps CPUS busy at the lowest priority
 //	burn CPUS   keeps CPUS busy at the usual priority
-//	step        reads a stepPlan from in, writes a line of its course for each step to out
+//	step        reads a steps.Plan from in, writes a line of its course for each step to out
 //	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to out
 //	warm DIR    reads the files of DIR
 //	self N M    drives N threads of M bytes each: load.Configs from in, load.Results to out
@@ -48,7 +49,7 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		}
 		return work.Spin(ctx, cpus, args[0] == "spin")
 	case len(args) == 1 && args[0] == "step":
-		return runSteps(ctx, in, out)
+		return steps.Run(ctx, in, out)
 	case len(args) == 3 && args[0] == "hog":
 		held, err := unit.ParseBytes(args[2])
 		if err != nil {

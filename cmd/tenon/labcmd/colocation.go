@@ -29,12 +29,12 @@ func NewColocation(f Frame) *cobra.Command {
 		Long: `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
 several modes, under the same load, and show what that did to nginx's latency.
 
-` + report.ModeHelp(lab.AllModes) + `
+` + frame.ModeHelp(lab.AllModes) + `
 Modes that pin one, if they are named and the node has it: tenon-weight,
 tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
 lab kernel-qos). Modes without cgroups, if they are named:
 
-` + report.ModeHelp(report.SessionModes) + `
+` + frame.ModeHelp(report.SessionModes) + `
 Every mode runs once in each block, in random order, with nginx restarted. Runs
 that something else disturbed are void and repeated. The results are a table
 here, and raw data, result.json and report.html in the directory of --out.

@@ -10,7 +10,6 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/frame"
-	"tenon.sh/tenon/internal/lab/report"
 )
 
 // NewKernelQOS returns the command tenon lab kernel-qos.
@@ -27,7 +26,7 @@ ffmpeg with Tenon on one isolation mechanism at a time, and show latency
 (RT P50, P75, P90, P99), CPU use, nginx's run-queue delay, and for how much of
 nginx's time ffmpeg ran on the same core.
 
-` + report.ModeHelp(lab.KernelQOSModes) + `
+` + frame.ModeHelp(lab.KernelQOSModes) + `
 The report names the mechanisms that this node does not support, and why; one
 that is named with --modes and missing is an error. Every mode runs once in each
 block, in random order, with nginx restarted. After the measured part of a run the

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -39,4 +40,22 @@ func JoinModes(modes []report.Mode) string {
 		names[i] = string(m)
 	}
 	return strings.Join(names, ",")
+}
+
+// ModeHelp lists modes with their descriptions, for the help of a command.
+func ModeHelp(modes []report.Mode) string {
+	const width = 78
+	longest := 0
+	for _, m := range modes {
+		longest = max(longest, len(m))
+	}
+	var b strings.Builder
+	for _, m := range modes {
+		head := fmt.Sprintf("  %-*s  ", longest, m)
+		for _, l := range layout.Wrap(m.Spec().Help, width-len(head)) {
+			b.WriteString(head + l + "\n")
+			head = strings.Repeat(" ", len(head))
+		}
+	}
+	return b.String()
 }

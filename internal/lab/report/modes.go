@@ -1,13 +1,9 @@
 package report
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"tenon.sh/tenon/internal/model/node"
-
-	"tenon.sh/tenon/internal/lab/layout"
 )
 
 // A Mode is one way to share the tested CPUs between the service and the batch
@@ -160,21 +156,3 @@ func (m Mode) rank() int {
 // Isolates reports whether Tenon isolates batch work in the mode. The spinner
 // counts as batch work, because it must run only when no other work wants the CPU.
 func (s ModeSpec) Isolates() bool { return s.Tenon || s.Spinner }
-
-// ModeHelp lists modes with their descriptions, for the help of a command.
-func ModeHelp(modes []Mode) string {
-	const width = 78
-	longest := 0
-	for _, m := range modes {
-		longest = max(longest, len(m))
-	}
-	var b strings.Builder
-	for _, m := range modes {
-		head := fmt.Sprintf("  %-*s  ", longest, m)
-		for _, l := range layout.Wrap(m.Spec().Help, width-len(head)) {
-			b.WriteString(head + l + "\n")
-			head = strings.Repeat(" ", len(head))
-		}
-	}
-	return b.String()
-}

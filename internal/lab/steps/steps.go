@@ -1,6 +1,10 @@
-package lab
+// Package steps is the service of the reaction experiment: a process that sleeps
+// between steps and is busy during each of them, and that measures its own
+// delays.
+package steps
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,51 +24,52 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A stepPlan tells the service of the reaction experiment what to do. The
+// A Plan tells the service of the reaction experiment what to do. The
 // service sleeps between the steps. During each step one thread on each CPU
 // works for Work in every Period. Times count from the start of the process.
-type stepPlan struct {
+type Plan struct {
 	CPUs   unit.CPUSet   `json:"cpus"`
 	Period time.Duration `json:"period_ns"`
 	Work   time.Duration `json:"work_ns"`
-	Steps  []stepAt      `json:"steps"`
+	Steps  []At          `json:"steps"`
 }
 
-type stepAt struct {
+// An At is the time of a step, since the start of the process.
+type At struct {
 	At     time.Duration `json:"at_ns"`
 	Length time.Duration `json:"length_ns"`
 }
 
-// stepSchedule draws the begin of each step. The first step begins after lead,
+// Schedule draws the begin of each step. The first step begins after lead,
 // and before each further step is a pause between least and most. The same seed
 // gives the same times.
-func stepSchedule(seed uint64, steps int, lead, length, least, most time.Duration) []stepAt {
+func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) []At {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
-	all := make([]stepAt, steps)
+	all := make([]At, steps)
 	at := lead
 	for i := range all {
 		at += least + time.Duration(random.Int64N(int64(max(most-least, 1))))
-		all[i] = stepAt{At: at, Length: length}
+		all[i] = At{At: at, Length: length}
 		at += length
 	}
 	return all
 }
 
-// A stepLatencies holds the measurements of one step. A cycle is due every
+// A Latencies holds the measurements of one step. A cycle is due every
 // Period, and it ends when its Work is done. The delay of a cycle is the time
 // from its due time to its end, minus Work. That is how long the thread waited
 // for a CPU before and within the cycle.
-type stepLatencies struct {
+type Latencies struct {
 	Began  time.Time       `json:"began"`  // due time of the first cycle
 	Delays []time.Duration `json:"delays"` // of the cycles of all threads, in the order of Due
 	Due    []time.Duration `json:"due"`    // due time of each cycle, since Began
 	Undone int             `json:"undone"` // cycles that were due in the step but had not begun at its end
 }
 
-// runSteps is the main function of the service. It reads a stepPlan and, after
-// all steps, writes one line of stepLatencies for each step.
-func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
-	var p stepPlan
+// Run is the main function of the service. It reads a Plan and, after
+// all steps, writes one line of Latencies for each step.
+func Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	var p Plan
 	if err := json.NewDecoder(in).Decode(&p); err != nil {
 		return fmt.Errorf("read the steps to make: %w", err)
 	}
@@ -79,7 +84,7 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	var mu sync.Mutex
 	var done sync.WaitGroup
 	var failed error
-	courses := make([]stepLatencies, len(p.Steps))
+	courses := make([]Latencies, len(p.Steps))
 	for cpu := range p.CPUs.All() {
 		done.Go(func() {
 			mine, err := p.onCPU(ctx, cpu, zero)
@@ -107,9 +112,25 @@ func runSteps(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
+// Parse reads what Run has written about so many steps.
+func Parse(out []byte, want int) ([]Latencies, error) {
+	var all []Latencies
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var c Latencies
+		if err := d.Decode(&c); err != nil {
+			return nil, fmt.Errorf("read the latencies of the steps: %w", err)
+		}
+		all = append(all, c)
+	}
+	if len(all) != want {
+		return nil, fmt.Errorf("the service made %d of %d steps", len(all), want)
+	}
+	return all, nil
+}
+
 // onCPU makes the steps on one CPU. zero is the time of the monotonic clock at
 // which the process starts its plan.
-func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]stepLatencies, error) {
+func (p Plan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]Latencies, error) {
 	runtime.LockOSThread() // never unlocked, because the thread ends with its affinity
 	if err := task.SetAffinity(0, unit.CPUSetOf(cpu)); err != nil {
 		return nil, fmt.Errorf("make steps on CPU %d: %w", cpu, err)
@@ -119,7 +140,7 @@ func (p stepPlan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) (
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("set the timer slack to 1 ns: %w", err)
 	}
-	all := make([]stepLatencies, len(p.Steps))
+	all := make([]Latencies, len(p.Steps))
 	for i, s := range p.Steps {
 		c := &all[i]
 		room := int(s.Length/p.Period) + 1
