@@ -43,9 +43,15 @@ func (b *environment) connections() int {
 	return 256
 }
 
-func (b *environment) spin(p site.Pods) (*site.Process, error) {
+// spin starts the spinner, in the idle class or with the usual policy, for which
+// the weight of its cgroup counts.
+func (b *environment) spin(p site.Pods, leastWeight bool) (*site.Process, error) {
+	role := "spin"
+	if leastWeight {
+		role = "burn"
+	}
 	return site.Start(b.Host, site.Child{
-		Name: "the spinner", Argv: b.Site.Child("spin", p.Tested.String()),
+		Name: "the spinner", Argv: b.Site.Child(role, p.Tested.String()),
 		Group: p.Spinner(), CPUs: p.Tested,
 	})
 }

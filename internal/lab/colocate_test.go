@@ -126,7 +126,7 @@ func nothingLeft(t *testing.T, c site.Setting) {
 func TestColocationRunsAndLeavesNothing(t *testing.T) {
 	real(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
-	c := small(t, report.Exclusive, report.ExclusiveWarm, report.Burstable, report.Tenon, report.Tenon65)
+	c := small(t, report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Burstable, report.Tenon, report.Tenon65)
 	var notices strings.Builder
 	c.Notices = &notices
 	o, err := Colocate(context.Background(), c)

@@ -19,17 +19,20 @@ var AllModes = []report.Mode{
 	report.Tenon, report.Tenon65, report.Solo,
 }
 
+// NamedModes lists the other baseline, and the control of the long slices.
+var NamedModes = []report.Mode{report.ExclusiveAwake, report.TenonNoSlices}
+
 // ColocationModes lists every mode of the colocation experiment: the default
-// modes, the modes without cgroups, and the modes that pin an isolation
-// mechanism.
-var ColocationModes = slices.Concat(AllModes, report.SessionModes, report.MechanismModes)
+// modes, those that are run only if they are named (NamedModes), the modes
+// without cgroups, and the modes that pin an isolation mechanism.
+var ColocationModes = slices.Concat(AllModes, NamedModes, report.SessionModes, report.MechanismModes)
 
 // controls lists the default modes of the kernel-qos experiment that use no
 // isolation mechanism.
 var controls = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}
 
 // KernelQOSModes lists every mode of the kernel-qos experiment.
-var KernelQOSModes = slices.Concat(controls, []report.Mode{report.ExclusiveWarm}, report.MechanismModes)
+var KernelQOSModes = slices.Concat(controls, []report.Mode{report.ExclusiveWarm, report.ExclusiveAwake}, report.MechanismModes)
 
 // kernelQOSDefaults returns c with the defaults of the kernel-qos experiment.
 // With them the experiment takes less than seven minutes.

@@ -19,8 +19,10 @@ func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))
 	}
+	qos := site.Pinned(t.Mechanism)
+	qos.SlicesUnmanaged = t.NoSlices
 	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
-		CPUQOS: site.Pinned(t.Mechanism), Pool: facts.Pool{CPUs: p.Tested},
+		CPUQOS: qos, Pool: facts.Pool{CPUs: p.Tested},
 		Suppress: policy.Suppress{Enable: t.Suppress, ThresholdPercent: watermark},
 	}, t.Suppress)
 }
@@ -29,7 +31,7 @@ func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec
 // colocation experiment.
 func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
 	return site.TenondConfig{
-		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, Period: site.GovernPeriod,
+		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: site.GovernPeriod,
 		Rules: []site.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod()}},
 	}
 }

@@ -38,10 +38,10 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 		return st, err
 	}
 	if t.Spinner {
-		if err := st.pods.BuildSpinner(b.Host, b.Tree); err != nil {
+		if err := st.pods.BuildSpinner(b.Host, b.Tree, t.LeastWeight); err != nil {
 			return st, err
 		}
-		if st.spinner, err = b.spin(st.pods); err != nil {
+		if st.spinner, err = b.spin(st.pods, t.LeastWeight); err != nil {
 			return st, err
 		}
 	}

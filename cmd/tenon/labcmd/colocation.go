@@ -32,7 +32,11 @@ several modes, under the same load, and show what that did to nginx's latency.
 ` + frame.ModeHelp(lab.AllModes) + `
 Modes that pin one, if they are named and the node has it: tenon-weight,
 tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
-lab kernel-qos). Modes without cgroups, if they are named:
+lab kernel-qos). Another baseline and another control, if they are
+named:
+
+` + frame.ModeHelp(lab.NamedModes) + `
+Modes without cgroups, if they are named:
 
 ` + frame.ModeHelp(report.SessionModes) + `
 Every mode runs once in each block, in random order, with nginx restarted. Runs

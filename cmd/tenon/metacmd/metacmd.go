@@ -61,6 +61,6 @@ reason, and so is what went wrong in those that count. With -o json, the medians
 	}
 	cmd.Flags().StringVar(&base, "base", base, "the mode to which the others are compared")
 	// It fails only for a flag that does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("base", cobra.FixedCompletions([]string{string(report.Exclusive), string(report.ExclusiveWarm), string(report.Default), string(report.Tenon)}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("base", cobra.FixedCompletions([]string{string(report.Exclusive), string(report.ExclusiveWarm), string(report.ExclusiveAwake), string(report.Default), string(report.Tenon)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

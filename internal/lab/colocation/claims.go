@@ -51,9 +51,24 @@ func claims(ev report.Evidence) []report.Claim {
 		}
 	}
 	known := len(pairs) * len(compared) // comparisons whose ties have a known reason
+	pairs = append(pairs, namedPairs(ev)...)
 	pairs = append(pairs, sessionPairs(ev)...)
 	comparisons := claim.Comparisons(ev, pairs)
 	return append(claim.ExplainTies(ev, append(out, comparisons[:known]...)), comparisons[known:]...)
+}
+
+// namedPairs returns the comparisons with the baseline whose spinner has the
+// least weight, and with Tenon without long slices.
+func namedPairs(ev report.Evidence) []claim.Pair {
+	var pairs []claim.Pair
+	for _, plain := range []report.Mode{report.ExclusiveAwake, report.TenonNoSlices} {
+		for _, mode := range []report.Mode{report.Default, report.Tenon} {
+			if ev.Asked(plain) && ev.Asked(mode) {
+				pairs = append(pairs, claim.Pair{Plain: plain, Tenon: mode, Measures: compared})
+			}
+		}
+	}
+	return pairs
 }
 
 // sessionPairs returns the comparisons of the modes without cgroups: what nice

@@ -29,7 +29,7 @@ func (c colocated) kernelQOSStudy() report.Study {
 		return slices.DeleteFunc(modes, func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	}
 	const columns = (layout.Width - report.LabelWidth) / report.CellWidth
-	table, mechanisms := report.Section{Title: "Baseline, control, experiment", Modes: in(report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable)}, in(slices.Clone(report.MechanismModes)...)
+	table, mechanisms := report.Section{Title: "Baseline, control, experiment", Modes: in(report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Default, report.Burstable)}, in(slices.Clone(report.MechanismModes)...)
 	for {
 		n := min(columns-len(table.Modes), len(mechanisms))
 		table.Modes = append(table.Modes, mechanisms[:n]...)

@@ -34,7 +34,7 @@ func (c colocated) study() report.Study {
 // compared only at equal CPU use.
 var tables = []report.Section{
 	{Title: "At equal utilisation", Modes: []report.Mode{report.Exclusive, report.Default65, report.Tenon65}},
-	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.Default, report.Burstable, report.Tenon}},
+	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Default, report.Burstable, report.TenonNoSlices, report.Tenon}},
 }
 
 // tablesOf returns the tables. In addition to the usual ones, there is a table

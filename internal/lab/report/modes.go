@@ -15,17 +15,21 @@ const (
 	Exclusive     Mode = "exclusive"
 	ExclusiveAA   Mode = "exclusive-aa"
 	ExclusiveWarm Mode = "exclusive-warm"
-	Default       Mode = "default"
-	Default65     Mode = "default-65"
-	Burstable     Mode = "burstable"
-	Tenon         Mode = "tenon"
-	Tenon65       Mode = "tenon-65"
-	Solo          Mode = "solo"
+	// ExclusiveAwake differs from ExclusiveWarm in the weight of the spinner.
+	ExclusiveAwake Mode = "exclusive-awake"
+
+	Default   Mode = "default"
+	Default65 Mode = "default-65"
+	Burstable Mode = "burstable"
+	Tenon     Mode = "tenon"
+	Tenon65   Mode = "tenon-65"
+	Solo      Mode = "solo"
 
 	Plain     Mode = "plain"
 	Nice      Mode = "nice"
 	SchedIdle Mode = "sched-idle"
 
+	TenonNoSlices  Mode = "tenon-no-slices"
 	TenonWeight    Mode = "tenon-weight"
 	TenonIdle      Mode = "tenon-idle"
 	TenonSiblings  Mode = "tenon-siblings"
@@ -47,15 +51,20 @@ type ModeSpec struct {
 	Mode Mode
 
 	// The programs that run beside the service.
-	Batch     bool           // the batch work runs
-	Alone     bool           // the service does not run
-	Burstable bool           // the batch work runs in a pod with CPU requests
-	Spinner   bool           // an idle-class spinner keeps the CPUs awake
-	Paced     bool           // the batch work has a read rate that gives the CPU use of Tenon65
-	Tenon     bool           // Tenon's policies write the knobs
-	Suppress  bool           // Tenon uses the watermark (CPU suppress)
-	Mechanism node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one
-	Cluster   bool           // the mode can run on a node of a cluster
+	Batch     bool // the batch work runs
+	Alone     bool // the service does not run
+	Burstable bool // the batch work runs in a pod with CPU requests
+	Spinner   bool // an idle-class spinner keeps the CPUs awake
+	// LeastWeight is true if the spinner has the least weight instead of the idle
+	// class. Its CPUs then look busy. CPUs that run nothing but idle-class threads
+	// look idle, so that the kernel sends other threads of the machine there.
+	LeastWeight bool
+	Paced       bool           // the batch work has a read rate that gives the CPU use of Tenon65
+	Tenon       bool           // Tenon's policies write the knobs
+	Suppress    bool           // Tenon uses the watermark (CPU suppress)
+	Mechanism   node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one
+	NoSlices    bool           // Tenon sets no long slices
+	Cluster     bool           // the mode can run on a node of a cluster
 
 	// Sessions says that service and batch work run outside of all cgroups,
 	// each in a POSIX session of its own. Nice and SchedIdle say how the batch
@@ -80,6 +89,8 @@ var modeTable = []ModeSpec{
 		Help: "the same once more in each block, the A/A control: it shows what this machine can tell apart at all"},
 	{Mode: ExclusiveWarm, Spinner: true, Cluster: true, Head: "baseline, awake", Line: "dots",
 		Help: "the service and an idle-class spinner that keeps the CPUs awake: in a virtual machine that alone can make a service faster"},
+	{Mode: ExclusiveAwake, Spinner: true, LeastWeight: true, Head: "baseline, awake and busy", Line: "dots",
+		Help: "as exclusive-warm, but the spinner has the least weight, as BestEffort pods have: its CPUs look busy, so the kernel sends no other threads there"},
 	{Mode: Default65, Batch: true, Paced: true, Cluster: true, Line: "dash",
 		Help: "as default, with the batch work paced to the CPU use of tenon-65"},
 	{Mode: Tenon65, Batch: true, Tenon: true, Suppress: true, Cluster: true, Line: "dash",
@@ -96,6 +107,8 @@ var modeTable = []ModeSpec{
 		Help: "as plain, the batch work in SCHED_IDLE"},
 	{Mode: Tenon, Batch: true, Tenon: true, Cluster: true,
 		Help: "Tenon's isolation as it begins on every node: the least weight and long slices, or the marks of a vendor's kernel"},
+	{Mode: TenonNoSlices, Batch: true, Tenon: true, NoSlices: true, Line: "dots",
+		Help: "as tenon without long slices: where the batch work has the least weight anyway, it is default beside Tenon's loop, which tells the two apart"},
 	{Mode: TenonWeight, Batch: true, Tenon: true, Mechanism: node.MechanismWeight, Head: "least weight", Line: "dash",
 		Help: "the least CPU weight"},
 	{Mode: TenonIdle, Batch: true, Tenon: true, Mechanism: node.MechanismIdle, Head: "cpu.idle",

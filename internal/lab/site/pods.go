@@ -148,11 +148,14 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	return nil
 }
 
-// BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. The
-// cgroup is idle, so that all other work runs before the spinner.
-func (p Pods) BuildSpinner(m maker, t *cgroup.Tree) error {
+// BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. It has the least
+// weight, or is idle, so that all other work runs before the spinner.
+func (p Pods) BuildSpinner(m maker, t *cgroup.Tree, leastWeight bool) error {
 	if err := m.MakeGroup(p.Spinner()); err != nil {
 		return err
+	}
+	if leastWeight {
+		return t.WriteCPUWeight(string(p.Spinner()), cgroup.CPUWeight{Weight: weightOf(unit.MinShares, t.Version())})
 	}
 	err := t.WriteCPUWeight(string(p.Spinner()), cgroup.CPUWeight{Idle: true})
 	if errors.Is(err, cgroup.ErrUnsupported) {

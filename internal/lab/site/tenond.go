@@ -32,6 +32,7 @@ type TenondConfig struct {
 	Threshold int            // threshold of Suppress in percent
 	Isolate   bool           // cpuQOS
 	Mechanism node.Mechanism // the pinned isolation mechanism; empty: the strongest one
+	NoSlices  bool           // without long slices; Mechanism is empty
 	// NoDelays and NoPressure switch off kernel events.
 	NoDelays, NoPressure bool
 	// Memory is the memoryQOS of the classes.
@@ -65,7 +66,7 @@ period: {{.Period}}
   cpuSuppressPolicy: cfsQuota
 {{end}}resource-qos-config:
 {{with .Mechanism}}  policies: {cpuIsolation: "{{.}}"}
-{{else}}  policies: {cpuIsolationTrials: false}
+{{else}}  policies: {cpuIsolationTrials: false{{if .NoSlices}}, cpuIsolationLongSlices: false{{end}}}
 {{end}}  lsClass:
     cpuQOS: {enable: {{.Isolate}}}
 {{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}
