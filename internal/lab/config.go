@@ -66,6 +66,11 @@ func (c Config) orDefaults() (Config, error) {
 			c.Modes = ownModes()
 		}
 	}
+	if c.Workloads.Keep {
+		if err := canKeep(c.Modes); err != nil {
+			faults = append(faults, err)
+		}
+	}
 	if c.Blocks < 0 {
 		fault("--blocks %d: want 1 or more", c.Blocks)
 	}

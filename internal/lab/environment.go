@@ -34,6 +34,8 @@ type environment struct {
 	pacer   pacer
 	skipped []colocation.Skipped
 
+	kept *keptService // nil: the service starts anew for each run, or has not begun
+
 	service work.Service // unless it is nginx
 	works   []work.Work  // unless it is only ffmpeg
 	solo    []float64    // rates of the works alone
@@ -164,6 +166,9 @@ func (b *environment) caveats() []string {
 	list := b.Site.Caveats()
 	if b.Client == ClientWrk {
 		list = append(list, "wrk is a closed-loop client: a stall hides the requests that it delays, so its percentiles are too low")
+	}
+	if b.Workloads.Keep {
+		list = append(list, "the service is kept between the runs: each run begins in the state in which the run before it left the service")
 	}
 	if slices.ContainsFunc(b.Modes, isSession) {
 		list = append(list, fmt.Sprintf("modes %s: service and batch processes run in the root cgroups, each in a session of its own, bound to the tested CPUs; %s", frame.JoinModes(report.SessionModes), b.Autogroup()))

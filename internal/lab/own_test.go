@@ -2,7 +2,11 @@ package lab
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +95,74 @@ func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 	for _, r := range runs {
 		if r.Requests == 0 || r.LSCPU <= 0 || r.BECPU <= 0 || r.Histogram == nil || r.Timeslices == 0 {
 			t.Errorf("%s: %d requests, %v CPUs of the service, %v of the batch work, %d timeslices", r.Mode, r.Requests, r.LSCPU, r.BECPU, r.Timeslices)
+		}
+	}
+}
+
+// TestAKeptServiceStaysBetweenRuns looks for one process in all runs, and for
+// none afterwards.
+func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
+	real(t, work.RedisProgram)
+	t.Setenv("TMPDIR", openDir(t))
+	pids := filepath.Join(t.TempDir(), "pids")
+	redis, err := work.RedisProgram.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := own(t, work.Workloads{
+		Service: fmt.Sprintf("echo $$ >>%s; exec %s --port 21989 --save '' --loglevel warning", pids, redis),
+		Load:    "redis://127.0.0.1:21989", Batch: []string{"memory"}, Keep: true,
+	}, report.Exclusive, report.Default, report.Burstable, report.Tenon, report.Solo)
+	o, err := Colocate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := os.ReadFile(pids)
+	if err != nil || strings.Count(string(started), "\n") != 1 {
+		t.Errorf("started as %q, error %v, want one process", started, err)
+	}
+	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	if err != nil || len(runs) < 5 {
+		t.Fatal(len(runs), err)
+	}
+	if !slices.ContainsFunc(e.Caveats, func(c string) bool { return strings.Contains(c, "kept between the runs") }) {
+		t.Errorf("caveats %q", e.Caveats)
+	}
+	for _, r := range runs {
+		if spec := r.Mode.Spec(); spec.Alone != (r.Requests == 0) || spec.Batch != (r.BECPU > 0) {
+			t.Errorf("%s: %d requests, %v CPUs of the batch work", r.Mode, r.Requests, r.BECPU)
+		}
+	}
+}
+
+// TestAKeptServiceThatDrivesItselfGetsAnotherOrder makes two runs with one
+// process.
+func TestAKeptServiceThatDrivesItselfGetsAnotherOrder(t *testing.T) {
+	real(t)
+	t.Setenv("TMPDIR", openDir(t))
+	c := own(t, work.Workloads{Service: "self", Batch: []string{"memory"}, SelfMemory: 1 << 20, Keep: true}, report.Exclusive, report.Default)
+	o, err := Colocate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	if err != nil || len(runs) < 2 {
+		t.Fatal(len(runs), err)
+	}
+	for _, r := range runs {
+		if r.Requests == 0 || r.Timeslices == 0 {
+			t.Errorf("%s: %d requests, %d timeslices", r.Mode, r.Requests, r.Timeslices)
+		}
+	}
+}
+
+func TestModesThatChangeTheServiceCannotKeepIt(t *testing.T) {
+	for mode, want := range map[report.Mode]string{
+		report.Nice: "mode nice starts the service outside of its cgroup", report.TenonVendor: "mode tenon-vendor marks the service",
+	} {
+		_, err := Config{Modes: []report.Mode{report.Default, mode}, Workloads: work.Workloads{Service: "redis", Keep: true}}.orDefaults()
+		if err == nil || !strings.Contains(err.Error(), "--keep-service: "+want) {
+			t.Errorf("%s: error %v, want %q", mode, err, want)
 		}
 	}
 }

@@ -91,11 +91,13 @@ func (b *environment) pods(burstable bool) site.Pods {
 	return p
 }
 
-// startService starts the service, and tells the sampler how to find its
-// processes.
+// startService starts the service, or uses the one that is kept, and tells the
+// sampler how to find its processes.
 func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err error) {
 	b := st.b
-	if st.nginx, err = st.start(ctx, t); err != nil {
+	if b.kept != nil {
+		st.nginx, st.self = b.kept.process, b.kept.self
+	} else if st.nginx, err = st.start(ctx, t); err != nil {
 		return err
 	}
 	if !t.Sessions {
@@ -115,6 +117,9 @@ func (st *runSetUp) close(err error) error {
 	st.work.Stop()
 	if st.spinner != nil {
 		st.spinner.Kill()
+	}
+	if err == nil && st.keep() {
+		return st.pods.ClearBatch(st.b.Host, st.b.Tree)
 	}
 	st.self.Close()
 	if st.nginx != nil {

@@ -46,8 +46,9 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs.
 
 --service, --load and --batch name other workloads, also your own: a command that
 starts the service, the URL where it listens, and commands of batch work. The
-service starts anew for each run and gets SIGTERM at its end. --service self makes
-its own load, so that no CPU is kept for a client and all CPUs are tested.
+service starts anew for each run and gets SIGTERM at its end; with --keep-service
+one process runs from the calibration to the end. --service self makes its own
+load, so that no CPU is kept for a client and all CPUs are tested.
 
 With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
 Tenon, the lab only sends the load and counts from inside the pods; it needs
@@ -98,6 +99,7 @@ killed run left by the next.`,
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks (http://, redis://, memcached://), or a command that prints latencies")
 	flags.StringVar(&c.Workloads.Service, "service", "nginx", "the service: "+strings.Join(work.Services, ", ")+", or a command that starts it")
+	flags.BoolVar(&c.Workloads.Keep, "keep-service", false, "keep one process of the service for all runs, instead of starting it anew for each")
 	flags.StringVar(&c.Workloads.Ready, "ready", "", "command that ends with status 0 when a --service of your own is ready (default: the URL of --load answers)")
 	flags.StringArrayVar(&c.Workloads.Batch, "batch", nil, "the batch work: "+strings.Join(work.BatchWorks, ", ")+", or a command that runs again and again (default ffmpeg); several run at once")
 	flags.StringVar(&c.Workloads.WorkRegexp, "work-regexp", "", "lines in the output of a --batch command that say what has been done: a group is the amount so far, without one each line counts (default: CPU time)")
@@ -144,7 +146,7 @@ func (f Frame) onlyOn(cmd *cobra.Command, cluster, outside bool) error {
 	if cluster && outside {
 		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))
 	}
-	for _, name := range []string{"service", "ready", "batch", "work-regexp", "self-threads", "self-memory"} {
+	for _, name := range []string{"service", "keep-service", "ready", "batch", "work-regexp", "self-threads", "self-memory"} {
 		if cluster && cmd.Flags().Changed(name) {
 			return f.Usage(fmt.Errorf("--%s: on a cluster the experiment has nginx and ffmpeg: leave it out with --kubernetes", name))
 		}

@@ -168,12 +168,25 @@ func (p Pods) BuildSpinner(m maker, t *cgroup.Tree, leastWeight bool) error {
 // It ends the processes in them, for example nginx's workers after their master
 // was killed.
 func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
+	return clearBut(root, "", m, t)
+}
+
+// ClearBatch removes every cgroup but that of the service, and those that it is
+// in.
+func (p Pods) ClearBatch(m maker, t *cgroup.Tree) error { return clearBut(p.Root, p.NGINX(), m, t) }
+
+// clearBut removes root and every cgroup below it, but keep and those that keep
+// is in, if keep exists.
+func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {
 		return nil
 	}
+	if keep != "" && !t.Exists(string(keep)) {
+		keep = ""
+	}
 	deadline := time.Now().Add(3 * time.Second)
 	for {
-		left, err := killAll(t, root)
+		left, err := killAll(t, root, keep)
 		if left == 0 {
 			break
 		}
@@ -182,29 +195,44 @@ func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return removeAll(root, m, t)
+	return removeAll(root, keep, m, t)
 }
 
-func killAll(t *cgroup.Tree, p node.CgroupPath) (left int, err error) {
-	pids, err := t.Procs(string(p))
-	for _, pid := range pids {
-		left++
-		err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+// kept reports whether a cgroup is kept or holds the one that is kept.
+func kept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
+
+func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
+	if !kept(p, keep) {
+		var pids []int
+		pids, err = t.Procs(string(p))
+		for _, pid := range pids {
+			left++
+			err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+		}
+	}
+	if p == keep {
+		return left, err // what the service has made below
 	}
 	children, _ := t.Children(string(p))
 	for _, c := range children {
-		n, e := killAll(t, p.Join(c))
+		n, e := killAll(t, p.Join(c), keep)
 		left, err = left+n, errors.Join(err, e)
 	}
 	return left, err
 }
 
-func removeAll(p node.CgroupPath, m maker, t *cgroup.Tree) error {
+func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
+	if p == keep {
+		return nil
+	}
 	children, _ := t.Children(string(p))
 	for _, c := range children {
-		if err := removeAll(p.Join(c), m, t); err != nil {
+		if err := removeAll(p.Join(c), keep, m, t); err != nil {
 			return err
 		}
+	}
+	if kept(p, keep) {
+		return nil
 	}
 	return m.RemoveGroup(p)
 }

@@ -1,0 +1,52 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+)
+
+// A keptService is the service of --keep-service, which runs from the first run
+// that needs it to the end of the experiment.
+type keptService struct {
+	process *site.Process
+	self    *work.SelfDriven
+}
+
+// end ends the service.
+func (k *keptService) end() {
+	k.self.Close()
+	stop(k.process)
+}
+
+// keep keeps the service of a run, if the experiment keeps it. It returns false
+// if there is nothing to keep, so that all cgroups can be removed.
+func (st *runSetUp) keep() bool {
+	b := st.b
+	if !b.Workloads.Keep {
+		return false
+	}
+	if b.kept == nil && st.nginx != nil {
+		k := &keptService{st.nginx, st.self}
+		b.kept = k
+		b.Undo = append(b.Undo, func() error { k.end(); return nil })
+	}
+	return b.kept != nil
+}
+
+// canKeep returns an error if a mode does not leave the service as it was.
+func canKeep(modes []report.Mode) error {
+	var faults []error
+	for _, m := range modes {
+		switch t := m.Spec(); {
+		case t.Sessions:
+			faults = append(faults, fmt.Errorf("--keep-service: mode %s starts the service outside of its cgroup: leave one of them out", m))
+		case m == report.TenonVendor:
+			faults = append(faults, fmt.Errorf("--keep-service: mode %s marks the service: leave one of them out", m))
+		}
+	}
+	return errors.Join(faults...)
+}
