@@ -146,7 +146,7 @@ func withIsolation(t *testing.T) *Image {
 	machine(t) // skip before building anything
 	image := new(Image)
 	load := filepath.Join(t.TempDir(), "load")
-	if output, err := exec.Command("gcc", "-O2", "-Wall", "-static", "-o", load, "load/load.c").CombinedOutput(); err != nil {
+	if output, err := exec.Command("gcc", "-O2", "-Wall", "-static", "-o", load, "load/load.c", "-lm").CombinedOutput(); err != nil {
 		missing(t, "compile load.c: %v: needs gcc and libc6-dev\n%s", err, output)
 	}
 	for guest, host := range map[string]string{"/bin/load": load, "/bin/isolation": build(t, []string{"build"}, "./test/vm/isolation")} {

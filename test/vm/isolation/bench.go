@@ -36,11 +36,15 @@ const (
 type bench struct {
 	recorder        *schedtrace.Recorder
 	settle, measure time.Duration
-	loops           uint64 // number of loops in a millisecond
+	around          time.Duration // what is recorded before and after the judged time
+	loops           uint64        // number of loops in a millisecond
 }
 
-func newBench(ctx context.Context, settle, measure time.Duration) (*bench, error) {
-	b := &bench{settle: settle, measure: measure}
+// newBench prepares the machine. busy lists the CPUs that are busy beside CPU 0
+// while the speed of a CPU is measured.
+func newBench(ctx context.Context, settle, measure time.Duration, busy string) (*bench, error) {
+	// The kernel needs some time to drop the last trace.
+	b := &bench{settle: settle, measure: measure, around: 200 * time.Millisecond}
 	root, err := mountTracefs()
 	if err != nil {
 		return nil, err
@@ -55,7 +59,7 @@ func newBench(ctx context.Context, settle, measure time.Duration) (*bench, error
 	if err := calm(); err != nil {
 		return nil, err
 	}
-	return b, b.calibrate(ctx)
+	return b, b.calibrate(ctx, busy)
 }
 
 func makeGroups() error {
@@ -113,12 +117,11 @@ func mountTracefs() (string, error) {
 	return schedtrace.Root()
 }
 
-// calibrate measures the speed of a CPU beside two other busy CPUs. This is the
-// speed of LS when its siblings are free, because all CPUs of the emulator
-// share one stream of instructions.
-func (b *bench) calibrate(ctx context.Context) error {
+// calibrate measures the speed of CPU 0 beside other busy CPUs, because all CPUs
+// of the emulator share one stream of instructions.
+func (b *bench) calibrate(ctx context.Context, busy string) error {
 	begin := now()
-	others, err := start(ctx, "be", "1,3", strconv.Itoa(hogLoop), nanos(begin), nanos(begin+400*time.Millisecond))
+	others, err := start(ctx, "be", busy, strconv.Itoa(hogLoop), nanos(begin), nanos(begin+400*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -181,31 +184,37 @@ func sleepUntil(at time.Duration) { time.Sleep(at - now()) }
 
 func nanos(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }
 
-// cores maps each CPU to its core.
-func cores() (map[unit.CPU]int, error) {
-	dirs, err := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list")
+// cores maps each CPU to its core, which is named by its first CPU.
+func cores() (map[unit.CPU]int, error) { return firstOf("topology/thread_siblings_list") }
+
+// firstOf maps each CPU to the first CPU of a list of its directory in sysfs.
+func firstOf(list string) (map[unit.CPU]int, error) {
+	const dir = "/sys/devices/system/cpu/cpu"
+	files, err := filepath.Glob(dir + "[0-9]*/" + list)
 	if err != nil {
 		return nil, err
 	}
-	cores := map[unit.CPU]int{}
-	for _, file := range dirs {
+	firsts := map[unit.CPU]int{}
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		siblings, err := unit.ParseCPUSet(string(text))
+		cpus, err := unit.ParseCPUSet(string(text))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		var first unit.CPU = -1
-		for cpu := range siblings.All() {
-			if first < 0 {
-				first = cpu
-			}
-			cores[cpu] = int(first)
+		number, _, _ := strings.Cut(strings.TrimPrefix(file, dir), "/")
+		cpu, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		for first := range cpus.All() {
+			firsts[unit.CPU(cpu)] = int(first)
+			break
 		}
 	}
-	return cores, nil
+	return firsts, nil
 }
 
 // classOf recognises the workers of the load by their names.

@@ -100,7 +100,7 @@ func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) 
 	}
 	var s *scx.Scheduler
 	if m.scheduler {
-		if s, err = loadScheduler(!m.beside); err != nil {
+		if s, err = loadScheduler(!m.beside, bothGroups); err != nil {
 			return r, err
 		}
 		defer func() { err = errors.Join(err, s.Close()) }()
@@ -135,29 +135,44 @@ func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) 
 	return r, err
 }
 
-// judge traces the time from one time to another, with a margin around it.
-func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) (err error) {
-	// The kernel needs some time to drop the last trace.
-	const around = 200 * time.Millisecond
-	sleepUntil(from - around)
-	if err := b.recorder.Start(); err != nil {
+// judge traces the time from one time to another, and judges the trace.
+func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error {
+	events, rules, err := b.record(r, from, to, s)
+	if err != nil {
 		return err
 	}
+	rules.Epsilon, rules.Hold = epsilon, r.Hold
+	if rules.Cores, err = cores(); err != nil {
+		return err
+	}
+	r.Epsilon, r.Events = epsilon, len(events)
+	r.Report, err = schedtrace.Judge(events, rules)
+	return err
+}
+
+// record traces the time from one time to another, with a margin around it, and
+// counts what the scheduler does meanwhile.
+func (b *bench) record(r *result, from, to time.Duration, s *scx.Scheduler) ([]schedtrace.Event, schedtrace.Rules, error) {
+	rules := schedtrace.Rules{ClassOf: classOf, From: from, To: to}
+	sleepUntil(from - b.around)
+	if err := b.recorder.Start(); err != nil {
+		return nil, rules, err
+	}
 	if late := now() - from; late > 0 {
-		return fmt.Errorf("the record began %v late", late)
+		return nil, rules, fmt.Errorf("the record began %v late", late)
 	}
 	before, err := statusOf(s)
 	if err != nil {
-		return err
+		return nil, rules, err
 	}
-	sleepUntil(to + around)
+	sleepUntil(to + b.around)
 	events, err := b.recorder.Stop()
 	if err != nil {
-		return err
+		return nil, rules, err
 	}
 	after, err := statusOf(s)
 	if err != nil {
-		return err
+		return nil, rules, err
 	}
 	if s != nil {
 		r.Scheduler = &scheduled{Variant: fmt.Sprint(after.Variant), Counts: minus(after.Counts, before.Counts)}
@@ -165,13 +180,7 @@ func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) (err 
 			r.Scheduler.Exit = fmt.Sprintf("%+v", after.Exit)
 		}
 	}
-	rules := schedtrace.Rules{ClassOf: classOf, Epsilon: epsilon, Hold: r.Hold, From: from, To: to}
-	if rules.Cores, err = cores(); err != nil {
-		return err
-	}
-	r.Epsilon, r.Events = epsilon, len(events)
-	r.Report, err = schedtrace.Judge(events, rules)
-	return err
+	return events, rules, nil
 }
 
 // setGroups sets the weights of both cgroups. An idle cgroup accepts no weight.

@@ -71,7 +71,7 @@ func cycles(ctx context.Context, count int) error {
 }
 
 func (a *attachment) cycle(count int) error {
-	s, err := loadScheduler(true)
+	s, err := loadScheduler(true, bothGroups)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,11 @@
 //	isolation cases [-for 500ms] pinned:1ms:alone,apart,idle cores:10ms:idle,scx
 //	isolation cycles [-count 5]
 //	isolation saturate [-for 60s]
+//	isolation means [-threads 1,4,8] [-seeds 1,2] default,floor,idle
+//
+// On the host it makes a table of the lines that means has printed:
+//
+//	isolation table FILE...
 package main
 
 import (
@@ -16,6 +21,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -29,7 +35,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("want a command: cases, cycles or saturate")
+		return errors.New("want a command: cases, cycles, saturate, means or table")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
@@ -39,7 +45,8 @@ func run(ctx context.Context, args []string) error {
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		b, err := newBench(ctx, *settle, *measure)
+		// The siblings of LS are free while it works.
+		b, err := newBench(ctx, *settle, *measure, "1,3")
 		if err != nil {
 			return err
 		}
@@ -49,6 +56,10 @@ func run(ctx context.Context, args []string) error {
 			}
 		}
 		return errors.Join(err, b.recorder.Close())
+	case "means":
+		return runMeans(ctx, flags, args[1:])
+	case "table":
+		return printTable(os.Stdout, args[1:])
 	case "cycles":
 		count := flags.Int("count", 5, "how often the scheduler is attached and detached")
 		if err := flags.Parse(args[1:]); err != nil {
@@ -62,7 +73,41 @@ func run(ctx context.Context, args []string) error {
 		}
 		return saturate(ctx, *length)
 	}
-	return fmt.Errorf("unknown command %q: want cases, cycles or saturate", args[0])
+	return fmt.Errorf("unknown command %q: want cases, cycles, saturate, means or table", args[0])
+}
+
+// runMeans runs the command means.
+func runMeans(ctx context.Context, flags *flag.FlagSet, args []string) error {
+	settle := flags.Duration("settle", 200*time.Millisecond, "what passes before the judged time of a cell")
+	measure := flags.Duration("for", time.Second, "the judged time of a cell")
+	late := flags.Duration("late", 100*time.Microsecond, "the wait from which on a wake-up is late")
+	threads := flags.String("threads", "1,4,8", "threads of the service, separated by commas")
+	seeds := flags.String("seeds", "1,2", "seeds of the schedules, separated by commas")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	p := meansPlan{late: *late, means: strings.Split(flags.Arg(0), ",")}
+	var err error
+	if p.threads, err = numbers(*threads); err != nil {
+		return fmt.Errorf("-threads: %w", err)
+	}
+	if p.seeds, err = numbers(*seeds); err != nil {
+		return fmt.Errorf("-seeds: %w", err)
+	}
+	byCPU, err := cores()
+	if err != nil {
+		return err
+	}
+	var busy []string // all but CPU 0
+	for cpu := 1; cpu < len(byCPU); cpu++ {
+		busy = append(busy, strconv.Itoa(cpu))
+	}
+	b, err := newBench(ctx, *settle, *measure, strings.Join(busy, ","))
+	if err != nil {
+		return err
+	}
+	b.around = 100 * time.Millisecond
+	return errors.Join(p.run(ctx, b), b.recorder.Close())
 }
 
 // cases runs the cases "SCENE:BURST:MODE,MODE…".

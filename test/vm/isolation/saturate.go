@@ -38,7 +38,7 @@ func saturate(ctx context.Context, length time.Duration) error {
 	if err := setGroups(modes["scx"]); err != nil {
 		return err
 	}
-	s, err := loadScheduler(true)
+	s, err := loadScheduler(true, bothGroups)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// loadScheduler loads Tenon's scheduler for the cgroups of the two loads.
-// smtRule keeps BE off the siblings of LS.
-func loadScheduler(smtRule bool) (*scx.Scheduler, error) {
+// bothGroups are the cgroups of the two loads.
+var bothGroups = map[string]scx.Class{lsGroup: scx.LSX, beGroup: scx.BE}
+
+// loadScheduler loads Tenon's scheduler for cgroups. smtRule keeps BE off the
+// siblings of LS.
+func loadScheduler(smtRule bool, classes map[string]scx.Class) (*scx.Scheduler, error) {
 	o := scx.Options{
 		CgroupVersion: 2,
 		Params:        scx.Params{SMTRule: smtRule, Hold: hold, Headroom: scx.DefaultHeadroom, Cap: scx.NoCap},
@@ -21,20 +24,28 @@ func loadScheduler(smtRule bool) (*scx.Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	threads := map[int]int{}
+	// The machine numbers its CPUs core by core and cache by cache, and a core
+	// and a cache are named by their first CPU.
+	caches, err := firstOf("cache/index3/shared_cpu_list")
+	if err != nil {
+		return nil, err
+	}
+	core, llc := -1, -1
 	for cpu := unit.CPU(0); int(cpu) < len(byCPU); cpu++ {
-		// The machine has cores of two threads, and numbers its CPUs core by
-		// core.
-		core := byCPU[cpu] / 2
-		o.Topology = append(o.Topology, scx.CPU{ID: cpu, Core: core, Thread: threads[core]})
-		threads[core]++
+		if byCPU[cpu] == int(cpu) {
+			core++
+		}
+		if caches[cpu] == int(cpu) {
+			llc++
+		}
+		o.Topology = append(o.Topology, scx.CPU{ID: cpu, Core: core, Thread: int(cpu) - byCPU[cpu], LLC: llc})
 	}
 	s, err := scx.Load(o)
 	if err != nil {
 		return nil, err
 	}
 	var groups []scx.Group
-	for dir, class := range map[string]scx.Class{lsGroup: scx.LSX, beGroup: scx.BE} {
+	for dir, class := range classes {
 		info, err := os.Stat(dir)
 		if err != nil {
 			return nil, err

@@ -1,23 +1,31 @@
 // load makes the load of the isolation tests inside a virtual machine: threads
 // that work and sleep in turn (ls), hogs (be), processes that fork without end
-// (storm). It is C because a runtime with threads and timers of its own would
-// be in the trace; each worker is a process of one thread, and its name says
-// its class to who reads the trace.
+// (storm), a service whose requests are due at random times (serve), daemons
+// that wake up at random times (daemons). It is C because a runtime with
+// threads and timers of its own would be in the trace; each worker but those of
+// serve is a process of one thread, and its name says its class to who reads
+// the trace.
 //
-//	load [-g CGROUP] [-p POLICY] [-k] calibrate CPU NS
-//	load [-g CGROUP] [-p POLICY] [-k] ls    CPUS SLEEP_NS LOOPS FROM TO
-//	load [-g CGROUP] [-p POLICY] [-k] be    CPUS LOOPS FROM TO
-//	load [-g CGROUP] [-p POLICY] [-k] storm WORKERS NAP_NS LOOPS FROM TO
+//	load [-g CGROUP] [-p POLICY] [-s SLICE_NS] [-k] calibrate CPU NS
+//	load [-g CGROUP] [-p POLICY] [-s SLICE_NS] [-k] ls    CPUS SLEEP_NS LOOPS FROM TO
+//	load [-g CGROUP] [-p POLICY] [-s SLICE_NS] [-k] be    CPUS LOOPS FROM TO
+//	load [-g CGROUP] [-p POLICY] [-s SLICE_NS] [-k] storm WORKERS NAP_NS LOOPS FROM TO
+//	load [-g CGROUP] [-p POLICY] [-s SLICE_NS] [-k] serve   THREADS SEED GAP_NS LOOPS FROM TO
+//	load [-g CGROUP] [-p POLICY] [-s SLICE_NS] [-k] daemons WORKERS SEED GAP_NS LOOPS FROM TO
 //
 // CPUS has one CPU for each worker ("0,2"), -1 for one that may run anywhere.
 // FROM and TO are times of CLOCK_MONOTONIC in nanoseconds: all work until TO, or
 // until SIGTERM comes to the process group, and count what happened from FROM
 // on. Each worker prints one line of JSON.
-// -g enters a cgroup of v2, -p sets a policy by number, -k takes a
-// core-scheduling cookie that all workers share.
+// -g enters a cgroup of v2, -p sets a policy by number, -s asks for a time slice,
+// -k takes a core-scheduling cookie that all workers share. serve has the threads
+// in one process; each has an open-loop schedule of its own, with exponential
+// gaps of GAP_NS on average. daemons sleep such a gap after each piece of work.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -26,6 +34,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -95,6 +104,77 @@ static void line(const char *text)
 {
 	if (write(1, text, strlen(text)) < 0)
 		die("write");
+}
+
+static void sleep_until(uint64_t when)
+{
+	struct timespec at = {when / 1000000000, when % 1000000000};
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
+}
+
+// gap returns a random time, exponential with this mean. It is never zero.
+static uint64_t gap(struct drand48_data *random, uint64_t mean)
+{
+	double u;
+	drand48_r(random, &u);
+	return 1 + (uint64_t)(-log(1 - u) * mean);
+}
+
+static uint64_t seed, every, work_loops, begin_at, end_at; // of serve and daemons
+
+// a_thread is a thread of serve: it makes its requests one after another, each
+// when it is due or, if it is late, at once.
+static void *a_thread(void *index)
+{
+	struct drand48_data random;
+	char text[1024];
+	int n = 0;
+	uint64_t *late = calloc(SAMPLES, sizeof *late), *done = calloc(SAMPLES, sizeof *done);
+	if (!late || !done)
+		die("calloc");
+	prctl(PR_SET_NAME, "load-ls");
+	prctl(PR_SET_TIMERSLACK, 1);
+	srand48_r(seed * 1000 + (long)index, &random);
+	for (uint64_t due = now() + gap(&random, every); due < end_at && !stopped; due += gap(&random, every)) {
+		sleep_until(due);
+		uint64_t awake = now();
+		work(work_loops);
+		uint64_t end = now();
+		if (due >= begin_at && n < SAMPLES) {
+			late[n] = awake - due;
+			done[n++] = end - due;
+		}
+	}
+	int at = snprintf(text, sizeof text, "{\"load\":\"serve\",\"thread\":%ld", (long)index);
+	at += quantiles(text + at, sizeof text - at, "wake", late, n);
+	at += quantiles(text + at, sizeof text - at, "done", done, n);
+	snprintf(text + at, sizeof text - at, "}\n");
+	line(text);
+	return NULL;
+}
+
+static int serve(int threads)
+{
+	pthread_t ids[threads];
+	prctl(PR_SET_NAME, "load-ls");
+	for (long i = 0; i < threads; i++)
+		if ((errno = pthread_create(&ids[i], NULL, a_thread, (void *)i)))
+			die("pthread_create");
+	for (int i = 0; i < threads; i++)
+		pthread_join(ids[i], NULL);
+	return 0;
+}
+
+// a_daemon sleeps and works in turn.
+static void a_daemon(int index)
+{
+	struct drand48_data random;
+	srand48_r(seed * 1000 + 500 + index, &random);
+	while (now() < end_at && !stopped) {
+		sleep_until(now() + gap(&random, every));
+		work(work_loops);
+	}
 }
 
 // ls works for so many loops, sleeps, and notes when it wanted to be awake,
@@ -212,10 +292,25 @@ static uint64_t number(const char *text)
 	return n;
 }
 
+// ask_for_slice sets the time slice of the fair class (Linux 6.12). An older
+// kernel ignores it.
+static void ask_for_slice(uint64_t ns)
+{
+	struct {
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = {.size = 48, .runtime = ns};
+	if (syscall(SYS_sched_setattr, 0, &attr, 0))
+		die("sched_setattr");
+}
+
 int main(int argc, char **argv)
 {
 	int option;
-	while ((option = getopt(argc, argv, "+g:p:k")) != -1) {
+	while ((option = getopt(argc, argv, "+g:p:s:k")) != -1) {
 		struct sched_param none = {0};
 		switch (option) {
 		case 'g':
@@ -224,6 +319,9 @@ int main(int argc, char **argv)
 		case 'p':
 			if (sched_setscheduler(0, number(optarg), &none))
 				die("sched_setscheduler");
+			break;
+		case 's':
+			ask_for_slice(number(optarg));
 			break;
 		case 'k':
 			if (prctl(PR_SCHED_CORE_NR, 1 /* create */, 0, 0 /* this thread */, 0))
@@ -240,34 +338,44 @@ int main(int argc, char **argv)
 		calibrate(atoi(argv[1]), number(argv[2]));
 		return 0;
 	}
+	int is_serve = argc == 7 && !strcmp(argv[0], "serve"), is_daemons = argc == 7 && !strcmp(argv[0], "daemons");
+	if (is_serve || is_daemons) {
+		seed = number(argv[2]), every = number(argv[3]), work_loops = number(argv[4]);
+		begin_at = number(argv[5]), end_at = number(argv[6]);
+	}
+	if (is_serve)
+		return serve(number(argv[1]));
 	int is_ls = argc == 6 && !strcmp(argv[0], "ls");
 	int is_be = argc == 5 && !strcmp(argv[0], "be");
 	int is_storm = argc == 6 && !strcmp(argv[0], "storm");
-	if (!is_ls && !is_be && !is_storm) {
+	if (!is_ls && !is_be && !is_storm && !is_daemons) {
 		fprintf(stderr, "load: see the head of load.c for how to use it\n");
 		return 2;
 	}
 	uint64_t loops = number(argv[argc - 3]), from = number(argv[argc - 2]), to = number(argv[argc - 1]);
-	int workers = is_storm ? (int)number(argv[1]) : 1;
-	if (!is_storm)
+	int counted = is_storm || is_daemons;
+	int workers = counted ? (int)number(argv[1]) : 1;
+	if (!counted)
 		for (const char *c = argv[1]; *c; c++)
 			workers += *c == ',';
 	const char *cpus = argv[1];
 	for (int i = 0; i < workers; i++) {
 		char *rest = NULL;
-		int cpu = is_storm ? -1 : (int)strtol(cpus, &rest, 10);
+		int cpu = counted ? -1 : (int)strtol(cpus, &rest, 10);
 		if (rest)
 			cpus = rest + (*rest == ',');
 		pid_t child = fork();
 		if (child < 0)
 			die("fork");
 		if (child == 0) {
-			prctl(PR_SET_NAME, is_ls ? "load-ls" : is_be ? "load-be" : "load-storm");
+			prctl(PR_SET_NAME, is_ls ? "load-ls" : is_be ? "load-be" : is_daemons ? "load-daemon" : "load-storm");
 			pin(cpu);
 			if (is_ls)
 				ls(cpu, number(argv[2]), loops, from, to);
 			else if (is_be)
 				be(cpu, loops, from, to);
+			else if (is_daemons)
+				a_daemon(i);
 			else
 				storm(number(argv[2]), loops, from, to);
 			_exit(0);

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/schedtrace"
+	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/kernel/task"
+)
+
+// The cgroups of a node of Kubernetes with systemd, as the kubelet makes them: a
+// service with requests, a batch pod without, and daemons of the system.
+const (
+	kubepods     = cgroupRoot + "/kubepods"
+	serviceClass = kubepods + "/burstable"
+	servicePod   = serviceClass + "/pod-service"
+	serviceGroup = servicePod + "/service"
+	batchClass   = kubepods + "/besteffort"
+	batchPod     = batchClass + "/pod-batch"
+	batchGroup   = batchPod + "/batch"
+	daemonGroup  = cgroupRoot + "/system.slice"
+)
+
+// A means is a way to let a service go before batch work, as Tenon or the
+// kubelet sets it.
+type means struct {
+	name      string
+	idle      []string // cgroups with cpu.idle
+	longSlice bool     // batch threads ask for the longest time slice
+	scheduler bool     // batch threads are in sched_ext, under Tenon's scheduler
+	alone     bool     // there is no batch work
+}
+
+// allMeans lists the means, in the order of the table.
+var allMeans = []means{
+	{name: "alone", alone: true},
+	{name: "default"},
+	{name: "floor", longSlice: true},
+	{name: "idle", idle: []string{batchClass}},
+	{name: "idle-pods", idle: []string{batchPod, batchGroup}, longSlice: true},
+	{name: "scx", idle: []string{batchClass}, scheduler: true},
+}
+
+// The load, the same in all cells. Times are those of a machine whose CPUs are
+// all busy. Each thread of the service has requests of serviceWork and is busy
+// for a quarter of the time. There is one daemon for each CPU and as many batch
+// threads.
+const (
+	serviceWork = time.Millisecond
+	serviceGap  = 4 * time.Millisecond // between two requests that are due, on average
+	daemonWork  = 500 * time.Microsecond
+	daemonGap   = 10 * time.Millisecond
+)
+
+// A meansResult is one cell in its printed form.
+type meansResult struct {
+	Kernel  string        `json:"kernel"` // release
+	CPUs    int           `json:"cpus"`
+	Threads int           `json:"threads"`
+	Means   string        `json:"means"`
+	Seed    int           `json:"seed"`
+	LateAt  time.Duration `json:"late_at_ns"` // from which on a wake-up is late
+	schedtrace.Waits
+	Service   []json.RawMessage `json:"service"`
+	Scheduler *scheduled        `json:"scheduler,omitempty"`
+}
+
+// A meansPlan tells which cells to run.
+type meansPlan struct {
+	means          []string
+	threads, seeds []int
+	late           time.Duration
+}
+
+// numbers parses a list such as "1,4,8".
+func numbers(text string) ([]int, error) {
+	var list []int
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q: want positive numbers, separated by commas", text)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// run runs all cells. Those of one means follow each other, because the emulator
+// takes seconds to load the scheduler.
+func (p meansPlan) run(ctx context.Context, b *bench) error {
+	for _, name := range p.means {
+		i := slices.IndexFunc(allMeans, func(m means) bool { return m.name == name })
+		if i < 0 {
+			return fmt.Errorf("unknown means %q", name)
+		}
+		if err := p.runOne(ctx, b, allMeans[i]); err != nil {
+			return fmt.Errorf("means %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (p meansPlan) runOne(ctx context.Context, b *bench, m means) (err error) {
+	if err := makeTree(); err != nil {
+		return err
+	}
+	var s *scx.Scheduler
+	if m.scheduler {
+		if s, err = loadScheduler(false, map[string]scx.Class{serviceGroup: scx.LSX, batchGroup: scx.BE}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+	}
+	for _, threads := range p.threads {
+		for _, seed := range p.seeds {
+			if s != nil {
+				if err := s.Beat(); err != nil {
+					return err
+				}
+			}
+			r, err := b.cell(ctx, m, threads, seed, p.late, s)
+			if err != nil {
+				return fmt.Errorf("%d threads, seed %d: %w", threads, seed, err)
+			}
+			if err := report(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cell runs one cell.
+func (b *bench) cell(ctx context.Context, m means, threads, seed int, late time.Duration, s *scx.Scheduler) (r meansResult, err error) {
+	byCPU, err := cores()
+	if err != nil {
+		return r, err
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return r, err
+	}
+	r = meansResult{Kernel: unix.ByteSliceToString(name.Release[:]), CPUs: len(byCPU), Threads: threads, Means: m.name, Seed: seed, LateAt: late}
+	if err := m.weigh(r.CPUs, threads); err != nil {
+		return r, err
+	}
+	from := now() + b.settle
+	to := from + b.measure
+	var loads []*load
+	defer func() {
+		for _, l := range loads {
+			lines, failed := l.wait()
+			err = errors.Join(err, failed)
+			if slices.Contains(l.args, "serve") {
+				r.Service = lines
+			}
+		}
+	}()
+	for _, args := range m.loads(b, r.CPUs, threads, seed) {
+		l, err := start(ctx, append(args, nanos(from), nanos(to+100*time.Millisecond))...)
+		if err != nil {
+			return r, err
+		}
+		loads = append(loads, l)
+	}
+	var c result
+	events, rules, err := b.record(&c, from, to, s)
+	if err != nil {
+		return r, err
+	}
+	rules.Cores, rules.Late, r.Scheduler = byCPU, late, c.Scheduler
+	r.Waits, err = schedtrace.JudgeWaits(events, rules)
+	return r, err
+}
+
+// loads returns the arguments of the load programs, without their times.
+func (m means) loads(b *bench, cpus, threads, seed int) [][]string {
+	random := func(what, group string, n int, gap, work time.Duration) []string {
+		return []string{"-g", group, what, strconv.Itoa(n), strconv.Itoa(seed), nanos(gap), b.loopsFor(work)}
+	}
+	all := [][]string{
+		random("serve", serviceGroup, threads, serviceGap, serviceWork),
+		random("daemons", daemonGroup, cpus, daemonGap, daemonWork),
+	}
+	if m.alone {
+		return all
+	}
+	batch := []string{"-g", batchGroup}
+	if m.longSlice {
+		batch = append(batch, "-s", nanos(task.LongSlice))
+	}
+	if m.scheduler {
+		batch = append(batch, "-p", "7")
+	}
+	anywhere := strings.Repeat("-1,", cpus-1) + "-1"
+	return append(all, append(batch, "be", anywhere, strconv.Itoa(hogLoop)))
+}
+
+// makeTree makes the cgroups.
+func makeTree() error {
+	for _, dir := range []string{kubepods, serviceClass, servicePod, serviceGroup, batchClass, batchPod, batchGroup, daemonGroup} {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	for _, dir := range []string{kubepods, serviceClass, servicePod, batchClass, batchPod} {
+		if err := write(dir+"/cgroup.subtree_control", "+cpu"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weigh sets the weights that the kubelet gives these pods, and cpu.idle. Each
+// thread of the service has a request of 250 millicores, which is what it uses.
+func (m means) weigh(cpus, threads int) error {
+	service := kubeletWeight(256 * threads)
+	for _, dir := range []string{batchClass, batchPod, batchGroup} {
+		if err := write(dir+"/cpu.idle", "0"); err != nil {
+			return err
+		}
+	}
+	for dir, weight := range map[string]int{
+		kubepods: kubeletWeight(1024 * cpus), serviceClass: service, servicePod: service, serviceGroup: service,
+		batchClass: 1, batchPod: 1, batchGroup: 1, daemonGroup: 100,
+	} {
+		if err := write(dir+"/cpu.weight", strconv.Itoa(weight)); err != nil {
+			return err
+		}
+	}
+	for _, dir := range m.idle {
+		if err := write(dir+"/cpu.idle", "1"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubeletWeight returns the cpu.weight that the kubelet sets for cpu.shares
+// (pkg/kubelet/cm/cgroup_manager_linux.go, CPUSharesToCPUWeight).
+func kubeletWeight(shares int) int { return 1 + max(0, shares-2)*9999/262142 }
