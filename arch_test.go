@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of ARCHITECTURE.md and the list of avoided words")
 
-// effects says whether a package may have effects outside of its arguments.
+// effects says whether a package may have effects other than its results.
 type effects bool
 
 const (
@@ -32,10 +32,10 @@ const (
 	affects effects = true
 )
 
-// arch is the architecture: every package of this repository with Go sources,
-// and exactly the packages of this repository that it imports. An import that
-// is not in the row of its package fails. A row with an import that the package
-// does not use fails, too.
+// arch is the architecture: it has a row for every package of this repository
+// with Go sources. A row lists exactly the packages of this repository that its
+// package imports. The test fails if a package imports another one, and also if
+// it does not use one in its row.
 //
 // Folders below internal are named without that prefix. The rows are in order:
 // a package imports only packages above it. The table of ARCHITECTURE.md is

@@ -11,10 +11,10 @@ import (
 	"tenon.sh/tenon/test/typed"
 )
 
-// commandList names for each command of the documentation what runs it: a line
-// "FILE: TEXT" names a file of this repository that contains the text, and the
-// indented lines below it are commands that are run there. FILE is byHand for
-// commands that a person types; TEXT is then the reason.
+// commandList lists every command of the documentation with the test that runs
+// it. A line "FILE: TEXT" names a file of this repository that contains the
+// text. The indented lines below it are the commands that are run there. For
+// commands that a person types, FILE is byHand, and TEXT is the reason.
 const (
 	commandList = "testdata/commands.txt"
 	byHand      = "by hand"
@@ -24,8 +24,8 @@ const (
 const mostByHand = 10
 
 // TestEveryCommandOfTheDocumentationIsRun reads the shell blocks of the README,
-// of the pages of docs and of the chart's page. Each command in them stands in
-// the list, and the place that the list names runs it.
+// of the pages of docs and of the chart's page. Each command in them must be in
+// commandList, and the place that the list names must run it.
 func TestEveryCommandOfTheDocumentationIsRun(t *testing.T) {
 	listed := readCommandList(t)
 	pages, err := filepath.Glob("docs/*.md")

@@ -39,7 +39,7 @@ var products = []product{
 
 const source = "https://tenon.sh/tenon"
 
-// An order tells which images to build.
+// An order says which images to build.
 type order struct {
 	version, registry string
 	arches            []string
@@ -159,8 +159,8 @@ func (o order) compile(ctx context.Context, dir, arch string, p product) error {
 	return nil
 }
 
-// kubernetes returns the release of Kubernetes that a go.mod names. A program of
-// it reports that as its version.
+// kubernetes returns the release of Kubernetes that a go.mod requires. A
+// program that contains Kubernetes reports it as its version.
 func kubernetes(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -174,8 +174,8 @@ func kubernetes(path string) (string, error) {
 	return "", fmt.Errorf("%s names no release of k8s.io/kubernetes", path)
 }
 
-// tag returns a version as a valid tag: without the characters of git describe
-// and of semantic versions that a tag must not have.
+// tag makes a valid tag from a version. It removes the characters of git
+// describe and of semantic versions that a tag must not have.
 func tag(version string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The folders of programs without a cgroupPath (Koordinator:
+// The directories of the programs without a cgroupPath (Koordinator:
 // apis/slo/v1alpha1/host_application.go).
 const (
 	hostSensitive  = "host-latency-sensitive"

@@ -11,8 +11,7 @@ import (
 )
 
 // Bandwidth is a share of the node's network bandwidth. It is a percentage if
-// written as a number, and an amount in bytes per second if written as text:
-// "50M".
+// written as a number, and an amount in bytes per second if written as text: "50M".
 type Bandwidth struct {
 	Percent unit.Percent
 	Amount  unit.Bytes // bytes per second; 0: Percent applies

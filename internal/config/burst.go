@@ -3,7 +3,7 @@ package config
 import "tenon.sh/tenon/internal/decide/policy"
 
 // burst returns the strategy of bursts. Its numbers also apply to pods that set
-// only a policy of their own; so they are set even if the policy is none.
+// only a policy of their own, so they are set even if the policy is none.
 func (b Burst) burst() policy.Burst {
 	named := valueOf(b.Policy)
 	if named == "none" {

@@ -41,8 +41,8 @@ func (f file) faults(found []Fault, meant []string) []Fault {
 type checker struct {
 	faults []Fault
 	bad    map[string]bool // fields with a fault
-	// lenient: the source is a ConfigMap or an annotation, which may have
-	// values without effect.
+	// lenient means that the source is a ConfigMap or an annotation, which may
+	// contain values without effect.
 	lenient bool
 }
 
@@ -150,8 +150,8 @@ func (c *checker) order(s Strategies) {
 type pair struct {
 	low, high string
 	equal     bool // they may be equal
-	// holds says in a message which of the two values holds if they are in the
-	// wrong order; "": none.
+	// holds says in a message which of the two values applies if they are in
+	// the wrong order; "": neither.
 	holds string
 }
 
@@ -219,9 +219,8 @@ func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
 	panic("config: no key " + name + " in " + v.Type().String())
 }
 
-// parent returns the field that contains a field: "rules[1]" for
-// "rules[1].class", and "rules" for "rules[1]". The parent of a top-level key
-// is "", the file.
+// parent returns the field that contains a field: "rules[1]" for "rules[1].class",
+// and "rules" for "rules[1]". The parent of a top-level key is "", the file.
 func parent(field string) string {
 	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

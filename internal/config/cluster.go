@@ -56,7 +56,7 @@ type layers[T any] struct {
 
 // A layer is an entry of nodeStrategies or nodeConfigs.
 type layer[T any] struct {
-	// at is the place of the entry, such as "colocation-config.nodeConfigs[0]".
+	// at is the path of the entry, such as "colocation-config.nodeConfigs[0]".
 	at string
 	entry
 	own T

@@ -145,11 +145,10 @@ type reservation struct {
 	Policy node.Maybe[string] `json:"applyPolicy,omitzero" oneof:"Default ReservedCPUsOnly"`
 }
 
-// reserve applies the annotation to the batch resources, and its CPU also to
-// the CPU that BE may use. CPUs given by number belong to the system: BE never
-// runs on them, no workload gets them as exclusive CPUs, and the batch
-// resources are reduced by their number. With ReservedCPUsOnly no amount is
-// subtracted.
+// reserve applies the annotation to the batch resources, and its CPU also to the
+// CPU that BE may use. CPUs given by number belong to the system: BE never runs on
+// them, no workload gets them as exclusive CPUs, and the batch resources are
+// reduced by their number. With ReservedCPUsOnly no amount is subtracted.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](n, text, annotationReservation)

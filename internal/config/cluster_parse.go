@@ -21,8 +21,8 @@ func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 	return ParseConfigMapOver(Cluster{}, data)
 }
 
-// ParseConfigMapOver is ParseConfigMap, except that a key with a fault keeps
-// its content from the last Cluster. A key that is missing has defaults.
+// ParseConfigMapOver parses like ParseConfigMap, except that a key with a fault
+// keeps its content from the last Cluster. A missing key has its defaults.
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {
 	c := Cluster{texts: map[string]string{}}
 	s := source{data: data, last: last.texts, to: &c}
@@ -53,7 +53,7 @@ const noMemoryEviction = "resource-threshold-config.clusterStrategy.memoryEvictT
 
 // rules are the checks of a key that struct tags cannot express.
 type rules[T any] struct {
-	// inert returns the notices for values that have no effect.
+	// inert returns notices for the values that have no effect.
 	inert func(T) []Fault
 	// wrong returns the faults.
 	wrong func(T) []Fault
@@ -76,7 +76,8 @@ func take[T any](s *source, name, list string, to *layers[T], last layers[T], al
 	r := layerReader[T]{key: name, list: list, rules: also}
 	read := r.layers(text)
 	if !strings.Contains(strings.TrimSpace(text), "\n") {
-		// The path of the key says more than the only line.
+		// The text of a key often has only one line, so the path of the key
+		// says more than the line.
 		for _, found := range [][]Fault{r.faults, r.notices} {
 			for i := range found {
 				found[i].Line = 0
@@ -113,7 +114,7 @@ type entry struct {
 	Selector *nodeselect.Selector
 }
 
-// entryKeys are the keys of an entry besides its settings.
+// entryKeys are the keys of an entry other than its settings.
 type entryKeys struct {
 	Name     node.Maybe[string]  `json:"name,omitzero"`
 	Selector nodeselect.Selector `json:"nodeSelector,omitzero"`
@@ -235,8 +236,7 @@ func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	return faults, inert
 }
 
-// spell gives the keys of the mapping at a place the spelling of the known
-// names.
+// spell gives the keys of the mapping at a place the spelling of the known names.
 func (r *layerReader[T]) spell(n *yaml.Node, at string, known ...string) {
 	spell(n, known, func(name *yaml.Node, to string) {
 		r.notices = append(r.notices, Fault{Line: name.Line, Field: join(at, label(name.Value)), Problem: renamedTo(to)})
@@ -270,7 +270,7 @@ func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, at string) {
 	}
 }
 
-// strangers adds a notice for each key beside clusterStrategy and
+// strangers adds a notice for each key other than clusterStrategy and
 // nodeStrategies.
 func (r *layerReader[T]) strangers(root *yaml.Node) {
 	for i := 0; i+1 < len(root.Content); i += 2 {

@@ -45,7 +45,7 @@ func TestConfigMapThatIsNotThereMeansTheDefaultsOfAFileWithoutSections(t *testin
 }
 
 // The same text must give the same policy configuration in the ConfigMap and in
-// the node's file.
+// the file of the node.
 func TestConfigMapMeansWhatTheNodesFileMeans(t *testing.T) {
 	data := map[string]string{
 		keyThreshold:  `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 60, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 80}}`,

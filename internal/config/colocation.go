@@ -36,7 +36,8 @@ type Colocation struct {
 	MidStaticCPUReservedPercent    node.Maybe[unit.Percent] `json:"midStaticCPUReservedPercent,omitzero" range:"0..100" later:""`
 	MidStaticMemoryReservedPercent node.Maybe[unit.Percent] `json:"midStaticMemoryReservedPercent,omitzero" range:"0..100" later:""`
 
-	// Peak is a key of Tenon. In Koordinator the agent has flags for it.
+	// Peak is a key that only Tenon has. In Koordinator, flags of the agent
+	// configure it.
 	Peak PeakPrediction `json:"peakPrediction,omitzero"`
 
 	// Extensions are keys of other programs; Tenon has none.

@@ -20,7 +20,7 @@ import (
 const MaxSize = syntax.MaxSize
 
 // defaultPeriod is the usual period of such agents. Koordinator's CPU suppress
-// has the same.
+// uses the same period.
 const defaultPeriod = time.Second
 
 // Config is the configuration of a node.
@@ -45,7 +45,8 @@ type Config struct {
 
 // A Fault is one mistake in a file.
 type Fault struct {
-	// Line is the line of the mistake, from 1; 0: none in particular.
+	// Line is the line of the mistake, counted from 1. It is 0 if the mistake
+	// has no line.
 	Line int
 	// Field is the dotted path of the key: "rules[1].class"; empty: the file.
 	Field string
@@ -90,8 +91,8 @@ func (e *Invalid) Error() string {
 // error is *Invalid with all of them.
 func Load(path string) (Config, error) { return load(path, textfile.Read) }
 
-// LoadRegular is Load for callers that read the file repeatedly: it refuses
-// files that are not regular.
+// LoadRegular loads like Load, but refuses files that are not regular. It is
+// for callers that read the file repeatedly.
 func LoadRegular(path string) (Config, error) { return load(path, textfile.ReadRegular) }
 
 func load(path string, read func(string, int64) ([]byte, error)) (Config, error) {

@@ -79,8 +79,8 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 	}
 }
 
-// unasked is the burst configuration without a policy: its numbers apply to
-// pods that set a policy.
+// unasked is the burst configuration without a policy. Its numbers apply to
+// pods that set a policy of their own.
 var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 
 func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {

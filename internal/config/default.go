@@ -64,7 +64,7 @@ var defaults = Strategies{
 
 // classDefaults returns the defaults of a class: its group identity, whether it
 // expels BE from the siblings of its CPUs, the end of its cache range, and its
-// watermarks. All other defaults are the same for all classes.
+// watermarks. All other defaults are equal for all classes.
 func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent, scale, adjust int64) Class {
 	return Class{
 		CPU: CPUQOS{Enable: node.Some(false), GroupIdentity: node.Some(identity), CoreExpeller: node.Some(expels)},

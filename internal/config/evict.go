@@ -41,9 +41,9 @@ func (t Threshold) evict() evict.Config {
 	return e
 }
 
-// evictsByAllocatable reports whether BE satisfaction must be measured against
-// allocatable resources. This version does not support that, and then evicts
-// nothing for lack of satisfaction.
+// evictsByAllocatable reports whether the configuration measures BE
+// satisfaction against allocatable resources. This version does not support
+// that. It then evicts no work because of its satisfaction.
 func (t Threshold) evictsByAllocatable() bool {
 	return t.CPUEvictPolicy.Or("") == "evictByAllocatable"
 }

@@ -25,8 +25,8 @@ func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestAnObjectiveThatNothingActsOnIsNoticed checks for a notice if an objective
-// is set but no policy reduces BE for it.
+// TestAnObjectiveThatNothingActsOnIsNoticed checks that there is a notice if an
+// objective is set but no policy reduces BE for it.
 func TestAnObjectiveThatNothingActsOnIsNoticed(t *testing.T) {
 	rule := header + "- {name: web, class: LS, units: [a], objective: {runQueueDelay: 2ms}}\n"
 	for text, noticed := range map[string]bool{

@@ -86,8 +86,7 @@ func (f file) cpus() unit.CPUSet {
 	return set
 }
 
-// valueOf returns the value of a key that is set, as a check or a default
-// ensures.
+// valueOf returns the value of a key that is set, as a check or a default ensures.
 func valueOf[T any](m node.Maybe[T]) T {
 	v, _ := m.Value()
 	return v
@@ -97,9 +96,9 @@ func valueOf[T any](m node.Maybe[T]) T {
 // on command lines.
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// leastMemory is the smallest memory.max of a workload. Container runtimes also
-// refuse less than 6 MB, because a program is killed when it starts. The usual
-// cause is a missing suffix (limits: {memory: 4}).
+// leastMemory is the smallest memory.max of a workload. With less, the kernel kills
+// a program when it starts, so container runtimes also refuse less than 6 MB. The
+// usual cause of such a limit is a missing suffix (limits: {memory: 4}).
 const leastMemory unit.Bytes = 6 << 20
 
 // file makes the checks of the file that struct tags cannot express, except

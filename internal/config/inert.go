@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A ConfigMap may be older than Tenon, and no webhook has checked it. A value
-// that Koordinator accepts there must not disable its whole section. So values
-// without an effect are left out one by one, with a notice.
+// A ConfigMap may be older than Tenon, and then no webhook has checked it. A
+// value that Koordinator accepts there must not disable its whole section. The
+// parser therefore omits values without an effect one by one, with a notice.
 
 // leaveOut unsets the values of s that Koordinator accepts but that have no
 // effect, and returns a notice for each.
@@ -42,8 +42,8 @@ func (s *Strategies) leaveOut() []Fault {
 	return found
 }
 
-// leaveOut unsets the values below v that lie outside of what has an effect
-// (see key), and returns a notice for each.
+// leaveOut unsets those values below v that have no effect (see key), and
+// returns a notice for each.
 func leaveOut(v reflect.Value, path string) []Fault {
 	var found []Fault
 	for _, k := range keysOf(v.Type()) {
@@ -57,7 +57,8 @@ func leaveOut(v reflect.Value, path string) []Fault {
 		case f.Kind() == reflect.Struct:
 			found = append(found, leaveOut(f, at)...)
 		case f.Kind() == reflect.Slice && f.Len() > 0 && f.Index(0).Kind() == reflect.Struct && !isLeaf(f.Index(0)):
-			// Other layers of the configuration share the list.
+			// Other layers of the configuration share the list, so leaveOut
+			// must not change it.
 			own := reflect.MakeSlice(f.Type(), f.Len(), f.Len())
 			reflect.Copy(own, f)
 			f.Set(own)

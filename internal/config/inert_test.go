@@ -78,8 +78,8 @@ func TestAValueThatKoordinatorAcceptsKeepsItsSection(t *testing.T) {
 	}
 }
 
-// TestSwitchesAreTrueOrOne checks that a switch may be written in both ways, as
-// Koordinator and ACK do.
+// TestSwitchesAreTrueOrOne checks that a switch may be written as true or as 1,
+// because Koordinator and ACK use both.
 func TestSwitchesAreTrueOrOne(t *testing.T) {
 	for _, v := range []string{"true", "1"} {
 		n, notices := noticed(t, map[string]string{

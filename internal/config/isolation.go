@@ -9,13 +9,13 @@ import (
 )
 
 // cpuQOS reports whether LS work gets the CPU before BE work. Either class can
-// enable it, because it is one relation between the two.
+// enable this, because it concerns both.
 func (q QOS) cpuQOS() bool {
 	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
 }
 
 // isolation returns the configuration of the CPU isolation between LS and BE.
-// lsrOff: the configuration switches it off for LSR and LSE.
+// lsrOff means that the configuration disables the isolation for LSR and LSE.
 func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
 	if !q.cpuQOS() {
 		return policy.CPUQOS{}
@@ -48,7 +48,7 @@ func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
 	return c
 }
 
-// order returns the configured mechanism, or whether the measured order applies.
+// order returns the first mechanism to use, and whether the measured order applies.
 func (p Policies) order() (begin node.Mechanism, measured bool) {
 	switch said, given := p.CPUIsolation.Value(); {
 	case given && said == "strongest":
@@ -61,9 +61,10 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 	return "", true
 }
 
-// means returns the kernel feature by which BE gives way, if one is configured.
-// Koordinator's default is 0, because another mechanism does the work there.
-// Here 0 means the weaker feature, so a key that is not set selects none.
+// means returns the kernel feature that the configuration selects for BE work
+// to give way, if any. In Koordinator, the default of the key is 0 and selects
+// no feature, because another mechanism does this work there. Here 0 selects
+// the weaker feature, so a key that is not set must select none.
 func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {
@@ -88,7 +89,8 @@ func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	return v
 }
 
-// identities checks that BE does not go before LS in the configuration.
+// identities checks that the configuration does not give BE work the CPU before
+// LS work.
 func (c *checker) identities(q QOS) {
 	for _, class := range q.classes() {
 		field := "resource-qos-config." + class.key + ".cpuQOS.groupIdentity"

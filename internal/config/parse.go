@@ -25,8 +25,8 @@ type parser struct {
 	lines  map[string]int
 	meant  []string // fields whose key was probably misspelt
 	pinned int      // line of the JSON text in the file that is being read; 0: none
-	// lenient: the source is a ConfigMap. An unknown key is a notice and not a
-	// fault, and null leaves a key unset.
+	// lenient means that the source is a ConfigMap. An unknown key is then a
+	// notice and not a fault, and null leaves a key unset.
 	lenient bool
 	notices []Fault
 }

@@ -10,8 +10,9 @@ import (
 
 // Policy returns the configuration of the policies.
 func (s Strategies) Policy() policy.Config {
-	// A class that is not mentioned has its default. One that is off in so many
-	// words keeps BE off no core, as in Koordinator.
+	// A class that the configuration does not mention has its default. If the
+	// configuration disables the class explicitly, the class does not keep BE
+	// off any core, as in Koordinator.
 	lsrOff := !s.QOS.LSRClass.CPU.Enable.Or(true)
 	s = s.orDefaults()
 	return policy.Config{

@@ -18,10 +18,10 @@ import (
 // A reader parses a value. Its error names the value and the accepted values.
 type reader[T any] func(*yaml.Node, key) (T, error)
 
-// maybe reads n into a key that may stay unset. In JSON, null means unset, and
-// so does an empty text in a ConfigMap or an annotation: templates write one for
-// a value that is not set. In YAML, a key without a value is a fault, because it
-// is probably a mistake.
+// maybe reads n into a key that may stay unset. In JSON, null means unset. In a
+// ConfigMap or an annotation, an empty text also means unset, because templates
+// write it for values that are not set. In YAML, a key without a value is a
+// fault, because it is probably a mistake.
 func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
 	if (p.pinned > 0 || p.lenient) && isNull(n) || p.lenient && isEmpty(n) {
 		return
@@ -43,8 +43,8 @@ func scalar[T any](p *parser, n *yaml.Node, path string, k key, to *T, read read
 	return true
 }
 
-// readBool reads true and false, and 1 and 0: Koordinator and ACK write some
-// switches in one way and some in the other.
+// readBool reads true and false, and also 1 and 0, because Koordinator and ACK
+// use both notations.
 func readBool(n *yaml.Node, _ key) (bool, error) {
 	if tag := n.ShortTag(); tag == "!!bool" || tag == "!!int" {
 		switch strings.ToLower(n.Value) {

@@ -22,8 +22,8 @@ func (c *checker) selector(s nodeselect.Selector, path string) {
 	}
 }
 
-// overlapping returns a notice for each entry that can select a node that an
-// entry before it selects too: there only the first of them counts.
+// overlapping returns a notice for each entry that may select a node which an
+// earlier entry also selects. For such a node, only the first entry counts.
 // (Koordinator's optional webhook refuses such entries.)
 func overlapping[T any](some []layer[T]) []Fault {
 	var found []Fault

@@ -3,12 +3,13 @@ package config
 import "tenon.sh/tenon/internal/model/node"
 
 // Signals selects the kernel signals that wake the loop, if the kernel has
-// them. Without them the loop runs once per period.
+// them. Without these signals, the loop runs once per period.
 type Signals struct {
-	// RunQueueDelay: BPF counts the time for which services wait for a CPU, and
-	// wakes the loop if it is too long. It slows every context switch.
+	// RunQueueDelay means that BPF measures for how long services wait for a
+	// CPU, and wakes the loop if they wait too long. It makes every context
+	// switch slower.
 	RunQueueDelay bool
-	// Pressure: PSI triggers wake the loop.
+	// Pressure means that PSI triggers wake the loop.
 	Pressure bool
 }
 

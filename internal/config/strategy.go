@@ -17,8 +17,8 @@ type Strategies struct {
 	Colocation Colocation `json:"colocation-config,omitzero" section:"nodeConfigs"`
 }
 
-// Threshold is resource-threshold-config: the use of the node from which BE
-// gives way. Percentages are of the node's capacity, or of its allocatable
+// Threshold is resource-threshold-config: the use of the node above which BE
+// must give way. Percentages are of the node's capacity, or of its allocatable
 // resources if the key says so.
 type Threshold struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
@@ -26,7 +26,7 @@ type Threshold struct {
 	CPUSuppressThresholdPercent node.Maybe[unit.Percent] `json:"cpuSuppressThresholdPercent,omitzero" range:"0..100"`
 	CPUSuppressMinPercent       node.Maybe[unit.Percent] `json:"cpuSuppressMinPercent,omitzero" range:"0..100"`
 	CPUSuppressPolicy           node.Maybe[string]       `json:"cpuSuppressPolicy,omitzero" oneof:"cpuset cfsQuota"`
-	// CPUSuppressLendLSR is a key of Tenon.
+	// CPUSuppressLendLSR is a key that only Tenon has.
 	CPUSuppressLendLSR node.Maybe[bool] `json:"cpuSuppressLendLSR,omitzero"`
 
 	MemoryEvictThresholdPercent            node.Maybe[unit.Percent] `json:"memoryEvictThresholdPercent,omitzero" range:"0..100"`
@@ -44,9 +44,9 @@ type Threshold struct {
 	CPUAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"cpuAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
 	CPUAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"cpuAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
 
-	// EvictGracePeriodSeconds is a key of Tenon.
+	// EvictGracePeriodSeconds is a key that only Tenon has.
 	EvictGracePeriodSeconds node.Maybe[int64] `json:"evictGracePeriodSeconds,omitzero" range:"0..3600"`
-	// EvictUnlabelled is a key of Tenon.
+	// EvictUnlabelled is a key that only Tenon has.
 	EvictUnlabelled node.Maybe[bool] `json:"evictUnlabelled,omitzero"`
 	// Pods with a priority above these values are never evicted.
 	EvictEnabledPriorityThreshold     node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero" range:"-2147483648..2147483647"`
@@ -60,7 +60,8 @@ type QOS struct {
 	LSClass     Class    `json:"lsClass,omitzero"`
 	BEClass     Class    `json:"beClass,omitzero"`
 	SystemClass Class    `json:"systemClass,omitzero"`
-	// CgroupRoot is for settings that exist once per node: block devices.
+	// CgroupRoot has the settings that exist once per node, which are those of
+	// block devices.
 	CgroupRoot Class `json:"cgroupRoot,omitzero" later:""`
 }
 
@@ -91,7 +92,7 @@ func (q *QOS) pointers() []*Class {
 type Policies struct {
 	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
-	// The next keys are Tenon's.
+	// Only Tenon has the following keys.
 	CPUIsolation     node.Maybe[string] `json:"cpuIsolation,omitzero" oneof:"auto measured strongest vendor sched_ext core_sched siblings cpu.idle weight"`
 	Trials           node.Maybe[bool]   `json:"cpuIsolationTrials,omitzero"`
 	HoldMicroseconds node.Maybe[int64]  `json:"cpuIsolationHoldMicroseconds,omitzero" range:"0..10000"`

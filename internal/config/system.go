@@ -53,12 +53,12 @@ type HostApplication struct {
 	Priority node.Maybe[string] `json:"priority,omitzero" oneof:"koord-prod koord-mid koord-batch koord-free"`
 	Class    node.Maybe[string] `json:"qos,omitzero" oneof:"LSE LSR LS BE SYSTEM"`
 	Cgroup   HostCgroup         `json:"cgroupPath,omitzero"`
-	// Strategy is empty in Koordinator.
+	// Strategy has no fields in Koordinator.
 	Strategy map[string]any `json:"strategy,omitempty"`
 }
 
-// HostCgroup is its place in the cgroup tree: base, parentDir and relativePath
-// joined. The bases of Kubernetes are those of the kubelet.
+// HostCgroup is the place of a program in the cgroup tree: base, parentDir and
+// relativePath, joined. The bases of Kubernetes are those of the kubelet.
 type HostCgroup struct {
 	Base         node.Maybe[string] `json:"base,omitzero" oneof:"CgroupRoot Kubepods KubepodsBurstable KubepodsBesteffort"`
 	ParentDir    node.Maybe[string] `json:"parentDir,omitzero"`

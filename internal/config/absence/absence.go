@@ -9,8 +9,8 @@ import "time"
 // resources.
 const GoneAfter = 5 * time.Minute
 
-// Missing tracks for how long a ConfigMap has been missing. The zero Missing:
-// it exists, or See has not been called yet.
+// Missing tracks for how long a ConfigMap has been missing. The zero Missing
+// means that the ConfigMap exists, or that See has not been called yet.
 type Missing struct {
 	since time.Time
 	over  bool

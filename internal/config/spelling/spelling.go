@@ -12,12 +12,13 @@ import (
 // longest is the number of characters of a name that are compared.
 const longest = 64
 
-// leastPrefix is the number of characters from which on the beginning of a key
-// stands for the key.
+// leastPrefix is the minimum length of the beginning of a key that may stand
+// for the key.
 const leastPrefix = 4
 
-// Nearest returns the known key of which name is probably a misspelling: its
-// beginning, or with at most every third letter wrong or missing. It returns "" if there is none.
+// Nearest returns the known key that name probably means. Name may be the
+// beginning of a key, or may have at most every third letter wrong or missing.
+// Nearest returns "" if there is no such key.
 func Nearest(name string, known []string) string {
 	best, least := "", longest
 	if len(name) > longest {

@@ -81,8 +81,8 @@ func (r *jsonReader) next() (*yaml.Node, error) {
 	return n, nil
 }
 
-// value returns the next value. depth is the number of mappings and lists
-// around it.
+// value returns the next value. depth is the number of mappings and lists that
+// contain it.
 func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 	n, err := r.next()
 	if err != nil || n.Kind == yaml.ScalarNode {

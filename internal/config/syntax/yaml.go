@@ -21,7 +21,8 @@ const MaxSize = 1 << 20
 
 // An Error says where and why a text is not YAML.
 type Error struct {
-	// Line is the line of the mistake, from 1; 0: none in particular.
+	// Line is the line of the mistake, counted from 1. It is 0 if the mistake
+	// has no line.
 	Line int
 	// Problem names the mistake.
 	Problem string

@@ -1,5 +1,5 @@
 // Package textfile reads a small file with a configured path. It limits the
-// wait and the size, whatever kind of file is there.
+// waiting time and the size, whatever kind of file it is.
 package textfile
 
 import (

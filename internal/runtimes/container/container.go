@@ -19,11 +19,11 @@ type Container struct {
 	// Name is the name of the container, or its ID if it has none.
 	Name   string
 	Labels map[string]string
-	// PID is its first process, in the PID namespace of this machine, at the
-	// time of the listing; 0: not known.
+	// PID is the first process of the container when it was listed, in the PID
+	// namespace of this machine; 0: not known.
 	PID int
-	// Cgroup is the path of its cgroup, set by Locate; empty: it is found by
-	// the ID.
+	// Cgroup is the path of the cgroup that Locate set. If it is empty, the ID
+	// identifies the cgroup.
 	Cgroup string
 }
 

@@ -24,9 +24,8 @@ type containerd struct {
 // namespaceHeader is the gRPC header with the namespace of a request.
 const namespaceHeader = "containerd-namespace"
 
-// dockersNamespace is the namespace with the containers of Docker, which lack
-// the labels of their owners there. The client of Docker lists them with
-// labels.
+// dockersNamespace is the namespace with the containers of Docker. Their labels
+// are missing in containerd. The client of Docker lists them with labels.
 const dockersNamespace = "moby"
 
 // nerdctlName is the label in which nerdctl stores the name of a container.
@@ -38,7 +37,7 @@ const nerdctlName = "nerdctl/name"
 const mostTasks = 16 << 20
 
 func openContainerd(socket string) (*containerd, error) {
-	// No TLS: a local socket is protected by its file permissions.
+	// TLS is not necessary, because file permissions protect a local socket.
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostTasks)))
 	if err != nil {
@@ -80,8 +79,8 @@ func (c *containerd) listIn(ctx context.Context) ([]Container, error) {
 	if len(pids) == 0 {
 		return nil, nil
 	}
-	// As a stream, because each container comes with its whole specification of
-	// some 10 KiB.
+	// A stream has no limit on the size of the list. Each container has its
+	// whole specification of some 10 KiB.
 	found, err := containersapi.NewContainersClient(c.conn).ListStream(ctx, &containersapi.ListContainersRequest{})
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// many is the number of containers in the test; every second one runs. The list
+// many is the number of containers in the test. Every second one runs. The list
 // of all containers or tasks exceeds the default size of a gRPC message.
 const many = 2000
 

@@ -24,10 +24,10 @@ func Locate(all []Container, of func(pid int) (path string, known bool)) {
 	}
 }
 
-// Groups returns the containers by the path of their cgroup. The cgroup of a
-// container is the path that has its ID in its name, as with Docker and Podman,
-// or else the path that Locate set. Groups omits a container whose cgroup is
-// not among the paths or is the root.
+// Groups returns the containers by the path of their cgroup. With Docker and
+// Podman, the cgroup of a container is the path that has its ID in its name.
+// Otherwise it is the path that Locate set. Groups omits a container whose
+// cgroup is not among the paths or is the root.
 func Groups(all []Container, paths []string) map[string]Container {
 	exists := make(map[string]bool, len(paths))
 	byID := map[string]string{}
@@ -88,8 +88,9 @@ func idIn(name string) string {
 	return id
 }
 
-// whole cuts the path of the first process of a container to the cgroup of the
-// container, without cgroups that the container itself created.
+// whole shortens the cgroup path of the first process of a container to the
+// path of the container itself, because a container may create cgroups in its
+// own.
 func whole(path, id string) string {
 	path = strings.Trim(path, "/")
 	for i := 0; i <= len(path); i++ {

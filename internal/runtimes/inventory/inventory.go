@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// answerWithin is the maximum time of a listing; a runtime that systemd
+	// answerWithin is the maximum time of a listing. A runtime that systemd
 	// starts on demand takes seconds. firstWithin is the maximum time of the
-	// listing before the first tick, which waits for it.
+	// listing before the first tick, because the tick waits for it.
 	answerWithin = 10 * time.Second
 	firstWithin  = 2 * time.Second
-	// leastRest is the minimum time between two listings, and restFor the
+	// leastRest is the minimum time between two listings. restFor is the
 	// minimum as a multiple of the time that the last listing took. After a
-	// change there is one more listing after this time, because a cgroup may
-	// exist before its runtime reports the container as running.
+	// change, the Follower lists once more after this time, because a cgroup
+	// may exist before its runtime reports the container as running.
 	leastRest = time.Second
 	restFor   = 20
 	// askAtLatest is the maximum time between two attempts to reach a missing
@@ -92,8 +92,8 @@ func (c *Follower) look() {
 
 // See triggers a listing if a cgroup that may be a container was created or
 // removed since the last call. paths is sorted. Other cgroups do not trigger a
-// listing: a listing may start a unit such as podman.service, and the cgroup of
-// that unit would trigger the next listing without end.
+// listing. A listing may start a unit such as podman.service, and without this
+// rule the cgroup of that unit would trigger the next listing, without end.
 func (c *Follower) See(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -105,9 +105,9 @@ func (c *Follower) See(paths []string) {
 	}
 }
 
-// First lists the containers before the first tick, because the tick would
-// otherwise release containers that the last tenond managed. remembered is the
-// list of that tenond; it stays for each runtime that does not answer now.
+// First lists the containers before the first tick. Without this list, the tick
+// would release the containers that the last tenond managed. remembered is the
+// list of that tenond. It applies to each runtime that does not answer now.
 func (c *Follower) First(ctx context.Context, remembered map[string][]container.Container) {
 	select {
 	case <-c.ask: // First answers the request of Use

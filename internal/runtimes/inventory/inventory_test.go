@@ -21,7 +21,7 @@ import (
 
 const theSocket = "containerd:///run/c.sock"
 
-// runtimes is a machine with one runtime whose containers a test sets.
+// runtimes is a machine with one runtime. A test sets its containers.
 type runtimes struct {
 	*Follower
 	said  bytes.Buffer // the log
@@ -52,7 +52,7 @@ func newRuntimes(addresses ...string) *runtimes {
 	return r
 }
 
-// during runs the Follower for a time while happens runs.
+// during runs the Follower for the given time, and calls happens meanwhile.
 func (r *runtimes) during(t *testing.T, long time.Duration, happens func()) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), long)
@@ -133,8 +133,8 @@ func TestOnlyWhatCanBeAContainerHasTheRuntimesAsked(t *testing.T) {
 		r.See([]string{"default"})
 		r.during(t, 100*time.Second, func() {
 			for i := range 50 {
-				// podman.service, which podman.socket starts for a request and
-				// ends afterwards.
+				// podman.socket starts podman.service for a request, and the
+				// service ends afterwards.
 				r.See([]string{"default", "system.slice/podman.service"}[:1+i%2])
 				time.Sleep(time.Second)
 			}

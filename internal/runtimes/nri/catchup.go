@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// catchUpTimes is the maximum number of requests for the values of a container
-// without an answer. After that, Tenon leaves the container to the loop,
+// catchUpTimes is the maximum number of requests for the values of a container.
+// If there is no answer after that, Tenon leaves the container to the loop,
 // because its pod may not exist any more.
 const catchUpTimes = 10
 
 // catchUp updates containers whose values were not known when the runtime asked
-// for them, as soon as they are known. Otherwise the runtime would write its
-// own values again at each change of the container. It asks every few deadlines
-// until ctx ends.
+// for them. It does so as soon as the values are known, because otherwise the
+// runtime would write its own values again at each change of the container. It
+// asks for the values every few deadlines until ctx ends.
 func (p *plugin) catchUp(ctx context.Context) {
 	select {
 	case <-p.configured:

@@ -26,23 +26,24 @@ const (
 	DefaultSocket = api.DefaultSocketPath
 	// DefaultDeadline is the maximum time of an answer. The runtime waits at
 	// most 2 s (api.DefaultPluginRequestTimeout), and the pod does not start
-	// before.
+	// until the runtime has an answer.
 	DefaultDeadline = 200 * time.Millisecond
 	// DefaultStartDeadline is the maximum time for which the start of a created
-	// container waits. It is longer, because a container that starts earlier
-	// runs on the wrong CPUs or without a limit.
+	// container waits. It is longer than DefaultDeadline, because a container
+	// that starts too early runs on the wrong CPUs or without a limit.
 	DefaultStartDeadline = time.Second
 
 	name = "tenon"
-	// index is the place of the plugin among all plugins of a runtime. It is
-	// late, so that Tenon sees the changes of the others.
+	// index determines the order of the plugins of a runtime. The value is
+	// high, so that Tenon sees the changes of the other plugins.
 	index = "90"
 	// soonest and latest are the minimum and the maximum wait before the plugin
 	// connects again.
 	soonest, latest = 100 * time.Millisecond, 5 * time.Second
-	// If a runtime accepts connections but does not answer, each attempt leaks
-	// a stub. The wait then grows to muteLatest, and after mostMute attempts
-	// the plugin waits until the runtime has created its socket again.
+	// If a runtime accepts connections but does not answer, each attempt to
+	// connect leaks a stub. The wait between attempts then grows to muteLatest.
+	// After mostMute attempts, the plugin waits until the runtime has created
+	// its socket again.
 	muteLatest = 5 * time.Minute
 	mostMute   = 10
 	// registering is the maximum time in which the runtime must configure the
@@ -219,8 +220,9 @@ func rest(ctx context.Context, path string, socket socketID, wait time.Duration,
 	return nil
 }
 
-// A socketID tells a socket from a later one at the same path, which may have
-// the same inode number. The zero socketID means that there is no socket.
+// A socketID distinguishes a socket from a later one at the same path, which
+// may have the same inode number. The zero socketID means that there is no
+// socket.
 type socketID struct {
 	inode uint64
 	made  unix.Timespec
@@ -243,8 +245,8 @@ var (
 // session makes one connection, and returns when it ends. It calls connected
 // when the runtime has registered the plugin. The error is never nil.
 func session(ctx context.Context, p *plugin, connected func(Link)) error {
-	// The connection outlives ctx, because the plugin releases the containers
-	// over it.
+	// The connection stays open after ctx has ended, because the plugin
+	// releases the containers over it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: registering}).DialContext(ctx, "unix", p.Socket)
@@ -268,8 +270,8 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 		go p.catchUp(life)
 	}
 	// A stub that is not configured blocks without limit, even if the
-	// connection is closed, and cannot be stopped. Then session leaves it
-	// behind.
+	// connection is closed. It cannot be stopped, so session returns without
+	// it.
 	select {
 	case <-p.configured:
 	case err := <-ended:

@@ -69,8 +69,8 @@ func TestANewPodIsAnnouncedBeforeItsContainers(t *testing.T) {
 	}
 }
 
-// TestAContainerIsAnnouncedBeforeItStarts: the runtime may start a container
-// only when the plugin has answered.
+// TestAContainerIsAnnouncedBeforeItStarts checks that the runtime starts a
+// container only after the plugin has answered.
 func TestAContainerIsAnnouncedBeforeItStarts(t *testing.T) {
 	r := start(t, nil, nil)
 	values := &asked{created: make(chan Created, 1)}
@@ -89,8 +89,9 @@ func TestAContainerIsAnnouncedBeforeItStarts(t *testing.T) {
 	}
 }
 
-// TestNoPodWaitsForTenon tests answers that never arrive, that fail and that
-// panic. The runtime creates the container with the values of the kubelet.
+// TestNoPodWaitsForTenon checks answers that never arrive, that fail, and that
+// panic. In each case, the runtime must create the container with the values of
+// the kubelet.
 func TestNoPodWaitsForTenon(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -131,8 +132,8 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 	}
 }
 
-// TestAStartWaitsLessThanTheRuntimeWaits: a runtime drops a plugin whose answer
-// takes too long, so the plugin must answer before, whatever its own deadline.
+// TestAStartWaitsLessThanTheRuntimeWaits checks that the plugin answers before
+// the runtime drops it, even if its own deadline is longer.
 func TestAStartWaitsLessThanTheRuntimeWaits(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -181,9 +182,9 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	}
 }
 
-// TestOneContainerThatNobodyKnowsCostsNobodyElse checks that many containers
-// without values do not delay those with values, and that they are updated when
-// their values are known.
+// TestOneContainerThatNobodyKnowsCostsNobodyElse checks many containers without
+// values. They must not delay the containers with values, and the plugin must
+// update them when their values are known.
 func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	var pods []*api.PodSandbox
 	var has []*api.Container
@@ -216,8 +217,8 @@ func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	}
 }
 
-// forgetful returns values only for the container z until a test releases the
-// others.
+// forgetful is a Values that returns values only for the container z, until a
+// test releases the others.
 type forgetful struct {
 	asked
 	told chan struct{}
@@ -330,8 +331,8 @@ func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
 }
 
 // TestWhoLeavesGivesBackOnTheConnectionThatThereIs checks that the plugin
-// releases the containers over its open connection, because the runtime accepts
-// no new plugin while it stops the container of the plugin.
+// releases the containers over its open connection. While the runtime stops the
+// container of the plugin, it accepts no new plugin.
 func TestWhoLeavesGivesBackOnTheConnectionThatThereIs(t *testing.T) {
 	for name, leaves := range map[string]bool{"an uninstall": true, "an update": false} {
 		t.Run(name, func(t *testing.T) {
@@ -418,7 +419,7 @@ func (l *locked) String() string {
 }
 
 // TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew checks that the
-// attempts end, because each attempt leaks a stub.
+// plugin stops its attempts to connect, because each attempt leaks a stub.
 func TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nri.sock")
 	bind := func() {

@@ -16,10 +16,10 @@ import (
 // answered yet. A further request gets an immediate answer without changes.
 const waiting = 256
 
-// together is the number of containers of a synchronization whose values are
-// requested at the same time, so that containers without values do not delay
-// the others. synchronizing is the maximum time of a synchronization as a
-// multiple of the deadline; it is less than the runtime waits.
+// together is the number of containers of a synchronization whose values the
+// plugin requests at the same time, so that containers without values do not
+// delay the others. synchronizing is the maximum time of a synchronization as a
+// multiple of the deadline. The runtime waits longer than that.
 const together, synchronizing = 64, 5
 
 // A plugin answers the runtime on one connection. It never answers with an
@@ -66,8 +66,8 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 	return 0, nil // all events for which the plugin has a method
 }
 
-// Synchronize is the second call, before all requests. It updates the running
-// containers whose values are known.
+// Synchronize is the second call of the runtime, before all other requests. It
+// updates the running containers whose values are known.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer func() {
 		select {

@@ -13,7 +13,7 @@ import (
 )
 
 // kubelet are the values that the kubelet sets for a container without CPU and
-// memory, such as one with batch resources: no quota and no limit
+// memory, such as one with batch resources. They mean no quota and no limit
 // (pkg/kubelet/cm).
 var kubelet = Limits{Quota: new(int64(-1)), Memory: new(int64(-1))}
 
@@ -25,12 +25,12 @@ var ErrReleased = errors.New("the containers have the kubelet's values again")
 // containers.
 const releasing = 10 * time.Second
 
-// Release opens a connection and gives the values of the kubelet to all
-// containers that have values of Tenon, for an uninstall. It must not run in a
-// container that is being stopped, because the runtime accepts no new plugin
-// until that has ended; Run has Leaves for this case. Only the runtime can
-// restore the values, because it stores the values of each container and writes
-// them again at the next change.
+// Release opens a connection and gives all containers with values of Tenon the
+// values of the kubelet again, for an uninstall. Only the runtime can do this,
+// because it stores the values of each container and writes them again at the
+// next change. Release must not run in a container that is being stopped,
+// because the runtime accepts no new plugin until the stop has ended. For that
+// case, Run has Leaves.
 func Release(ctx context.Context, o Options) error {
 	p := newPlugin(o.filled())
 	p.release = true

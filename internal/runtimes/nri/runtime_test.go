@@ -93,9 +93,9 @@ func (c *containers) create(t *testing.T, pod *api.PodSandbox, has *api.Containe
 	return nil
 }
 
-// A cable forwards connections to a socket until a test cuts them. The library
-// does not close the connections of plugins when it stops; only the end of its
-// process does.
+// A cable forwards connections to a socket until a test cuts them. The test
+// needs it because the library does not close the connections of plugins when
+// it stops. Only the end of its process does.
 type cable struct {
 	socket string
 	mu     sync.Mutex

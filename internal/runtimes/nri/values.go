@@ -29,7 +29,7 @@ func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits)
 	return append(updates, u)
 }
 
-// missing returns those of the wanted values that differ from the present ones.
+// missing returns those wanted values that differ from the present ones.
 func missing(have *api.LinuxResources, want Limits) Limits {
 	cpu, memory := have.GetCpu(), have.GetMemory()
 	if sameQuota(cpu, want) {
@@ -56,8 +56,8 @@ func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 	return have == *want.Quota && (want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period)
 }
 
-// touched returns those of the wanted values that a request would change. The
-// request does not affect the others.
+// touched returns those wanted values that a request would change. It omits the
+// others, because the request does not affect them.
 func touched(want Limits, asked *api.LinuxResources) Limits {
 	cpu := asked.GetCpu()
 	if cpu.GetQuota() == nil && cpu.GetPeriod() == nil {
@@ -82,7 +82,7 @@ type change interface {
 	AddLinuxUnified(file, value string)
 }
 
-// set writes values into a change, and reports whether there were any.
+// set writes values into a change. It returns false if there are none.
 func set(c change, l Limits) bool {
 	if l.Quota != nil {
 		c.SetLinuxCPUQuota(*l.Quota)
