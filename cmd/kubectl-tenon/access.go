@@ -53,8 +53,8 @@ func (a *access) client() (client.Client, error) {
 	if err := errors.Join(corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	// With a fixed list of kinds, the client need not ask the API server for
-	// them.
+	// The list of kinds is fixed, so the client need not ask the API server for
+	// it.
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
@@ -82,8 +82,9 @@ func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocati
 	return profiles.Items, nil
 }
 
-// webhook reads what changes pods at their creation. Its answer names what cannot
-// be read, because most pods fit the same without it.
+// webhook reads what changes pods at their creation. Its answer names what it
+// cannot read and does not fail, because most pods need the same CPUs without
+// these changes.
 func (a *access) webhook(ctx context.Context) survey.Webhook {
 	var w survey.Webhook
 	unread := func(what string, err error) {

@@ -101,8 +101,8 @@ func TestFitEndsWithOneIfAPodWouldWait(t *testing.T) {
 	}
 }
 
-// TestFitAppliesTheProfiles has a profile that makes each pod LSR. The API server
-// of the test has no namespaces: fit says so.
+// TestFitAppliesTheProfiles checks a profile that makes each pod LSR. The API
+// server of the test has no namespaces, and fit must say so.
 func TestFitAppliesTheProfiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: {requests: {cpu: 12}, limits: {cpu: 12}}}]}\n"), 0o600); err != nil {
@@ -119,7 +119,7 @@ func TestFitAppliesTheProfiles(t *testing.T) {
 	}
 }
 
-// withRoom is a node that has what kube-scheduler asks of a node.
+// withRoom is a node that passes the checks of kube-scheduler.
 var withRoom = map[string]string{
 	"/api/v1/nodes": `{"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "32", "pods": "10"}}}]}`,
 	"/api/v1/pods":  pods, "/apis/tenon.sh/v1alpha1/nodereports": reports,

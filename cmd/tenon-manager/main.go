@@ -24,7 +24,7 @@ func execute() int {
 	if err == nil {
 		return 0
 	}
-	// Joined errors become one line, so that logs do not split them.
+	// Joined errors are printed on one line, so that logs do not split them.
 	fmt.Fprintln(os.Stderr, "tenon-manager: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if errors.As(err, new(usageError)) {
 		return exitUsage

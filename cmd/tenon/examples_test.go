@@ -78,7 +78,8 @@ func commandLine(line string) ([]string, bool) {
 	return words[1:], true
 }
 
-// wordsOf splits a line as a shell does, as far as single quotes go.
+// wordsOf splits a line as a shell does. It knows single quotes, and no other
+// quoting.
 func wordsOf(line string) []string {
 	quoted := false
 	return strings.FieldsFunc(strings.Map(func(r rune) rune {

@@ -70,7 +70,7 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 	return f.WriteTable(cmd.OutOrStdout())
 }
 
-// labFrame returns what the commands with a service need of this program.
+// labFrame returns what the commands with a service need from this program.
 func labFrame(g *global) labcmd.Frame {
 	return labcmd.Frame{
 		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete, SettingFlags: settingFlags,
@@ -81,7 +81,7 @@ func labFrame(g *global) labcmd.Frame {
 	}
 }
 
-// jobFrame returns what the commands about jobs need of this program.
+// jobFrame returns what the commands about jobs need from this program.
 func jobFrame(g *global) jobcmd.Frame {
 	return jobcmd.Frame{
 		Version: version, Usage: func(err error) error { return usageError{err} },
@@ -183,8 +183,8 @@ exit status is 1.`,
 func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
-	// A garbage collection would pause the sending threads, and the process is
-	// short-lived.
+	// A garbage collection would pause the sending threads. The process is
+	// short-lived and needs none.
 	debug.SetGCPercent(-1)
 	r, err := load.Run(ctx, c)
 	if err != nil {

@@ -64,7 +64,7 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 	return cmd
 }
 
-// settingFlags adds the flags that every experiment has. Unless outside is nil,
+// settingFlags adds the flags that every experiment has. If outside is not nil,
 // it also adds the flag that lets tenond do Tenon's work.
 func settingFlags(cmd *cobra.Command, s *site.Setting, outside *bool) {
 	flags := cmd.Flags()

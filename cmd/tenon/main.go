@@ -34,8 +34,8 @@ func execute() int {
 	} else if errors.As(err, &status) {
 		return int(status)
 	}
-	// Joined errors become one line, so that scripts and logs do not split
-	// them.
+	// Joined errors are printed on one line, so that scripts and logs do not
+	// split them.
 	fmt.Fprintln(os.Stderr, "tenon: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	var refused *launch.StartError
 	switch {

@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tenon": main})
 }
 
-// TestCommandLine runs testdata/*.txtar. The condition [root] means that
-// cgroups can be created here. Additional commands are group, newgroup, nobody
-// and waitfor.
+// TestCommandLine runs testdata/*.txtar. The condition [root] means that the
+// test can create cgroups. The scripts have the additional commands group,
+// newgroup, nobody and waitfor.
 func TestCommandLine(t *testing.T) {
 	deadline, _ := t.Deadline()
 	docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
@@ -80,7 +80,8 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// oneByOne runs the scripts one after the other, because they share tenon-be.
+// oneByOne runs the scripts one after the other, because they share the cgroup
+// tenon-be.
 type oneByOne struct{ *testing.T }
 
 func (t oneByOne) Parallel()     {}
@@ -102,8 +103,9 @@ func canMakeGroups() error {
 	return errors.Join(tree.Make(probe), tree.Remove(probe))
 }
 
-// group PATH asserts that the cgroup exists in some hierarchy. group PATH FILE
-// VALUE asserts that its file has the value, in the words of v1 or v2 ("A|B").
+// group implements the command group of scripts. `group PATH` checks that the
+// cgroup exists in some hierarchy. `group PATH FILE VALUE` checks that the file
+// has the value, where "A|B" means A on cgroup v1 and B on v2.
 func group(ts *testscript.TestScript, neg bool, args []string) {
 	tree, err := cgroup.Detect("/proc")
 	ts.Check(err)
@@ -123,7 +125,8 @@ func group(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// newgroup PATH creates a cgroup until the end of the script.
+// newGroup implements the command newgroup PATH, which creates a cgroup until
+// the end of the script.
 func newGroup(ts *testscript.TestScript, _ bool, args []string) {
 	tree, err := cgroup.Detect("/proc")
 	ts.Check(err)
@@ -172,11 +175,11 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// waitFor implements the command waitfor. waitfor FILE waits until the file is
-// not empty; waitfor text FILE TEXT until it contains the text; waitfor gone
-// PIDFILE until the process has ended. waitfor alive PIDFILE asserts that the
-// process still runs. The timeout is long, because best-effort work on a busy
-// machine is slow.
+// waitFor implements the command waitfor. `waitfor FILE` waits until the file
+// is not empty. `waitfor text FILE TEXT` waits until the file contains the
+// text. `waitfor gone PIDFILE` waits until the process has ended. `waitfor
+// alive PIDFILE` checks that the process still runs. The timeout is long,
+// because best-effort work on a busy machine is slow.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	pid := func() int {
 		n, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[1])))

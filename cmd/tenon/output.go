@@ -92,6 +92,6 @@ func (f *memoryFlag) Type() string   { return "BYTES" }
 
 // complete registers the values that the shell completes for a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	// The error means that the flag does not exist. A test completes each flag.
+	// An error means that the flag does not exist. A test completes each flag.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

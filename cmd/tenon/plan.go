@@ -25,7 +25,7 @@ import (
 )
 
 // ratePause is the time between the two snapshots from which CPU suppress
-// computes the use of the CPUs.
+// computes CPU use.
 const ratePause = time.Second
 
 type planFlags struct {
@@ -75,7 +75,7 @@ would write with that configuration.`,
 	return cmd
 }
 
-// dryRun does ticks of the loop without writing.
+// dryRun runs ticks of the loop without writing.
 func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Tick, error) {
 	var none tick.Tick
 	if f.suppress < 0 || f.suppress > 100 {
@@ -203,8 +203,8 @@ func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	return all
 }
 
-// withLimits returns w with the present limits of its cgroup as the limits that
-// its owner set. It leaves a limit absent that the cgroup does not have.
+// withLimits returns w with the present limits of its cgroup as the limits of
+// its owner. A limit that the cgroup does not have stays absent.
 func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	if v, err := tree.ReadCPUMax(string(w.Cgroup)); err == nil && v.Quota != cgroup.NoQuota {
 		w.CPULimit = node.Some(unit.MilliCPU(node.CPUMax(v).Cores() * 1000))

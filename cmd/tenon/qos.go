@@ -56,7 +56,7 @@ the last hour.`,
 	}
 }
 
-// mechanismFlag is an isolation mechanism.
+// mechanismFlag is the value of a flag for an isolation mechanism.
 type mechanismFlag struct{ node.Mechanism }
 
 func mechanismNames() []string {

@@ -48,7 +48,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 				return fmt.Errorf("the journal in %s was damaged (%s): knobs that Tenon changed may still have its values", g.stateDir, report.Damage)
 			}
 			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
-				// That was the user's own. Root's may be there as well.
+				// The report above covers the journal of the user. Root may
+				// also have a journal.
 				var roots restore.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
@@ -62,7 +63,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 	return cmd
 }
 
-// restoreFrom restores from one journal, or says what it would do.
+// restoreFrom restores the knobs from one journal. With dryRun, it only reports
+// what it would do.
 func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Report, error) {
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
@@ -94,7 +96,7 @@ func disarm(ctx context.Context, stateDir string) error {
 	return lease.Disarm(ctx, stateDir)
 }
 
-// restored is the report as text.
+// restored prints the report.
 func restored(r restore.Report, dryRun bool) string {
 	switch {
 	case r.Empty():

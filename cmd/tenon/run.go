@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// commandFlags are the flags that describe the command; tenon plan has them
-// too.
+// commandFlags are the flags that describe the command of tenon run. tenon plan
+// also has them.
 type commandFlags struct {
 	class  classFlag
 	cpus   cpuFlag
@@ -86,8 +86,8 @@ and one line says what is missing.`,
 				return err
 			}
 			if err != nil {
-				// The command has run, and Tenon exits with its status. The
-				// error becomes a note.
+				// The command has run, and Tenon exits with the status of the
+				// command, so the error is only printed.
 				note(strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 			if !quiet {
@@ -140,8 +140,8 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir, Try: true}); err != nil {
 		return err
 	}
-	// Only tenond uses mechanisms for the whole node; a command of tenon run
-	// gets cpu.idle.
+	// Only tenond uses mechanisms that affect the whole node. A command of
+	// tenon run gets only cpu.idle.
 	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Mechanism: node.MechanismIdle}}}
 	l.Turn = g.tick(a)
 	return nil

@@ -23,7 +23,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// kept returns a tick of an agent that manages one service and one job.
+// kept returns a tick of an agent with one service and one job.
 func kept(second int) tick.Tick {
 	used := node.Usage{CPU: node.Some(time.Duration(second) * time.Second)}
 	s := node.Snapshot{
@@ -59,7 +59,8 @@ func withMechanism(second int, pinned node.Mechanism) tick.Tick {
 	return t
 }
 
-// An operator is an agent that does a tick at once when a mechanism is chosen.
+// An operator is an agent that runs a tick at once when the user chooses a
+// mechanism.
 type operator struct {
 	ledger *control.Ledger
 	second int

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/agent/loop"
 )
 
-// tick returns a function that does one tick of a's loop. With --verbose it
+// tick returns a function that runs one tick of a's loop. With --verbose, it
 // logs the tick.
 func (g *global) tick(a *loop.Agent) func(context.Context) error {
 	return func(ctx context.Context) error {

@@ -28,7 +28,7 @@ var units = []string{"tenond-watchdog.service", "tenond.service"}
 
 const unitDir = "/etc/systemd/system"
 
-// An installation has the places of the files of tenond.
+// An installation has the paths of the files of tenond.
 type installation struct {
 	root   string // prefix of every path, to prepare a tree other than the running system; empty: none
 	config string
@@ -87,7 +87,7 @@ func (i installation) install(ctx context.Context) error {
 }
 
 // writeConfig writes the default configuration. It does not overwrite an
-// existing file, but returns an error if that has faults.
+// existing file. If the existing file has faults, it returns an error.
 func (i installation) writeConfig() error {
 	path := filepath.Join(i.root, i.config)
 	_, err := config.Load(path)
@@ -141,8 +141,8 @@ func (i installation) uninstall(ctx context.Context, stateDir string) error {
 	if err := i.systemctl(ctx, [][]string{append([]string{"disable", "--now"}, units...)}); err != nil {
 		return err
 	}
-	// If a knob cannot be restored, the units are still removed: tenon restore
-	// does not need them to try again.
+	// Remove the units even if a knob cannot be restored, because tenon restore
+	// can try again without them.
 	err := errors.Join(putBack(ctx, i.out, stateDir), i.removeUnits())
 	return errors.Join(err, i.systemctl(ctx, [][]string{{"daemon-reload"}}))
 }
@@ -161,7 +161,7 @@ func (i installation) removeUnits() error {
 	return errors.Join(errs...)
 }
 
-// putBack removes the lease, so that no watchdog writes any more, and restores
+// putBack removes the lease, so that the watchdog stops writing, and restores
 // all knobs.
 func putBack(ctx context.Context, out io.Writer, stateDir string) error {
 	if err := lease.Disarm(ctx, stateDir); err != nil {
@@ -177,7 +177,7 @@ func putBack(ctx context.Context, out io.Writer, stateDir string) error {
 	return err
 }
 
-// check detects early the errors that would make a later step fail.
+// check returns the errors that would make a later step fail.
 func (i installation) check(what string) error {
 	switch {
 	case i.root != "":

@@ -106,14 +106,14 @@ func (f *clusterFlags) kubeletURL(ip string) string {
 	return "https://" + net.JoinHostPort(cmp.Or(ip, "127.0.0.1"), strconv.Itoa(int(f.port)))
 }
 
-// A stay checks whether the DaemonSet still wants tenond on its node.
+// A stay checks whether the DaemonSet still selects tenond's node.
 type stay struct {
 	api             *apiserver.Client
 	node            string
 	namespace, name string // of the DaemonSet; an empty name: there is none
 	log             *slog.Logger
-	// known means that the DaemonSet could be read once, so that a later denial
-	// shows a change.
+	// known means that tenond has read the DaemonSet at least once. After that,
+	// a denial shows a change.
 	known atomic.Bool
 }
 
@@ -151,9 +151,10 @@ func (s *stay) ask(ctx context.Context) (bool, error) {
 }
 
 // ends reports whether tenond must stop because its DaemonSet, its node or its
-// namespace is being deleted. If the API server cannot answer, it assumes that
-// the DaemonSet stays. If both the DaemonSet and the namespace are now
-// forbidden although they were readable before, the release was uninstalled.
+// namespace is being deleted. If the API server cannot answer, ends assumes
+// that the DaemonSet stays. If tenond could read the DaemonSet and the
+// namespace before, and the API server now denies both, the release was
+// uninstalled.
 func (s *stay) ends() bool {
 	if s.name == "" {
 		return false
@@ -181,13 +182,13 @@ func (s *stay) ends() bool {
 const (
 	// asksWithin is the maximum time in which the API server must answer
 	// whether the DaemonSet stays. putsBackWithin is the maximum time in which
-	// the agent must restore all knobs, and releasesWithin the maximum time in
+	// the agent must restore all knobs. releasesWithin is the maximum time in
 	// which the container runtime must restore the values of containers. The
-	// pod has 90 s for all of this and for the end of the loop and of the
+	// pod has 90 s for all three, and for the end of the loop and of the
 	// watchdog.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second
-	// asksAgain is the time to the next attempt while the answer is unknown.
+	// asksAgain is the time until the next attempt while the answer is unknown.
 	asksAgain = 30 * time.Second
 )

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Exit statuses. systemd shows them; exitConfig is that of sysexits.h.
+// Exit statuses. systemd shows them. exitConfig has the value that sysexits.h
+// defines.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -29,8 +30,8 @@ func execute() int {
 		fmt.Fprintln(os.Stderr, err) // one line for each fault, in the order of the file
 		return exitConfig
 	}
-	// Joined errors become one line, so that scripts and logs do not split
-	// them.
+	// Joined errors are printed on one line, so that scripts and logs do not
+	// split them.
 	fmt.Fprintln(os.Stderr, "tenond: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if errors.As(err, new(usageError)) {
 		return exitUsage

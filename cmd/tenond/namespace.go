@@ -14,11 +14,12 @@ import (
 )
 
 // enterCgroups executes this program again in the cgroup namespace of another
-// process if cgroups that it manages are above its own cgroup. On cgroup v2, an
-// unprivileged container has a cgroup namespace, in which the kernel hides the
-// names that cgroups have on the node. enterCgroups returns without an error if
-// no change is necessary. It needs CAP_SYS_ADMIN and CAP_SYS_PTRACE, and for
-// process 1 of the node also the PID namespace of the node.
+// process, if some cgroups that it manages are above its own cgroup. On cgroup
+// v2, an unprivileged container has a cgroup namespace, in which the kernel
+// hides the names that cgroups have on the node. If no change is necessary,
+// enterCgroups returns nil. It needs CAP_SYS_ADMIN and CAP_SYS_PTRACE. To enter
+// the namespace of the node's process 1, it also needs the PID namespace of the
+// node.
 func enterCgroups(pid int) error {
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
@@ -31,9 +32,9 @@ func enterCgroups(pid int) error {
 	return nil
 }
 
-// restartIn executes this program in a cgroup namespace, with the same pid. A
-// cgroup namespace belongs to a thread, and after exec this thread is the whole
-// process.
+// restartIn executes this program in a cgroup namespace, with the same pid.
+// Only the calling thread enters the namespace. After exec, this thread is the
+// whole process.
 func restartIn(namespace string) error {
 	there, err := os.Open(namespace)
 	if err != nil {
@@ -67,7 +68,8 @@ func restartIn(namespace string) error {
 	}
 	err = syscall.Exec(self, os.Args, os.Environ())
 	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWCGROUP); back != nil {
-		// Otherwise one thread would stay in another namespace than the rest.
+		// Without the panic, one thread would stay in another namespace than
+		// the rest of the process.
 		panic(fmt.Sprintf("return to the cgroup namespace, after %v: %v", err, back))
 	}
 	return err

@@ -121,8 +121,8 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	err = daemon.Run(ctx, daemon.Options{
 		Config: g.config, StateDir: g.stateDir, MachineLock: g.lock, Version: versionName(), Metrics: g.metrics, Log: log, Reload: hangups(ctx),
 		Watchdog: watchdog, Kubernetes: cluster,
-		// The error means that the socket is broken. Without a socket, nothing
-		// is sent.
+		// An error means that the socket is broken. Without a socket, SdNotify
+		// sends nothing and returns no error.
 		Ready: func() { _, _ = systemd.SdNotify(false, systemd.SdNotifyReady) },
 	})
 	var invalid *config.Invalid
@@ -130,9 +130,9 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		return faultsError{err}
 	}
 	if ctx.Err() != nil && leaves() { // also after an earlier error, because there is no second attempt
-		// Changes without a journal come first: the runtime may be slow, and
-		// the journaled changes can still be restored after this process is
-		// killed.
+		// Changes without a journal are restored first. The runtime may be
+		// slow, and tenon restore can still restore the journaled changes if
+		// this process is killed meanwhile.
 		if !released.Load() {
 			err = errors.Join(err, within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
@@ -141,8 +141,8 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	return err
 }
 
-// within does the remaining work, within a time limit, after tenond was asked
-// to stop.
+// within calls do with a time limit, for the work that remains after tenond was
+// asked to stop.
 func within(limit time.Duration, do func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()

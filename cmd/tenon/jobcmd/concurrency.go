@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sweepFlags are the flags whose text is parsed after all of them are set.
+// sweepFlags are the flags whose text is parsed after all flags are set.
 type sweepFlags struct {
 	strategies, jobs, limits, memory, threads, burst, job string
 }
@@ -103,7 +103,8 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 		"jobs": nil, "limits": nil, "memory": nil, "threads": nil, "job": nil, "slice": nil, "burst-max": nil, "blocks": nil, "window": nil, "warmup": nil,
 		"max-time": nil, "type": nil, "work": nil, "max-steal": nil, "max-foreign": nil, "seed": nil, "cpus": nil,
 	} {
-		// The error means that the flag does not exist. A test completes each flag.
+		// An error means that the flag does not exist. A test completes each
+		// flag.
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 }

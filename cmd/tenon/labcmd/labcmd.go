@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Frame is what the commands need of the program that they are part of.
+// A Frame has what the commands need from the program that contains them.
 type Frame struct {
 	// Usage marks an error as one of the command line.
 	Usage  func(error) error

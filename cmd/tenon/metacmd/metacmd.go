@@ -1,5 +1,5 @@
 // Package metacmd has the commands for results of experiments: tenon lab pack,
-// tenon lab submit, and tenon lab meta, which puts several together.
+// tenon lab submit, and tenon lab meta, which combines several results.
 package metacmd
 
 import (
@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// A Frame is what the command needs of the program that it is part of.
+// A Frame has what the commands need from the program that contains them.
 type Frame struct {
 	// Usage marks an error as one of the command line.
 	Usage func(error) error

@@ -63,10 +63,10 @@ does one of a machine on which two equal modes differ.`,
 	return cmd
 }
 
-// runProtocol runs the experiment and returns the directory of its results. The
-// protocol is written when the machine has passed all checks. An experiment that
-// ends without a run leaves nothing; one that fails after some runs can still be
-// submitted.
+// runProtocol runs the experiment and returns the directory of its results. It
+// writes the protocol when the machine has passed all checks. An experiment
+// that ends without a run leaves no files. One that fails after some runs can
+// still be submitted.
 func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	p := submission.Fixed()
 	if err := p.Fits(privateWords()); err != nil {
@@ -104,8 +104,8 @@ func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	return c.Out, err
 }
 
-// bundle shows what the submission of the results in a directory has, and writes
-// it if the user agrees.
+// bundle shows the content of the submission of the results in a directory, and
+// writes it if the user agrees.
 func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	b, err := submission.Make(from, privateWords())
 	if err != nil {
@@ -146,8 +146,9 @@ func privateWords() submission.Private {
 	return submission.Private{Words: slices.DeleteFunc(words, func(w string) bool { return slices.Contains(common, strings.ToLower(w)) })}
 }
 
-// common are names of machines and users that come with images of Linux. They
-// tell nothing about the owner, and some of them are names of a distribution.
+// common are the names of machines and users that images of Linux have. Such a
+// name does not identify the owner, and some are also names of a distribution,
+// which must stay.
 var common = []string{
 	"root", "admin", "user", "localhost", "vagrant", "ec2-user", "cloud-user", "core", "linux",
 	"almalinux", "alpine", "amazon", "arch", "centos", "debian", "fedora", "gentoo", "opensuse", "oracle", "rocky", "suse", "ubuntu",

@@ -50,7 +50,8 @@ func results(t *testing.T) string {
 	return dir
 }
 
-// TestNothingIsWrittenWithoutConsent answers the question in each way.
+// TestNothingIsWrittenWithoutConsent checks each possible answer to the
+// question.
 func TestNothingIsWrittenWithoutConsent(t *testing.T) {
 	from := results(t)
 	for name, c := range map[string]struct {
@@ -92,8 +93,8 @@ func TestSubmitRefusesAFolderWithoutAProtocol(t *testing.T) {
 	}
 }
 
-// TestASubmitThatEndsEarly ends the experiment at each of its stages, and runs it
-// again in the same directory.
+// TestASubmitThatEndsEarly ends the experiment at each of its stages, and then
+// runs it again in the same directory.
 func TestASubmitThatEndsEarly(t *testing.T) {
 	ends := errors.New("it ends here")
 	for name, c := range map[string]struct {
