@@ -22,10 +22,10 @@ import (
 )
 
 // API is an API server in memory for pods and nodes. It does as little as
-// possible, so that what is measured is the scheduler: it keeps the pods, sends
-// one watch event for each change, and binds as the API server does, with the
-// annotations of the binding. It refuses to bind a pod twice. A deleted pod is
-// gone at once.
+// possible, so that a measurement covers the scheduler and not the API server.
+// It stores the pods, and sends one watch event for each change. It binds like
+// the API server, with the annotations of the binding, and refuses to bind a
+// pod twice. It deletes a pod at once.
 type API struct {
 	*fake.Clientset // all other kinds
 	nodes           []corev1.Node
@@ -40,7 +40,7 @@ type API struct {
 	watchers  []*watcher
 }
 
-// An event is one change, with the version of the API server after it.
+// An event is one change, with the resource version after it.
 type event struct {
 	watch.Event
 	version int
@@ -149,7 +149,7 @@ func (p podAPI) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface,
 	return w, nil
 }
 
-// tell records a change and tells the watchers. The caller holds a.mu.
+// tell records a change and sends it to the watchers. The caller holds a.mu.
 func (a *API) tell(kind watch.EventType, before, after *corev1.Pod) {
 	if a.onChange != nil {
 		a.onChange(before, after)
@@ -251,7 +251,7 @@ func (p podAPI) Patch(_ context.Context, name string, kind types.PatchType, data
 	return next, nil
 }
 
-// put stores a pod and tells the watchers. The caller holds a.mu.
+// put stores a pod and sends the change to the watchers. The caller holds a.mu.
 func (a *API) put(p *corev1.Pod) {
 	a.version++
 	p.ResourceVersion = strconv.Itoa(a.version)
@@ -273,7 +273,7 @@ func (a *API) Create(pods []*corev1.Pod) {
 	}
 }
 
-// Remove deletes those of the pods that exist.
+// Remove deletes the given pods. It ignores those that do not exist.
 func (a *API) Remove(pods []*corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -297,15 +297,16 @@ func (a *API) Pods() []*corev1.Pod {
 	return slices.Collect(maps.Values(a.pods))
 }
 
-// Fail lets a function decide whether a bind happens, and what the answer is.
+// Fail sets a function that decides whether a bind happens, and what the API
+// server answers.
 func (a *API) Fail(fault func(*corev1.Binding) (happens bool, err error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fault = fault
 }
 
-// Watch calls a function with each change of a pod, in order. after is nil for a
-// pod that was deleted.
+// Watch calls a function with each change of a pod, in order. after is nil for
+// a deleted pod.
 func (a *API) Watch(changed func(before, after *corev1.Pod)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -31,7 +31,7 @@ import (
 	"tenon.sh/tenon/scheduler/inprocess"
 )
 
-// sixteen is two L3 caches of four cores with two threads.
+// sixteen is a machine with two L3 caches of four cores with two threads each.
 var sixteen = func() node.Topology {
 	var t node.Topology
 	for c := range 16 {
@@ -40,8 +40,8 @@ var sixteen = func() node.Topology {
 	return t
 }()
 
-// A bed is nodes with agents, and an API server whose watch events a checker
-// reads.
+// A bed is a set of nodes with agents, and an API server. An independent
+// checker reads its watch events.
 type bed struct {
 	t       *testing.T
 	api     *inprocess.API
@@ -88,7 +88,7 @@ func amounts(cpus int) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpus), resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi")}
 }
 
-// pods makes pods that own as many CPUs as they request.
+// pods returns pods that own as many CPUs as they request.
 func (b *bed) pods(prefix string, priority int32, sizes ...int) []*corev1.Pod {
 	var all []*corev1.Pod
 	for i, n := range sizes {
@@ -107,7 +107,7 @@ func (b *bed) pods(prefix string, priority int32, sizes ...int) []*corev1.Pod {
 	return all
 }
 
-// check is the independent checker: it knows the watch events and nothing else.
+// check is the independent checker. It uses only the watch events.
 func (b *bed) check(before, after *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,8 +134,8 @@ func (b *bed) check(before, after *corev1.Pod) {
 	})
 }
 
-// agents are the agents of the nodes: they obey the contracts by the decision of
-// the real agent, and report.
+// agents simulates the agents of the nodes. They follow the contracts with the
+// decision of the real agent, and report.
 func (b *bed) agents() {
 	had, sequence := map[string]hold.Had{}, map[string]int64{}
 	last := map[string]string{}
@@ -171,7 +171,7 @@ func (b *bed) agents() {
 	}
 }
 
-// decide is the decision of the agent of one node.
+// decide returns the decision of the agent of one node.
 func decide(had hold.Had, pods []*corev1.Pod) hold.Grants {
 	s := node.Snapshot{At: time.Unix(1, 0), Topology: sixteen, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	for _, p := range pods {
@@ -188,7 +188,7 @@ func decide(had hold.Had, pods []*corev1.Pod) hold.Grants {
 	return hold.Decide(facts.Pool{}, 0, had, s)
 }
 
-// start starts a scheduler that tries again soon.
+// start starts a scheduler that retries a refused pod soon.
 func (b *bed) start(ctx context.Context) context.CancelFunc {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(ctx)
@@ -198,8 +198,8 @@ func (b *bed) start(ctx context.Context) context.CancelFunc {
 	return stop
 }
 
-// settles waits until no pod waits for which a node has room, and the nodes have
-// reported all pods.
+// settles waits until no pod waits although a node has room for it, and until
+// the nodes have reported all pods.
 func (b *bed) settles() {
 	b.t.Helper()
 	eventually(b.t, func() error {
@@ -222,8 +222,9 @@ func (b *bed) settles() {
 	})
 }
 
-// reported compares the last reports with the pods: no CPU has two holders, and
-// each bound pod holds as many CPUs as it requests, unless the node has fewer.
+// reported compares the last reports with the pods. No CPU may have two
+// holders. Each bound pod must hold as many CPUs as it requests, unless its
+// node has fewer.
 func (b *bed) reported(pods []*corev1.Pod) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,7 +249,7 @@ func (b *bed) reported(pods []*corev1.Pod) error {
 	return nil
 }
 
-// requested is the number of CPUs that the pods of a node request.
+// requested returns the number of CPUs that the pods of a node request.
 func requested(pods []*corev1.Pod, node string) int64 {
 	n := int64(0)
 	for _, p := range pods {
@@ -273,7 +274,8 @@ func eventually(t *testing.T, is func() error) {
 	t.Fatal(err)
 }
 
-// rounds is the number of rounds of a test, and many with TENON_TEST_LONG.
+// rounds returns the number of rounds of a test: few, or many if
+// TENON_TEST_LONG is set.
 func rounds(few, many int) int {
 	if os.Getenv("TENON_TEST_LONG") != "" {
 		return many
@@ -295,9 +297,10 @@ func (b *bed) churn(rnd *rand.Rand, round int) {
 	b.api.Remove(pods[:min(len(pods), rnd.IntN(8))])
 }
 
-// TestNoCPUIsOwnedTwiceThroughFaults lets the API server lose answers to binds
-// that happened, be unavailable, and refuse with a conflict, while schedulers
-// end and others take over, and pods come and go.
+// TestNoCPUIsOwnedTwiceThroughFaults makes an unreliable API server: it loses
+// answers to binds that happened, is unavailable for a while, and answers with
+// conflicts. Meanwhile schedulers end, others replace them, and pods are
+// created and deleted.
 func TestNoCPUIsOwnedTwiceThroughFaults(t *testing.T) {
 	b := newBed(t, 3)
 	faults := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
@@ -342,9 +345,10 @@ func TestNoCPUIsOwnedTwiceThroughFaults(t *testing.T) {
 	t.Logf("%d rounds with %d schedulers: %v", n, n/2+1, counts)
 }
 
-// TestTwoSchedulersAtOnceEndWithoutOverlaps has two active schedulers for the
-// same pods. They may give one CPU to two pods, each before it has seen the
-// other's bind; then the node decides, and both follow its report.
+// TestTwoSchedulersAtOnceEndWithoutOverlaps runs two active schedulers for the
+// same pods. Each may give the same CPU to a pod before it has seen the other's
+// bind. Then the node decides which pod gets the CPU, and both schedulers
+// follow its report.
 func TestTwoSchedulersAtOnceEndWithoutOverlaps(t *testing.T) {
 	b := newBed(t, 3)
 	defer b.start(t.Context())()
@@ -360,7 +364,7 @@ func TestTwoSchedulersAtOnceEndWithoutOverlaps(t *testing.T) {
 	t.Logf("%d rounds: %d CPUs were in two contracts for a time", n, len(b.overlaps))
 }
 
-// TestAPreemptionFreesCPUs has nodes without room, and then a pod of higher
+// TestAPreemptionFreesCPUs fills the nodes, and then creates a pod of higher
 // priority.
 func TestAPreemptionFreesCPUs(t *testing.T) {
 	b := newBed(t, 2)

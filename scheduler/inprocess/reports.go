@@ -26,7 +26,7 @@ type Reports struct {
 	config  *rest.Config
 }
 
-// Serve serves reports until ctx ends.
+// Serve makes a Reports and serves it until ctx ends.
 func Serve(ctx context.Context, reports []v1alpha1.NodeReport) (*Reports, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Reports) Put(report v1alpha1.NodeReport) {
 	r.changed = make(chan struct{})
 }
 
-// snapshot returns all reports and the number of changes before it.
+// snapshot returns all reports, and the number of changes before it.
 func (r *Reports) snapshot() ([]v1alpha1.NodeReport, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

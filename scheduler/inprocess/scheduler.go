@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/scheduler/plugin"
 )
 
-// configuration is what docs/scheduler.md says for a scheduler in place of the
-// cluster's own.
+// configuration is the configuration from docs/scheduler.md for a scheduler
+// that replaces the cluster's own.
 const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -27,9 +27,9 @@ profiles:
       bind: {enabled: [{name: TenonCPUs}]}
 `
 
-// Start starts a scheduler, and returns its informers when it has seen the
-// cluster. It ends with ctx. Without reports it is kube-scheduler without the
-// plugin.
+// Start starts a scheduler, and returns its informers when they have the state
+// of the cluster. The scheduler ends with ctx. If reports is nil, it is
+// kube-scheduler without the plugin.
 func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Option) (informers.SharedInformerFactory, error) {
 	options := more
 	if reports != nil {
@@ -72,7 +72,7 @@ profiles:
 	return Start(ctx, a, nil, options...)
 }
 
-// profile are the options of a scheduler with a configuration and a plugin.
+// profile returns the options of a scheduler with a configuration and a plugin.
 func profile(text, name string, build frameworkruntime.PluginFactory) ([]scheduler.Option, error) {
 	o, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// big is a node of 256 CPUs in 32 caches, with pods on it.
+// big returns a node with 256 CPUs in 32 caches, and with pods.
 func big(b *testing.B) (*bench, *state, fwk.NodeInfo) {
 	x := newBench(b, machine("n", 1, 32, 4))
 	for i := range 40 {
@@ -40,8 +40,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// BenchmarkReserve reserves and then gives up the CPUs, as a pod does that a
-// later plugin refuses; reserve-ns is the part of Reserve.
+// BenchmarkReserve reserves CPUs and then gives them up, as for a pod that a
+// later plugin refuses. reserve-ns is the time of Reserve alone.
 func BenchmarkReserve(b *testing.B) {
 	x, s, _ := big(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
@@ -57,8 +57,8 @@ func BenchmarkReserve(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "reserve-ns")
 }
 
-// BenchmarkBound is what the ledger does for a pod from its reservation to its
-// end: the plugin sees it bound, and then deleted.
+// BenchmarkBound measures the work of the ledger for a pod from its reservation
+// to its end. The plugin sees the pod bound, and then deleted.
 func BenchmarkBound(b *testing.B) {
 	x, s, _ := big(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
@@ -79,7 +79,8 @@ func BenchmarkBound(b *testing.B) {
 	}
 }
 
-// BenchmarkOthers is all that the plugin does for a pod that asks for nothing.
+// BenchmarkOthers measures the work of the plugin for a pod that demands no
+// CPUs.
 func BenchmarkOthers(b *testing.B) {
 	x, _, _ := big(b)
 	p, s, ctx := plain("web"), newState(), b.Context()

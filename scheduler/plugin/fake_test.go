@@ -25,8 +25,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// handle is what the plugin uses of the scheduler. Any other function of it
-// panics.
+// handle has those functions of the scheduler that the plugin uses. Any other
+// function panics.
 type handle struct {
 	fwk.Handle
 	client  *fake.Clientset
@@ -47,7 +47,7 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	}
 }
 
-// state is a fwk.CycleState that has no more than the data of plugins.
+// state is a fwk.CycleState with only the data of plugins.
 type state struct {
 	fwk.CycleState
 	of map[fwk.StateKey]fwk.StateData
@@ -88,8 +88,8 @@ type podInfo struct {
 
 func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 
-// machine returns a report of caches × cores × 2 threads; siblings are half of
-// the CPUs apart.
+// machine returns a report of a node with caches × cores × 2 threads. The
+// numbers of sibling CPUs differ by half the number of CPUs.
 func machine(name string, sequence int64, caches, cores int, held ...place.Held) *v1alpha1.NodeReport {
 	var t node.Topology
 	n := caches * cores
@@ -103,8 +103,8 @@ func machine(name string, sequence int64, caches, cores int, held ...place.Held)
 	}
 }
 
-// pinned returns a pod that asks for CPUs by ACK's annotation; below is what it
-// requests of each CPU of its limit, in percent.
+// pinned returns a pod that demands CPUs with ACK's annotation. below is its
+// request in percent of its limit.
 func pinned(name string, cpus int, below int) *corev1.Pod {
 	p := plain(name)
 	p.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}
@@ -122,7 +122,7 @@ func plain(name string) *corev1.Pod {
 	}
 }
 
-// bench is a plugin with a clock of the test, and without informers.
+// bench is a plugin without informers, whose clock the test sets.
 type bench struct {
 	*Plugin
 	t      testing.TB
@@ -144,7 +144,7 @@ func newBench(t testing.TB, reports ...*v1alpha1.NodeReport) *bench {
 	return b
 }
 
-// try filters a node for a pod, and reserves the CPUs if it fits.
+// try filters a node for a pod, and reserves the CPUs if the pod fits.
 func (b *bench) try(p *corev1.Pod, node string) (*state, string) {
 	b.t.Helper()
 	s := newState()
@@ -160,7 +160,7 @@ func (b *bench) try(p *corev1.Pod, node string) (*state, string) {
 	return s, ""
 }
 
-// bound returns the pod as the API server has it after a bind.
+// bound returns the pod as the API server stores it after a bind.
 func bound(p *corev1.Pod, node string, words map[string]string) *corev1.Pod {
 	next := p.DeepCopy()
 	next.Spec.NodeName = node
@@ -171,7 +171,7 @@ func bound(p *corev1.Pod, node string, words map[string]string) *corev1.Pod {
 	return next
 }
 
-// run schedules a pod on a node, and lets the ledger see the bound pod.
+// run schedules a pod on a node, and shows the bound pod to the ledger.
 func (b *bench) run(p *corev1.Pod, node string) *corev1.Pod {
 	b.t.Helper()
 	s, why := b.try(p, node)

@@ -14,21 +14,21 @@ import (
 
 const stateKey fwk.StateKey = Name
 
-// A cycle is one attempt to schedule a pod that asks for CPUs.
+// A cycle is one attempt to schedule a pod that demands CPUs.
 type cycle struct {
 	pod     place.Pod
 	answers *answers   // to the demand of the pod
 	failed  *sync.Once // puts the pod among those that wait for room
-	// trials are nodes as they would be without some pods, and with others: in
-	// a preemption, or beside pods that are nominated for the node.
+	// trials are nodes as they would be without some of their pods, in a
+	// preemption, or with more pods, which are nominated for the node.
 	trials map[string]*trial
-	// contract is the choice that Reserve made. sent means that a bind was
-	// tried, and its answer does not say that it did not happen.
+	// contract is the choice of Reserve. sent means that the plugin has sent a
+	// bind, and that no answer says that the bind did not happen.
 	contract place.Contract
 	sent     bool
 }
 
-// A trial is a node with other pods than it has.
+// A trial is a node with other pods than it has now.
 type trial struct {
 	base *place.View
 	less []place.UID
@@ -60,14 +60,14 @@ func (c *cycle) Clone() fwk.StateData {
 	return &next
 }
 
-// A current is the cycle that began last. Filter and Score find it here without a
-// search in the state of the cycle.
+// A current holds the cycle that began last. Filter and Score find the cycle
+// here without a search in the state of the cycle.
 type current struct {
 	state fwk.CycleState
 	cycle *cycle
 }
 
-// cycle returns the cycle of a pod; nil if it does not ask for CPUs.
+// cycle returns the cycle of a pod; nil if the pod demands no CPUs.
 func (p *Plugin) cycle(state fwk.CycleState) *cycle {
 	if now := p.now.Load(); now != nil && now.state == state {
 		return now.cycle
@@ -84,10 +84,10 @@ func cycleOf(state fwk.CycleState) *cycle {
 	return c
 }
 
-// PreFilter reads what the pod asks for. For a pod that asks for no CPUs, the
-// framework skips Filter, and the two functions for preemption: the CPUs that
-// pods own are as many as they request, so the plugin NodeResourcesFit counts
-// right for all other pods.
+// PreFilter reads the demand of the pod. For a pod that demands no CPUs, the
+// framework skips Filter and the two functions for preemption. This is correct,
+// because pods request as many CPUs as they own, so that the plugin
+// NodeResourcesFit counts correctly for all other pods.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {
@@ -120,7 +120,8 @@ func (p *Plugin) trial(c *cycle, node string) *trial {
 	return t
 }
 
-// RemovePod shows the node without a pod that a preemption would end.
+// RemovePod removes a pod from the trial of a node. A preemption would end this
+// pod.
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
 	if c == nil || node.Node() == nil {
@@ -136,8 +137,8 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	return nil
 }
 
-// AddPod shows the node with a pod again that RemovePod took, or with a pod
-// that is nominated for it.
+// AddPod adds a pod to the trial of a node. The pod is one that RemovePod has
+// removed, or one that is nominated for the node.
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
 	if c == nil || node.Node() == nil {
@@ -153,8 +154,8 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	return nil
 }
 
-// Filter says whether a node has the CPUs. It does not allocate if the node has
-// them.
+// Filter reports whether a node has the CPUs. It does not allocate memory if
+// the node has them.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -169,8 +170,8 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if answer.Fits() {
 		return nil
 	}
-	// The pod waits from now on. What the node has freed before, it would not
-	// be woken for.
+	// The pod waits from now on. The keeper does not wake it for CPUs that a
+	// node has freed before.
 	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand, answer.Reason()) })
 	if pod.Status.NominatedNodeName == node.Node().Name {
 		return refusal(p.keeper.without(node).Room(&c.pod.Demand))
@@ -178,8 +179,8 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	return refusal(p.keeper.answer(c, node.Node()).Reason())
 }
 
-// refusal returns the status of a reason. Each is a new one, because the
-// framework writes the name of the plugin into it.
+// refusal returns a status for a reason. It makes a new status each time,
+// because the framework writes the name of the plugin into it.
 func refusal(why place.Reason) *fwk.Status {
 	switch why {
 	case pick.Fits:
@@ -190,7 +191,7 @@ func refusal(why place.Reason) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, string(why))
 }
 
-// PreScore skips Score for a pod that asks for no CPUs.
+// PreScore skips Score for a pod that demands no CPUs.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if p.cycle(state) == nil {
 		return fwk.NewStatus(fwk.Skip)
@@ -198,7 +199,7 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 	return nil
 }
 
-// Score rates a node from 0 to 100. It does not allocate.
+// Score rates a node from 0 to 100. It does not allocate memory.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	c := p.cycle(state)
 	if c == nil {

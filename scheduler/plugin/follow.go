@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// podChanged takes a new or changed pod. The scheduler's informer leaves out
-// pods that have ended, so their end arrives as a deletion.
+// podChanged records a new or changed pod. The scheduler's informer omits pods
+// that have ended, so the end of a pod arrives as a deletion.
 func (k *keeper) podChanged(before, after any) {
 	p, ok := after.(*corev1.Pod)
 	if !ok || p.Spec.NodeName == "" {
@@ -45,14 +45,14 @@ func (k *keeper) podChanged(before, after any) {
 	k.publish(p.Spec.NodeName)
 }
 
-// same reports whether nothing changed in a bound pod that says which CPUs it
-// has. The generation counts the changes of the spec.
+// same reports whether a change of a bound pod has no effect on its CPUs. The
+// generation of a pod counts the changes of its spec.
 func same(old, p *corev1.Pod) bool {
 	return old.UID == p.UID && old.Spec.NodeName == p.Spec.NodeName && old.Generation == p.Generation &&
 		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels)
 }
 
-// podDeleted takes the deletion of a pod, or its end.
+// podDeleted records the deletion or the end of a pod.
 func (k *keeper) podDeleted(o any) {
 	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
 		o = gone.Obj
@@ -82,7 +82,7 @@ func (k *keeper) gone(uid types.UID) {
 	}
 }
 
-// nodeDeleted forgets a node, unless a pod is still bound to it: a node that
+// nodeDeleted forgets a node, unless a pod is still bound to it. A node that
 // registers again keeps its pods.
 func (k *keeper) nodeDeleted(o any) {
 	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
@@ -114,9 +114,9 @@ func (k *keeper) withoutReport(node string) {
 	k.publish(node)
 }
 
-// reportChanged takes a report. The age of a report counts from the time at
-// which the keeper saw it change, because clocks differ. Most reports repeat
-// what the one before said of the CPUs.
+// reportChanged records a report. The age of a report counts from the time at
+// which the keeper saw it change, because the clocks of the machines differ. In
+// most reports, the CPUs have not changed.
 func (k *keeper) reportChanged(o any) {
 	r, ok := o.(*v1alpha1.NodeReport)
 	if !ok {

@@ -11,16 +11,16 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// An index finds the present view of a node. A filter asks for hundreds of nodes
-// for each pod, whose names and views are not in the caches of the processor. So
-// each node has a position in arrays, which is found by the address of the
-// object of the node, and the answers to a demand stand in an array by position.
-// Views are replaced and nodes come and go while others read; a position is
-// never given twice.
+// An index finds the present view of a node. For each pod, the scheduler
+// filters hundreds of nodes, whose names and views are not in the caches of the
+// processor. Each node therefore has a position in arrays. The index finds the
+// position by the address of the node's object, and the answers to a demand are
+// in an array by position. Views are replaced and nodes are added and removed
+// while other goroutines read. A position is never used for a second node.
 type index struct {
 	slots []slot
 	// hints are positions plus one, by the address of the object of a node. A
-	// hint may be wrong: the slot has the object.
+	// hint may be wrong, so a reader compares the object in the slot.
 	hints []atomic.Uint32
 	seed  maphash.Seed
 
@@ -31,15 +31,15 @@ type index struct {
 	turn  uint64 // counts the demands that asked for their answers
 }
 
-// A slot is what the index has at one position.
+// A slot is the content of the index at one position.
 type slot struct {
 	node    atomic.Pointer[corev1.Node] // with which the position was found last
 	view    atomic.Pointer[place.View]
 	changes atomic.Uint64 // of the view
 }
 
-// answers are those of all nodes to one claim. They are found when they are
-// asked for the first time since a node changed.
+// answers holds the answers of all nodes to one claim. Each answer is computed
+// when a cycle asks the node for the first time after a change.
 type answers struct {
 	index *index
 	cells []atomic.Uint64 // by position: the number of changes, and in the lowest byte the answer
@@ -63,8 +63,8 @@ func newIndex(size int) *index {
 	}
 }
 
-// put replaces the view of a node. It is false if the index is full. Calls of put
-// and remove must not overlap.
+// put replaces the view of a node. It returns false if the index is full. Calls
+// of put and remove must not overlap.
 func (x *index) put(node string, v *place.View) bool {
 	x.mu.RLock()
 	at, known := x.names[node]
@@ -98,7 +98,7 @@ func (x *index) remove(node string) {
 	}
 }
 
-// grown returns an index of the same nodes with room for as many again.
+// grown returns an index of the same nodes with space for twice as many.
 func (x *index) grown() *index {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -109,7 +109,7 @@ func (x *index) grown() *index {
 	return next
 }
 
-// all calls do with each view.
+// all calls do for each view.
 func (x *index) all(do func(*place.View)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -151,8 +151,8 @@ func (x *index) hash(n *corev1.Node) uint64 { return maphash.Comparable(x.seed, 
 
 func (x *index) probe(hash uint64, i int) int { return (int(hash) + i) & (len(x.hints) - 1) }
 
-// learn finds a node by its name, and puts a hint where it is looked for next
-// time: in the place of none, or of one that is wrong, or else of another node.
+// learn finds a node by its name, and stores a hint for the next search. It
+// replaces the first hint that is empty or wrong, else the hint of another node.
 func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	x.mu.RLock()
 	at, known := x.names[n.Name]
@@ -172,7 +172,7 @@ func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	return at
 }
 
-// right reports whether a node would be found by the hint at a place.
+// right reports whether the hint at a place leads to its node.
 func (x *index) right(p int) bool {
 	h := x.hints[p].Load()
 	if h == 0 {
@@ -182,8 +182,8 @@ func (x *index) right(p int) bool {
 	return n != nil && (p-x.probe(x.hash(n), 0))&(len(x.hints)-1) < probes
 }
 
-// answersTo returns the answers to a claim, for a pod that begins to ask for them.
-// An index keeps those of the claims that pods made last.
+// answersTo returns the answers to a claim, for a pod whose cycle begins. An
+// index keeps the answers to the most recent claims.
 func (x *index) answersTo(c pick.Claim) *answers {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -211,7 +211,8 @@ func (x *index) dropOldest() {
 	delete(x.sets, oldest)
 }
 
-// of returns the answer of a node to a demand with the claim of the answers.
+// of returns the answer of a node to a demand whose claim is that of the
+// answers.
 func (a *answers) of(n *corev1.Node, d *place.Demand) place.Answer {
 	at := a.index.find(n)
 	if at < 0 {

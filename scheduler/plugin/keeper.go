@@ -21,9 +21,9 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// keeper keeps the ledger of the cluster: it follows pods and reports, and
-// publishes the view of each node that changed. It stores nothing: a new keeper
-// that sees the same pods and reports has the same ledger.
+// keeper maintains the ledger of the cluster. It follows pods and reports, and
+// publishes the view of each node that changed. It stores nothing on disk: a
+// new keeper that sees the same pods and reports has the same ledger.
 type keeper struct {
 	stale time.Duration
 	queue fwk.PodActivator
@@ -40,8 +40,8 @@ type keeper struct {
 	counts counts
 	waker  chan struct{}
 
-	// views has the present view of each node that has a report or a pod with
-	// CPUs.
+	// views contains the present view of each node that has a report or a pod
+	// with CPUs.
 	views atomic.Pointer[index]
 
 	begun  time.Time
@@ -49,7 +49,7 @@ type keeper struct {
 	pods   listers.PodLister      // of the scheduler's informer
 }
 
-// A sighting is what the keeper knows of the report of a node.
+// A sighting is what the keeper knows about the report of a node.
 type sighting struct {
 	sequence int64
 	run      string
@@ -59,11 +59,11 @@ type sighting struct {
 	moved    map[place.UID]bool // pods that hold other CPUs than was chosen for them
 }
 
-// doubtFor is the time for which the CPUs of a pod are kept whose bind may have
-// happened: longer than any request to the API server lives.
+// doubtFor is the time for which the ledger keeps the CPUs of a pod whose bind
+// may have happened. It is longer than any request to the API server takes.
 const doubtFor = time.Minute
 
-// noView is the view of a node of which nothing is known.
+// noView is the view of an unknown node.
 var noView = place.New().View("")
 
 func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
@@ -112,12 +112,14 @@ func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFact
 }
 
 // reportsWithin is the time for which the first pods wait for the reports of
-// the nodes after the start. A cluster without the CRD of the reports has none.
+// the nodes after the start. It is limited, because a cluster without the CRD
+// has no reports.
 const reportsWithin = 10 * time.Second
 
-// ready waits until the handlers of the keeper have seen all pods, and for a
-// time until they have seen all reports. An informer that is synced has not yet
-// called its handlers (kubernetes/kubernetes#87083).
+// ready waits until the handlers of the keeper have seen all pods. It also
+// waits for a limited time until they have seen all reports. It is not
+// sufficient that an informer is synced, because its handlers may run later
+// (kubernetes/kubernetes#87083).
 func (k *keeper) ready(ctx context.Context) error {
 	for _, synced := range k.synced {
 		if !synced() {
@@ -148,8 +150,9 @@ func (k *keeper) await(ctx context.Context) error {
 // view returns the present view of a node.
 func (k *keeper) view(node string) *place.View { return k.views.Load().named(node) }
 
-// answer returns what a node says to the demand of a cycle. It takes no lock if
-// the node was asked before, and does not allocate.
+// answer returns the answer of a node to the demand of a cycle. It takes no
+// lock if the node has already answered since its last change, and does not
+// allocate memory.
 func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	if x := k.views.Load(); x != c.answers.index { // nodes came in the course of the cycle
 		return x.of(n).Answer(&c.pod.Demand)
@@ -157,11 +160,12 @@ func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	return c.answers.of(n, &c.pod.Demand)
 }
 
-// without returns the view of a node without the pods that the scheduler knows to
-// have ended. The scheduler and the ledger learn of the end of a pod in no fixed
-// order. A pod whose preemption has ended others would find their CPUs taken, and
-// preempt on another node, too. If the ledger still has them in Reserve, the pod
-// waits until it has not.
+// without returns the view of a node without the pods that have ended by the
+// knowledge of the scheduler. The scheduler and the ledger learn of the end of
+// a pod in no fixed order. If the ledger learned it later, a pod whose
+// preemption has ended others would find their CPUs taken, and would preempt on
+// another node, too. If the ledger still has the ended pods in Reserve, the pod
+// waits until the ledger has learned of their end.
 func (k *keeper) without(n fwk.NodeInfo) *place.View {
 	listed := map[place.UID]bool{}
 	for _, p := range n.GetPods() {
@@ -183,7 +187,8 @@ func (k *keeper) publish(node string) {
 	k.views.Store(x)
 }
 
-// forget removes a node of which nothing is left. The caller holds k.mu.
+// forget removes a node without a report and without pods. The caller holds
+// k.mu.
 func (k *keeper) forget(node string) {
 	k.ledger.Forget(node)
 	delete(k.seen, node)
@@ -208,8 +213,8 @@ func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason
 	return c, why
 }
 
-// unreserve gives up the CPUs of a pod that was not bound, or keeps them for a
-// while if it may have been bound.
+// unreserve gives up the CPUs of a pod that was not bound. If doubt is true,
+// the pod may have been bound, and unreserve keeps the CPUs for doubtFor.
 func (k *keeper) unreserve(uid types.UID, doubt bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -243,8 +248,8 @@ func (k *keeper) changed(node string) {
 	}
 }
 
-// tick gives up the CPUs of binds that stayed in doubt, takes out the nodes
-// whose reports are old, and forgets waiting pods that are gone.
+// tick gives up the CPUs of binds that stayed in doubt, excludes the nodes
+// whose reports are old, and forgets waiting pods that no longer exist.
 func (k *keeper) tick(ctx context.Context) {
 	every := time.NewTicker(min(5*time.Second, k.stale/4))
 	defer every.Stop()
@@ -283,7 +288,7 @@ func (k *keeper) sweep() {
 	}
 }
 
-// deleted reports whether the scheduler's informer lacks a pod.
+// deleted reports whether a pod is missing in the scheduler's informer.
 func (k *keeper) deleted(p *corev1.Pod) bool {
 	if k.pods == nil { // not started
 		return false

@@ -11,14 +11,14 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// counts are what the keeper counts for the metrics.
+// counts are the events that the keeper counts for the metrics.
 type counts struct {
 	refused map[place.Reason]int // attempts to schedule a pod, by the reason of the first node that had no CPUs for it
 	moved   int                  // pods whose node reported other CPUs than were chosen
 }
 
-// moved returns the pods that hold own CPUs that were not chosen for them, by a
-// report, and counts those that are new. The caller holds k.mu.
+// moved returns the pods that, by a report, own CPUs that were not chosen for
+// them. It counts those that are new. The caller holds k.mu.
 func (k *keeper) moved(r place.Report, before map[place.UID]bool) map[place.UID]bool {
 	var now map[place.UID]bool
 	for i := range r.Held {
@@ -38,7 +38,7 @@ func (k *keeper) moved(r place.Report, before map[place.UID]bool) map[place.UID]
 	return now
 }
 
-// The metrics, beside those of kube-scheduler.
+// The metrics of the plugin, in addition to those of kube-scheduler.
 var (
 	cpusDesc = metrics.NewDesc("tenon_scheduler_cpus", "CPUs of the nodes that report them: own, held by one pod; reserved, for no pod; or open, all others",
 		[]string{"state"}, nil, metrics.ALPHA, "")
@@ -53,7 +53,7 @@ var (
 // sizes are the numbers of CPUs for which stranded CPUs are counted.
 var sizes = [...]int{2, 4, 8, 16}
 
-// A collector shows the ledgers of this process.
+// A collector collects the metrics of the ledgers of this process.
 type collector struct{ metrics.BaseStableCollector }
 
 var registered sync.Once
@@ -76,7 +76,8 @@ func (*collector) CollectWithStability(to chan<- metrics.Metric) {
 	}
 }
 
-// collect adds up the views of all nodes: some microseconds for each.
+// collect adds up the views of all nodes. It takes some microseconds for each
+// node.
 func (k *keeper) collect(to chan<- metrics.Metric) {
 	state := map[string]int{"own": 0, "reserved": 0, "open": 0}
 	var stranded [len(sizes)]int

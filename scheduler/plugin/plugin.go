@@ -24,8 +24,8 @@ const Name = "TenonCPUs"
 // Args are the arguments of the plugin in the configuration of the scheduler
 // (pluginConfig).
 type Args struct {
-	// StaleAfter is the time after which a node whose report does not change
-	// takes no more pods that ask for CPUs, by the clock of the scheduler.
+	// StaleAfter is the age of an unchanged report after which its node takes
+	// no more pods that demand CPUs, by the clock of the scheduler.
 	StaleAfter metav1.Duration `json:"staleAfter"`
 }
 
@@ -34,8 +34,8 @@ const (
 	leastStale   = 10 * time.Second
 )
 
-// parseArgs reads the arguments. It refuses an unknown key, because the
-// scheduler would run without what its owner wrote.
+// parseArgs reads the arguments. It refuses an unknown key, because otherwise
+// the scheduler would run without a setting that its owner wrote.
 func parseArgs(o runtime.Object) (Args, error) {
 	a := Args{StaleAfter: metav1.Duration{Duration: defaultStale}}
 	var raw []byte
@@ -85,20 +85,20 @@ var (
 	_ fwk.SignPlugin          = (*Plugin)(nil)
 )
 
-// New makes the plugin of a profile. It returns an error if the arguments
-// cannot be read, or if there is no address of the API server.
+// New makes the plugin of a profile. It returns an error if it cannot read the
+// arguments, or if it knows no address of the API server.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	return with(ctx, args, h, reportsOf)
 }
 
-// keepers has one keeper for each set of informers: all profiles of a scheduler
-// have the same informers.
+// keepers has one keeper for each set of informers. All profiles of a scheduler
+// share the same informers, and therefore one keeper.
 var keepers struct {
 	sync.Mutex
 	of map[informers.SharedInformerFactory]*keeper
 }
 
-// with makes the plugin with a source of reports.
+// with makes the plugin with a given source of reports.
 func with(ctx context.Context, args runtime.Object, h fwk.Handle, source func(fwk.Handle) (cache.ListerWatcher, error)) (*Plugin, error) {
 	a, err := parseArgs(args)
 	if err != nil {

@@ -84,8 +84,8 @@ func TestAPodThatAsksForNothingIsSkipped(t *testing.T) {
 	}
 }
 
-// TestALostAnswerKeepsTheCPUs has binds whose answers leave open whether they
-// happened.
+// TestALostAnswerKeepsTheCPUs checks binds whose answers do not say whether the
+// bind happened.
 func TestALostAnswerKeepsTheCPUs(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, x := range map[string]struct {
@@ -131,8 +131,8 @@ func TestALostAnswerKeepsTheCPUs(t *testing.T) {
 	}
 }
 
-// TestADoubtEndsWithWhatIsSeen lets a bind in doubt turn out to have happened,
-// or the pod be scheduled again.
+// TestADoubtEndsWithWhatIsSeen checks that a doubt ends when the ledger sees
+// that the bind happened, or when the scheduler schedules the pod again.
 func TestADoubtEndsWithWhatIsSeen(t *testing.T) {
 	for _, happened := range []bool{true, false} {
 		b := newBench(t, machine("n", 1, 1, 4), machine("m", 1, 1, 4))
@@ -198,7 +198,8 @@ func TestAPreemptionSeesWhatItWouldFree(t *testing.T) {
 	}
 }
 
-// TestAWaitingPodIsWokenForRoomOnly wakes a pod after the end of another.
+// TestAWaitingPodIsWokenForRoomOnly checks that the end of a pod wakes a
+// waiting pod only if the waiting pod then has room.
 func TestAWaitingPodIsWokenForRoomOnly(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	big, small := b.run(pinned("big", 4, 100), "n"), b.run(pinned("small", 2, 100), "n")
@@ -268,7 +269,7 @@ func TestAnOldReportTakesTheNodeOut(t *testing.T) {
 }
 
 // TestARestartedSchedulerKnowsTheSame compares the ledger after a random
-// history with one that sees the pods and reports that are left.
+// history with a ledger that sees only the remaining pods and reports.
 func TestARestartedSchedulerKnowsTheSame(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for try := range 30 {
@@ -370,7 +371,7 @@ func TestFilterAndScoreDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestTheHandlersFollowTheCluster has the real informers.
+// TestTheHandlersFollowTheCluster runs the plugin with real informers.
 func TestTheHandlersFollowTheCluster(t *testing.T) {
 	b := newBench(t)
 	source := fcache.NewFakeControllerSource()

@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// waits puts a pod among those that a node did not take, for a reason.
+// waits counts a reason for which nodes refused a pod, and adds the pod to the
+// waiting ones.
 func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -20,11 +21,11 @@ func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) {
 	k.failed[p.UID], k.wants[p.UID] = p, d
 }
 
-// wake activates the waiting pods for which a node has got room. It does so
-// after the ledger has changed: an event of the API server reaches the queue of
-// the scheduler and the ledger in no fixed order, and a pod that the queue
-// wakes first would be judged by the old ledger and wait for minutes
-// (kubernetes/kubernetes#93552).
+// wake activates the waiting pods for which a node now has room. It does so
+// after the ledger has changed. An event of the API server reaches the queue of
+// the scheduler and the ledger in no fixed order. If only the queue woke a pod,
+// the plugin could judge it by the old ledger, and the pod would wait for
+// minutes (kubernetes/kubernetes#93552).
 func (k *keeper) wake(ctx context.Context) {
 	for {
 		select {
@@ -60,9 +61,10 @@ func (k *keeper) fitting() map[string]*corev1.Pod {
 	return found
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions. Reports of nodes are not
-// among the events: the scheduler would follow them a second time, without
-// their type. Pods that wait for CPUs are woken by wake.
+// EventsToRegister implements fwk.EnqueueExtensions. The events do not include
+// the reports of nodes, because the scheduler would then watch the reports a
+// second time, without their type. Instead, wake activates pods that wait for
+// CPUs.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPod},
@@ -70,8 +72,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// afterPod says whether the end of a pod makes room for a waiting one. It does
-// not depend on whether the ledger has seen that end.
+// afterPod returns whether the end of a pod makes room for a waiting one. It
+// works whether or not the ledger has seen that end.
 func (p *Plugin) afterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
 	if gone, is := before.(cache.DeletedFinalStateUnknown); is {
 		before = gone.Obj
@@ -88,7 +90,7 @@ func (p *Plugin) afterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fw
 	return hint(view, demand), nil
 }
 
-// afterNode says whether a changed node has room for a waiting pod.
+// afterNode returns whether a changed node has room for a waiting pod.
 func (p *Plugin) afterNode(_ klog.Logger, waiting *corev1.Pod, _, after any) (fwk.QueueingHint, error) {
 	node, ok := after.(*corev1.Node)
 	demand, asks := demandOf(waiting)
@@ -105,9 +107,9 @@ func hint(view *place.View, d place.Demand) fwk.QueueingHint {
 	return fwk.QueueSkip
 }
 
-// SignPod signs what the pod asks of the CPUs of a node, so that the scheduler
-// may schedule equal pods in a batch. What a node answers depends on that node
-// alone.
+// SignPod returns a signature of the pod's demand for CPUs, so that the
+// scheduler may schedule equal pods in a batch. This is possible because the
+// answer of a node depends on that node alone.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {

@@ -13,10 +13,10 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// Reserve chooses the CPUs. It fails if the node lost them since Filter. The
-// status is then an error and no refusal: the queue of the scheduler tries a
-// failed pod again after its backoff, but lets a refused one wait for an event,
-// and other nodes may have room for the pod already.
+// Reserve chooses the CPUs. It fails if the node has lost them since Filter.
+// The status is then an error and not a refusal. The queue of the scheduler
+// retries a failed pod after its backoff, but a refused pod waits for an event,
+// although other nodes may have room for it already.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
@@ -30,18 +30,19 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 	return nil
 }
 
-// Unreserve gives up the CPUs. A bind whose answer was lost may have happened:
-// then the CPUs stay the pod's for a while, so that no other pod gets them.
+// Unreserve gives up the CPUs. If the answer to a bind was lost, the bind may
+// have happened. The pod then keeps the CPUs for a while, so that no other pod
+// gets them.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
 	if c := cycleOf(state); c != nil {
 		p.keeper.unreserve(pod.UID, c.sent)
 	}
 }
 
-// Bind binds a pod that asks for CPUs, and leaves all others to the next
+// Bind binds a pod that demands CPUs, and leaves all other pods to the next
 // plugin. The API server copies the annotations of a binding into the pod in
-// the same write as the name of the node, so a pod never has one without the
-// other, and no second write is needed.
+// the same write as the name of the node. Therefore a pod never has one without
+// the other, and the plugin needs no second write.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
@@ -75,7 +76,7 @@ func (p *Plugin) bind(ctx context.Context, b *corev1.Binding) error {
 }
 
 // refused reports whether the API server said that it did not bind the pod. A
-// timeout, a broken connection or an error of the server does not say so.
+// timeout, a broken connection or a server error leaves that open.
 func refused(err error) bool {
 	for _, is := range []func(error) bool{
 		apierrors.IsNotFound, apierrors.IsConflict, apierrors.IsAlreadyExists, apierrors.IsInvalid, apierrors.IsBadRequest, apierrors.IsForbidden,

@@ -10,13 +10,14 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// asking are the annotations that may make a pod ask for CPUs.
+// asking are the annotations with which a pod may demand CPUs.
 var asking = [...]string{
 	kube.AnnotationCPUSetScheduler, kube.AnnotationResourceSpec, kube.AnnotationNUMASpec, kube.AnnotationACKNUMASpec, kube.AnnotationACKQOSClass,
 }
 
-// demandOf returns what a pod asks of the CPUs of its node; false if it asks
-// for none, which most pods do: it looks at a few words first.
+// demandOf returns the CPUs that a pod demands from its node; false: it demands
+// none. Most pods demand none, so demandOf first looks only at a few
+// annotations.
 func demandOf(p *corev1.Pod) (place.Demand, bool) {
 	_, maybe := p.Labels[kube.LabelQOSClass]
 	for i := 0; i < len(asking) && !maybe && len(p.Annotations) > 0; i++ {
@@ -30,7 +31,8 @@ func demandOf(p *corev1.Pod) (place.Demand, bool) {
 }
 
 // contractOf returns the choice for a bound pod. It is zero if the pod has
-// none: then its node chooses as this scheduler would.
+// none. In that case, the node chooses the CPUs in the same way as this
+// scheduler.
 func contractOf(p *corev1.Pod) place.Contract {
 	c, given, _ := kube.ContractOf(p)
 	if !given {
@@ -39,8 +41,8 @@ func contractOf(p *corev1.Pod) place.Contract {
 	return c
 }
 
-// equal reports whether two reports say the same of the CPUs of a node.
+// equal reports whether the CPUs of a node are equal in two reports.
 func equal(a, b *v1alpha1.CPUs) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// learnt returns what the ledger learns from a report.
+// learnt converts the CPUs of a report for the ledger.
 func learnt(c *v1alpha1.CPUs) (place.Report, error) { return cpureport.Read(c) }

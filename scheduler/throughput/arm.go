@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/scheduler/inprocess"
 )
 
-// The schedulers.
+// The names of the schedulers that are compared.
 const (
 	stock      = "stock"
 	stockAgain = "stock again"
@@ -40,7 +40,7 @@ type arm struct {
 	made          int
 }
 
-// newArm starts a scheduler and waits until it has seen the cluster.
+// newArm starts a scheduler and waits until it knows the cluster.
 func newArm(ctx context.Context, name string, c contents) (*arm, error) {
 	a := &arm{name: name, api: inprocess.New(c.nodes, c.pods), changed: make(chan struct{}, 1)}
 	factory, err := a.start(ctx, c)
@@ -92,7 +92,7 @@ func (a *arm) count(n *int) {
 	}
 }
 
-// await waits until a counter is at n.
+// await waits until a counter has reached n.
 func (a *arm) await(ctx context.Context, what string, counter *int, n int) error {
 	late := time.After(5 * time.Minute)
 	for {
@@ -112,7 +112,7 @@ func (a *arm) await(ctx context.Context, what string, counter *int, n int) error
 	}
 }
 
-// A block is one measurement.
+// A block is one measurement of one scheduler.
 type block struct {
 	nodes, share, round int
 	arm                 string
@@ -120,7 +120,8 @@ type block struct {
 	bytes               float64       // allocated for a pod
 }
 
-// block schedules pods and then deletes them, which is not measured.
+// block measures the scheduling of pods. It then deletes the pods, and does not
+// measure the deletion.
 func (a *arm) block(ctx context.Context, o options, share, round int) (block, error) {
 	pods := make([]*corev1.Pod, o.pods)
 	asking := 0
@@ -159,7 +160,7 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	return block{share: share, round: round, arm: a.name, cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
 }
 
-// spent is the CPU time of the process.
+// spent returns the CPU time that the process has used.
 func spent() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {

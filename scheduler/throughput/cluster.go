@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The hardware of a node: sockets × L3 caches × cores × threads.
+// The hardware of a node has sockets × L3 caches × cores × threads.
 const (
 	sockets, caches, cores, threads = 2, 4, 8, 2
 	cpus                            = sockets * caches * cores * threads
@@ -30,8 +30,8 @@ type contents struct {
 	reports []v1alpha1.NodeReport
 }
 
-// cluster makes nodes with pods that are bound already, a third of which own two
-// CPUs, as the report of their node says.
+// cluster makes nodes with pods that are already bound. A third of these pods
+// own two CPUs each, according to the report of their node.
 func cluster(nodes, bound int) contents {
 	var c contents
 	var t node.Topology
@@ -75,7 +75,7 @@ func cluster(nodes, bound int) contents {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
-// podOf returns a pod; one that asks for CPUs owns four.
+// podOf returns a pod. If asks is true, it demands four CPUs of its own.
 func podOf(name string, asks bool) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{"app": "load"}},
@@ -91,7 +91,7 @@ func podOf(name string, asks bool) *corev1.Pod {
 	return p
 }
 
-// amounts is a list of resources.
+// amounts returns a list of resources.
 func amounts(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }

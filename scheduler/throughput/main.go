@@ -33,7 +33,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	nodes, shares []int
 	rounds, pods  int
@@ -110,7 +110,7 @@ func main() {
 	}
 }
 
-// run measures on each number of nodes.
+// run measures each number of nodes.
 func run(ctx context.Context, o options) error {
 	rnd := rand.New(rand.NewPCG(o.seed, 1))
 	if o.profile != "" {
@@ -138,8 +138,8 @@ func run(ctx context.Context, o options) error {
 	return os.WriteFile(filepath.Join(o.out, "blocks.csv"), []byte(table(all)), 0o644)
 }
 
-// compare measures on one number of nodes. The first round warms up and is left
-// out.
+// compare measures one number of nodes. It omits the first round, in which the
+// process warms up.
 func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -24,8 +24,8 @@ func memory(ctx context.Context, o options) error {
 	return nil
 }
 
-// memoryOf starts one scheduler and prints what its process uses once it has
-// seen the cluster and scheduled some pods.
+// memoryOf starts one scheduler, schedules some pods, and prints the memory
+// that its process uses.
 func memoryOf(ctx context.Context, o options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

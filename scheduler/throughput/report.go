@@ -14,7 +14,7 @@ import (
 // keep, by CPU time.
 const least = 0.95
 
-// table is the blocks as CSV, in microseconds and bytes for each pod.
+// table returns the blocks as CSV, in microseconds and bytes for each pod.
 func table(all []block) string {
 	var b strings.Builder
 	b.WriteString("nodes,share,round,scheduler,cpu_us,wall_us,bytes\n")
@@ -24,8 +24,8 @@ func table(all []block) string {
 	return b.String()
 }
 
-// summary compares the plugin with kube-scheduler. The throughput is the inverse
-// of the CPU time of a pod.
+// summary compares the plugin with kube-scheduler. The throughput is the
+// inverse of the CPU time for each pod.
 func summary(o options, all []block) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -56,11 +56,12 @@ func summary(o options, all []block) string {
 	return b.String()
 }
 
-// rule is that of the lab for a number of rounds that was fixed before.
+// rule returns the statistical rule of the lab for a number of rounds that was
+// fixed before the measurement.
 func rule(rounds int) paired.Rule { return paired.Blocks().Planned(rounds) }
 
-// verdict says whether the plugin keeps the throughput. A comparison whose equal
-// schedulers differ by more than 3 % decides nothing.
+// verdict says whether the plugin keeps the throughput. If the two equal
+// schedulers differ by more than 3 %, the comparison decides nothing.
 func verdict(ratio, equal stat.Estimate) string {
 	switch {
 	case equal.High-equal.Low > 2*0.03:

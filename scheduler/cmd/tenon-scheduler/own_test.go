@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestThePluginCanBeBuiltIntoAnotherScheduler makes a module outside of this
-// repository by the words of docs/scheduler.md, and builds it.
+// TestThePluginCanBeBuiltIntoAnotherScheduler creates a module outside of this
+// repository as docs/scheduler.md describes it, and builds it.
 func TestThePluginCanBeBuiltIntoAnotherScheduler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links a kube-scheduler")
