@@ -30,7 +30,7 @@ func (n nodesOnly) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableR
 }
 
 // TestTheOnlyNodeCanBeDrained checks that the manager has a disruption budget
-// only where an evicted replica has another node to go to.
+// only if an evicted replica can start on another node.
 func TestTheOnlyNodeCanBeDrained(t *testing.T) {
 	for nodes, budget := range []bool{true, false, true, true} { // 0: helm template knows no cluster
 		var objects []runtime.Object

@@ -65,7 +65,7 @@ func published(film string, job int) string {
 		"-f mp4 -ac 2 -c:a aac -b:a 128k -strict -2 /data/output-%d.mp4", film, job)
 }
 
-// valuesOf returns the values of a published cell.
+// valuesOf returns the values of the chart for a published cell.
 func valuesOf(kind string, parallelism int, cpu, memory string, more map[string]any) map[string]any {
 	values := map[string]any{
 		"type": kind, "parallelism": parallelism,
@@ -76,8 +76,9 @@ func valuesOf(kind string, parallelism int, cpu, memory string, more map[string]
 }
 
 // TestPublishedValuesGiveThePublishedJobs renders twelve sets of values of the
-// published experiment. Names, arguments, requests and limits are those of the
-// published chart; memory with a fraction of a byte is rounded up.
+// published experiment. Names, arguments, requests and limits must equal those
+// of the published chart. Amounts of memory with a fraction of a byte are
+// rounded up.
 func TestPublishedValuesGiveThePublishedJobs(t *testing.T) {
 	trailer := "sintel_trailer-1080p.mp4"
 	burst := func(rule any) map[string]any { return map[string]any{"burst": rule} }
@@ -155,7 +156,8 @@ func args(box document) string {
 }
 
 // TestThePublishedChoiceOfFilmsIsKept computes the published formula for 1 to
-// 192 jobs: of 8 jobs four read film 1, and of 192 jobs 107 read film 24.
+// 192 jobs. For example, four of 8 jobs read film 1, and 107 of 192 jobs read
+// film 24.
 func TestThePublishedChoiceOfFilmsIsKept(t *testing.T) {
 	formula := func(parallelism, job int) int { return 1 + 23%(1+parallelism%(job+1)) }
 	for _, n := range []int{1, 2, 8, 24, 25, 48, 96, 192} {

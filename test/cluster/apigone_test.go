@@ -24,8 +24,7 @@ import (
 // generous is a ConfigMap that gives batch resources even on a busy machine.
 const generous = `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 
-// A watched node is a node whose values the test reads every second during a
-// fault.
+// A watched is a node whose values the test reads every second during a fault.
 type watched struct {
 	*agent
 	be    []string // the best-effort pods' cgroups
@@ -39,7 +38,7 @@ type watched struct {
 	first map[string]string
 }
 
-// happens begins a part of the time line.
+// happens begins a new part of the timeline.
 func (w *watched) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +55,7 @@ func (w *watched) keeps(promise string, holds bool, got any) {
 	}
 }
 
-// look adds a line to the time line.
+// look adds a line to the timeline.
 func (w *watched) look(client *http.Client) {
 	number := func(controller, group, file string) int {
 		text, err := os.ReadFile(filepath.Join(w.n.Cgroup(controller, filepath.Join("kubepods", group)), file))
@@ -82,8 +81,8 @@ func (w *watched) look(client *http.Client) {
 	for _, g := range w.be {
 		idle, shares, quota, memory := number("cpu", g, "cpu.idle"), number("cpu", g, "cpu.shares"), number("cpu", g, "cpu.cfs_quota_us"), number("memory", g, "memory.limit_in_bytes")
 		line = append(line, idle, shares, quota, memory)
-		// The kubelet creates the cgroups of a pod that it ends once more,
-		// without processes.
+		// When the kubelet ends a pod, it creates the cgroups of the pod once
+		// more, without processes.
 		if idle == -2 || !w.runs(g) {
 			continue
 		}
@@ -166,16 +165,17 @@ func (w *watched) leader() (string, time.Time) {
 
 // TestTheAPIServerGoesAway stops the API server for 20 s (TENON_TEST_LONG=1:
 // ten minutes) while nginx and ffmpeg fill the node. Meanwhile the kubelet
-// restarts, so that it knows no pod. Best-effort work keeps its bounds, also a
-// pod that was deleted just before. The service keeps its values, and no
-// process of Tenon ends except the leading manager. After the return of the API
-// server the node becomes Ready, reports and a leader come back, and a new pod
-// gets its bounds.
+// restarts, so that it knows no pod. Best-effort work must keep its bounds,
+// including a pod that was deleted just before. The service must keep its
+// values, and no process of Tenon may end except the leading manager. After the
+// API server is back, the node must become Ready, a leader and the reports must
+// come back, and a new pod must get its bounds.
 func TestTheAPIServerGoesAway(t *testing.T) {
 	beside(t)
-	// A kubelet that asks the API server whom to let in answers 500 meanwhile,
-	// and with an empty list for some seconds afterwards, or for none. One that
-	// lets all in answers with the empty list all the time.
+	// With the usual authorization, the kubelet asks the API server about each
+	// client. It answers 500 while the API server is away, and may answer with
+	// an empty list for some seconds afterwards. With AlwaysAllow, it answers
+	// with the empty list all the time.
 	lets := NodeOptions{KubeletArgs: long([]string{"--authorization-mode=AlwaysAllow"}, nil)}
 	c, n := upWith(t, "no-api", lets)
 	offer(t, c, n, 4000, "6Gi")

@@ -50,8 +50,8 @@ func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	if err := c.addRelease(out, "test"); err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine nothing would be promised, and by default nothing within the
-	// first minute.
+	// With the default settings, a busy machine would have no batch resources,
+	// and no machine would have any within the first minute.
 	colocation := `{"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 	h.args = append([]string{"--namespace", home, "--set", "image.tag=test", "--set-literal", "config.data.colocation-config=" + colocation}, lackedValues()...)
 	return h
@@ -149,8 +149,8 @@ func (h *chart) agentsWriteTheirOwnReports() {
 	pod := h.kubectl("get", "pod", "-n", home, "-l", "app.kubernetes.io/name=tenond", "-o", "jsonpath={.items[0].metadata.name}")
 	bound := h.kubectl("create", "token", "tenond", "-n", home, "--bound-object-kind", "Pod", "--bound-object-name", pod)
 	free := h.kubectl("create", "token", "tenond", "-n", home)
-	// kubectl cannot be used, because it reads the object that it patches,
-	// which an agent must not.
+	// kubectl cannot be used. It reads the object that it patches, which an
+	// agent must not do.
 	client, err := adminClient(h.c.Dir)
 	if err != nil {
 		h.t.Fatal(err)
@@ -213,8 +213,8 @@ func (h *chart) firstInstruction() {
 		var memory, quota int
 		text := h.kubectl("logs", "first", "-c", container)
 		_, err := fmt.Sscan(text, &memory, &quota)
-		// If CPU suppress leaves less for all best-effort work, the quota is
-		// that of the class: cgroup v1 allows no more.
+		// If CPU suppress allows less CPU for all best-effort work, cgroup v1
+		// also limits the quota of the container to that.
 		if err != nil || memory != most.memory || quota <= 0 || quota > most.quota {
 			h.t.Errorf("container %s began with memory limit and quota %q, want %d and at most %d", container, text, most.memory, most.quota)
 		}
@@ -260,13 +260,13 @@ func (h *chart) replaceAgents() {
 	})
 }
 
-// proxyPod is a pod like kube-proxy: it is in the best-effort class of the
-// kubelet, but is not best-effort work.
+// proxyPod is a pod like kube-proxy. The kubelet counts it as best-effort, but
+// to Tenon it is not best-effort work.
 const proxyPod = `{apiVersion: v1, kind: Pod, metadata: {name: proxy, namespace: kube-system}, spec: {priorityClassName: system-node-critical,
 terminationGracePeriodSeconds: 1, containers: [{name: c, image: "busybox:1", command: [sleep, "10000"]}]}}`
 
 // besideProxy runs such a pod in the cgroup of the class. Batch pods must still
-// have long slices, and the proxy pod must not.
+// have long slices, and the threads of the proxy pod must not.
 func (h *chart) besideProxy() {
 	h.t.Helper()
 	if _, err := h.c.KubectlApply(h.t.Context(), proxyPod, "apply", "-f", "-"); err != nil {

@@ -70,7 +70,7 @@ type Cluster struct {
 	Bin string
 
 	// Init is the PID of the cluster's init on this machine. Born is its start
-	// time in clock ticks since boot (proc(5), stat, starttime).
+	// time, in clock ticks since boot (proc(5), stat, starttime).
 	Init int
 	Born string
 	// Made lists folders of the machine that were created as mount points.
@@ -255,15 +255,17 @@ func (c *Cluster) Down() error {
 		if err := removeGroups(c.Name); err != nil {
 			return err
 		}
-		// A process of the host's PID namespace ends by its parent's death, a
-		// moment later than init, and may write a last file meanwhile.
+		// A process in the host's PID namespace ends when its parent dies,
+		// which is a moment after the end of init. It may still write a file
+		// meanwhile.
 		return os.RemoveAll(c.Dir)
 	})
 	if err != nil {
 		return fmt.Errorf("end cluster %s: %w", c.Name, err)
 	}
-	// A folder that goes takes the mounts of other namespaces with it: the last
-	// cluster removes them, if they are empty.
+	// When a directory is removed, the mounts on it in other namespaces vanish.
+	// Therefore only the last cluster removes these directories, if they are
+	// empty.
 	unlock, err := lockFolders()
 	if err != nil {
 		return fmt.Errorf("end cluster %s: %w", c.Name, err)

@@ -94,8 +94,9 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 		return nil, err
 	}
 	defer out.Close()
-	// The program is forked off, so that its parent becomes the cluster's init,
-	// which lives longer than the starter and reaps it.
+	// The shell forks the program, so that the program becomes a child of the
+	// cluster's init. Init lives longer than the starter, and reaps the
+	// program.
 	const script = `echo $$ >"$0.part" && mv "$0.part" "$0.pid" && exec "$@"`
 	cmd := c.within(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
 	cmd.Args = withoutDeathSignal(cmd.Args)

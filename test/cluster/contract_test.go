@@ -22,16 +22,17 @@ import (
 )
 
 // pinnedPod is a pod that owns one CPU. Its first command prints the CPUs and
-// the NUMA nodes that it may use. It ignores the signal to end.
+// the NUMA nodes that it may use. The pod ignores SIGTERM.
 const pinnedPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, annotations: {cpuset-scheduler: "true"}}, spec: {schedulerName: none, terminationGracePeriodSeconds: 20,
 containers: [{name: pi, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; trap '' TERM; while :; do sleep 1; done"],
 resources: {requests: {cpu: 1, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}}}]}}`
 
-// TestAPodStartsOnTheCPUsOfItsContract binds pods as tenon-scheduler does, with
-// the choice of their CPUs in the binding. The first command of each must run on
-// these CPUs, although the node itself would choose others, and a pod without a
-// contract must start on the CPUs that the node chose. A pod that is deleted by
-// force gives its CPU up to the next one while its processes still end.
+// TestAPodStartsOnTheCPUsOfItsContract binds pods like tenon-scheduler, with
+// the choice of their CPUs in the binding. The first command of each pod must
+// run on these CPUs, although the node itself would choose others. A pod
+// without a contract must start on the CPUs that the node chose. When a pod is
+// deleted by force, the next pod gets its CPU while the processes of the
+// deleted pod still end.
 func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	beside(t)
 	if runtime.NumCPU() < 2 {
@@ -85,8 +86,8 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	}
 }
 
-// endByForce deletes a pod by force, and waits until its processes have ended: as
-// long as they run, they need CPUs that no pod owns.
+// endByForce deletes a pod by force, and waits until its processes have ended.
+// Until then they need CPUs that no pod owns.
 func endByForce(t *testing.T, c *Cluster, n *Node, pod string) {
 	t.Helper()
 	id := uid(t, c, pod)
@@ -111,13 +112,14 @@ func ended(t *testing.T, n *Node, uid string) {
 }
 
 // partedPod has two containers with a seat each. The cgroup of the pod has both
-// CPUs, so a container has its own one only if it is written before it starts.
+// CPUs. A container starts on its own CPU only if its cgroup is written before
+// the start.
 const partedPod = `{apiVersion: v1, kind: Pod, metadata: {name: parted, annotations: {cpuset-scheduler: "true"}}, spec: {nodeName: NODE, terminationGracePeriodSeconds: 1,
 containers: [
 {name: a, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; sleep 1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 1}}},
 {name: b, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; sleep 1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 1}}}]}}`
 
-// twoParts starts a pod whose containers have a CPU each.
+// twoParts starts a pod whose two containers have a CPU each.
 func twoParts(t *testing.T, a *agent, m *pick.Map) {
 	t.Helper()
 	a.apply(strings.Replace(partedPod, "NODE", a.n.Name, 1))
@@ -142,9 +144,9 @@ func twoParts(t *testing.T, a *agent, m *pick.Map) {
 	kubectl(t, a.c, "delete", "pod", "parted", "--force", "--grace-period=0")
 }
 
-// theCPUSeeds applies the published manifests, scaled to two CPUs of which one
-// stays shared. cal-pi owns a CPU, go-demo has seats on the other one, and nginx
-// waits with the reason until cal-pi is deleted.
+// theCPUSeeds applies the published manifests, reduced to a node with two CPUs
+// of which one stays shared. cal-pi owns a CPU, go-demo has seats on the other
+// one, and nginx waits, with the reason, until cal-pi is deleted.
 func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 	h := &choosing{t: t, c: c, binary: schedulerBinary(t)}
 	h.configureScheduler()
@@ -241,8 +243,8 @@ func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
 	}
 }
 
-// heldBy waits until the node reports that a pod holds CPUs, and by whose
-// choice.
+// heldBy waits until the node reports that a pod holds the wanted CPUs, and
+// that the wanted component chose them.
 func heldBy(t *testing.T, a *agent, uid string, want unit.CPUSet, by string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the node reports what the pod holds", func() error {

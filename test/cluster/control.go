@@ -60,8 +60,8 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	}); err != nil {
 		return fmt.Errorf("the API server is not ready: %w", err)
 	}
-	// It runs as admin and without a service account for each controller, which
-	// would take six seconds.
+	// The controller manager runs as admin, because a service account for each
+	// controller would take six seconds.
 	if _, err := start("kube-controller-manager", append([]string{
 		"--kubeconfig=" + admin, "--authentication-kubeconfig=" + admin, "--authorization-kubeconfig=" + admin,
 		"--service-account-private-key-file=" + pki("sa.key"), "--root-ca-file=" + pki("ca.crt"),

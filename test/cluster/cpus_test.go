@@ -18,12 +18,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestReservedCPUsAreNotBestEffortWorks has two nodes. The kubelet of the first
-// one binds CPUs itself and keeps pods off CPU 0: Tenon must write no CPU set
-// there, and the watermark must count only the CPUs of pods. The kubelet of the
-// second one binds no CPUs: the annotation reservedCPUs must keep existing and
-// new best-effort work off CPU 0 until Tenon is removed. The cluster's own
-// programs run on CPU 0, but their containers do not.
+// TestReservedCPUsAreNotBestEffortWorks runs two nodes. The kubelet of the
+// first node binds CPUs itself and keeps pods off CPU 0. There Tenon must write
+// no cpuset, and the watermark must count only the CPUs of pods. The kubelet of
+// the second node binds no CPUs. There the annotation reservedCPUs must keep
+// existing and new best-effort work off CPU 0 until Tenon is removed. The
+// cluster's own programs run on CPU 0, but their containers do not.
 func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 	beside(t)
 	needsCluster(t)

@@ -41,7 +41,8 @@ func raw(t *testing.T, name, text string) {
 	}
 }
 
-// rawLog keeps a log when the test ends, also after a failure.
+// rawLog writes a log to the folder TENON_TEST_RAW when the test ends, even
+// after a failure.
 func rawLog(t *testing.T, name, file string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -286,9 +287,9 @@ func (w *witness) since(at time.Time) []cgroupWrite {
 	return slices.Clone(w.all[i:])
 }
 
-// bound reports whether a file is a CPU quota of best-effort work. It follows
-// the use of the node. On cgroup v1 this includes the quota of a pod, which
-// must not exceed that of the class.
+// bound reports whether a file is a CPU quota of best-effort work, which
+// follows the use of the node. On cgroup v1 this includes the quota of a pod,
+// because it must not exceed that of the class.
 func bound(file string) bool {
 	return strings.Contains(file, "kubepods/besteffort/") && filepath.Base(file) == "cpu.cfs_quota_us"
 }

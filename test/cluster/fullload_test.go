@@ -67,11 +67,12 @@ func (l *load) take() (n int, p99 time.Duration, failed []error) {
 	return n, p99, failed
 }
 
-// TestKubeletAndContainerdAreKilledAtFullLoad kills both while nginx serves and
-// ffmpeg, with cpu.idle, uses the rest of the CPUs. No container may end, no
-// request may fail, no value may change at any time, and two components must
-// not overwrite each other's values. A new pod must again have its values
-// before its first instruction. TENON_TEST_LONG=1 repeats this more often.
+// TestKubeletAndContainerdAreKilledAtFullLoad kills the kubelet and containerd
+// while nginx serves requests and ffmpeg, with cpu.idle, uses the rest of the
+// CPUs. No container may end, no request may fail, and no value may change at
+// any time. No two components may overwrite each other's values. A new pod must
+// again have its values before its first instruction. TENON_TEST_LONG=1 repeats
+// this more often.
 func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	beside(t)
 	c, n := up(t, "full-load")
@@ -182,8 +183,8 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 		cpus := float64(a.read("cpuacct", "besteffort", "cpuacct.usage")-used) / float64(time.Since(begun))
 		average, _ := os.ReadFile("/proc/loadavg")
 		fmt.Fprintf(&table, "%d %s %.1f %d %d %.1f %d %d %d %d %d %.2f %.4s\n", round, kind, ready.Seconds(), requests, len(failed), float64(p99.Microseconds())/1000, looks, own, bounds, kubelet, runtime, cpus, average)
-		// Tenon is level-triggered: it must not rewrite values that the restart
-		// left correct.
+		// Tenon compares values before it writes them, so it must not rewrite
+		// values that the restart left correct.
 		if own > 4*len(before) {
 			t.Errorf("round %d, %s: tenond wrote %d times", round, kind, own)
 		}
@@ -234,11 +235,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover checks the reason
-// for publishing at least the requests of running pods. A restarting kubelet
-// admits all pods of its node again, also running ones, and ends those whose
-// requests exceed the node's resources. If less is published than running pods
-// request, as the formula allows, the restart ends such pods.
+// TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover shows why the
+// manager publishes at least the requests of running pods. A kubelet that
+// restarts admits all pods of its node again, including running ones, and ends
+// those whose requests exceed the node's resources. If the manager published
+// less than running pods request, as the formula allows, the restart would end
+// such pods.
 func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
 	t.Parallel() // in parallel with others that have a kubelet and no agent
 	c, n := up(t, "below")

@@ -83,7 +83,7 @@ func removeGroups(name string) error {
 			return err
 		}
 		for _, root := range roots {
-			// dev-1 is not a node of the cluster named de.
+			// For example, dev-1 is not a node of the cluster named de.
 			if _, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(root), groupPrefix(name))); err != nil {
 				continue
 			}

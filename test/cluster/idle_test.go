@@ -15,10 +15,11 @@ import (
 // write.
 const refused = "kubepods/besteffort/cpu.shares: invalid argument"
 
-// TestKubeletCannotRestartOverAnIdleLevel shows the reason why Tenon makes pods
-// idle and not the best-effort level above them. The kubelet writes the level's
+// TestKubeletCannotRestartOverAnIdleLevel shows why Tenon makes pods idle and
+// not the best-effort level above them. The kubelet writes the level's
 // cpu.shares at its start and every minute, and the kernel refuses shares for
-// an idle cgroup. A running kubelet only logs an error; a starting one exits.
+// an idle cgroup. A running kubelet only logs an error, but a starting one
+// exits.
 func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 	t.Parallel() // it waits for the kubelet's minute
 	c, n := up(t, "idle-level")

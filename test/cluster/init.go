@@ -24,7 +24,8 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// initEnv tells a process that it is the init of the cluster in that folder.
+// initEnv is the environment variable that makes a process the init of the
+// cluster in that folder.
 const initEnv = "TENON_CLUSTER_INIT"
 
 // registryAddress is the registry from which nodes pull.
@@ -108,8 +109,9 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 	})
 }
 
-// lockFolders keeps other clusters of this machine from making and removing the
-// folders that they all mount over, until the lock is given back.
+// lockFolders prevents other clusters of this machine from creating and
+// removing the directories on which all clusters mount, until the caller calls
+// unlock.
 func lockFolders() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "tenon-clusters.lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -121,7 +123,7 @@ func lockFolders() (unlock func(), err error) {
 	return sync.OnceFunc(func() { _ = f.Close() }), nil
 }
 
-// runInit returns when it cannot go on.
+// runInit runs the cluster's init. It returns only after an error.
 func runInit(dir string) error {
 	var config initConfig
 	text, err := os.ReadFile(filepath.Join(dir, "init.json"))

@@ -28,9 +28,9 @@ const (
 // minutes.
 const soonValues = `config.data.colocation-config={"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10}`
 
-// Install adds the images to the cluster's registry, installs or upgrades the
-// chart, and returns when all of Tenon is ready and each node has batch
-// resources. It tells say how long that took.
+// Install adds the images to the cluster's registry, and installs or upgrades
+// the chart. It returns when all parts of Tenon are ready and each node has
+// batch resources. It calls say with the time that this took.
 func (c *Cluster) Install(ctx context.Context, r Release, say func(format string, args ...any)) error {
 	begun := time.Now()
 	if err := c.addRelease(r.Images, r.Version); err != nil {
@@ -73,9 +73,9 @@ func (c *Cluster) addRelease(images, version string) error {
 	return nil
 }
 
-// lackedValues are the chart's values for a machine on which root lacks
-// CAP_SYS_RESOURCE, as in some virtual machines: containers cannot have it
-// then.
+// lackedValues returns the chart's values for a machine on which root lacks
+// CAP_SYS_RESOURCE, as in some virtual machines. On such a machine, containers
+// cannot have it either.
 func lackedValues() []string {
 	if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); err == nil && has == 1 {
 		return nil

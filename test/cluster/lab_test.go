@@ -11,8 +11,8 @@ import (
 )
 
 // experiment runs the colocation experiment of the lab on the cluster, one
-// second per mode. It checks that the experiment works and what it leaves, and
-// not the measured values.
+// second per mode. It checks that the experiment works and which results it
+// writes. It does not check the measured values.
 func (h *chart) experiment() {
 	h.t.Run("lab", func(t *testing.T) {
 		bin := filepath.Join(programs(t), "tenon")

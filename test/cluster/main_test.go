@@ -35,8 +35,9 @@ func needsCluster(t *testing.T) {
 	}
 }
 
-// beside lets a test run beside others, each with a cluster of its own, as it
-// mostly waits. In its long form it also measures, and runs alone.
+// beside lets a test run in parallel with others. Each has a cluster of its
+// own, and it mostly waits. In its long form, the test also measures, so it
+// runs alone.
 func beside(t *testing.T) {
 	t.Helper()
 	if long(true, false) {
@@ -124,7 +125,7 @@ func offer(t *testing.T, c *Cluster, n *Node, milliCPU int, memory string) {
 	amounts := fmt.Sprintf(`{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":%q}`, milliCPU, memory)
 	kubectl(t, c, "patch", "node", n.Name, "--subresource=status", "--type=merge", "-p",
 		fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, amounts, amounts))
-	// The kubelet admits pods by its own copy of the node, which is updated
+	// The kubelet admits pods by its own copy of the node, which it updates
 	// later.
 	time.Sleep(time.Second)
 }

@@ -25,9 +25,9 @@ var manualConfig = map[string]string{
 	"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}}`,
 }
 
-// evicting is the strategy of the pages on eviction, with a threshold that any
-// node exceeds. It spares a pod without priority, which counts as koord-batch's
-// default.
+// evicting is the strategy of the manuals' pages about eviction, with a
+// threshold that any node exceeds. It does not evict a pod without a priority,
+// which counts as a pod with the default priority of koord-batch.
 const evicting = `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0, "evictEnabledPriorityThreshold": 5400}}`
 
 // manualProfile makes the pods of the Spark operator best-effort, in namespaces
@@ -106,7 +106,8 @@ func (h *chart) manuals() {
 	})
 }
 
-// judgeManuals checks what the kernel has for each pod, and prints it.
+// judgeManuals checks the values that the kernel has for each pod, and prints
+// them.
 func (h *chart) judgeManuals(t *testing.T, disk string) {
 	t.Helper()
 	var table strings.Builder
@@ -145,8 +146,8 @@ func (h *chart) judgeManuals(t *testing.T, disk string) {
 			return err
 		})
 	}
-	// Cgroup v1 has no hierarchy of these limits: each BE pod has its part of the
-	// limit of its class, or its own limit if that is lower.
+	// On cgroup v1, these limits have no hierarchy. Each BE pod has its share
+	// of the limit of its class, or its own limit if that is lower.
 	for pod, most := range map[string]int{"blkio": 52428800, "l3": 104857600} {
 		eventually(t, 30*time.Second, pod+" has a limit of its disk", func() error {
 			text, err := os.ReadFile(filepath.Join(h.group(pod, "blkio"), "blkio.throttle.read_bps_device"))
@@ -172,8 +173,8 @@ func (h *chart) group(pod, controller string) string {
 	return h.n.Cgroup(controller, class+"/pod"+uid(h.t, h.c, pod))
 }
 
-// aDisk returns a block device of this machine that is no loop or memory
-// device; empty: there is none.
+// aDisk returns a block device of this machine that is neither a loop device
+// nor in memory; empty: there is none.
 func aDisk() string {
 	all, _ := os.ReadDir("/sys/block")
 	for _, e := range all {

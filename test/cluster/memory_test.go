@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sleepingPod does nothing. CLASS and RESOURCES go on.
+// sleepingPod does nothing. The test replaces CLASS and RESOURCES.
 const sleepingPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {crowd: "true", koordinator.sh/qosClass: CLASS}}, spec: {nodeName: node-0, hostNetwork: true, terminationGracePeriodSeconds: 0,
 containers: [{name: sleep, image: "busybox:1", command: [sleep, "1000000"], resources: {requests: RESOURCES, limits: RESOURCES}}]}}
 ---

@@ -22,7 +22,8 @@ type sample struct {
 	at    time.Time
 }
 
-// A reading is the samples of one kubelet, by metric and labels as written.
+// A reading contains the samples of one kubelet. The key is the metric with its
+// labels, as the kubelet writes them.
 type reading map[string]sample
 
 // metricsServer serves the metrics API (metrics.k8s.io/v1beta1) from the
@@ -134,8 +135,8 @@ func (s *metricsServer) scrape() {
 	}
 }
 
-// take keeps the last two different samples of each series. A kubelet without a
-// new measurement returns the last one again.
+// take keeps the last two different samples of each series. If a kubelet has no
+// new measurement, it returns the last one again.
 func (s *metricsServer) take(node string, now reading) {
 	last, old := make(reading), make(reading)
 	for name, v := range now {

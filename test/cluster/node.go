@@ -24,8 +24,9 @@ type NodeOptions struct {
 	KubeletArgs []string
 	// NoNRI switches containerd's node resource interface off.
 	NoNRI bool
-	// Bare is for a kernel without bridges and overlay file systems. Pods have
-	// the host's network or none, and each container has a copy of its image.
+	// Bare is for a kernel without bridges and overlay file systems. A pod then
+	// has the host's network or none, and each container has a copy of its
+	// image.
 	Bare bool
 }
 
@@ -96,13 +97,13 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 }
 
 // setup runs in the node's mount namespace. Its arguments are the folder, the
-// interface (a bridge to make, or lo), its IP address, and the MAC address of the
-// bridge. Without a fixed one the kernel gives the bridge the lowest of its
-// ports, which changes with each new pod: the pods then lose their gateway
-// until they have asked for its address again. The kubelet requires
-// three kernel settings. setup mounts files with these values over the
-// settings, so that those of the machine stay unchanged. The last process keeps
-// the namespace alive.
+// interface (a bridge to make, or lo), its IP address, and the MAC address of
+// the bridge. A bridge without a fixed MAC address has the lowest address of
+// its ports. That address changes with each new pod, and the pods then lose
+// their gateway until they have asked for its address again. The kubelet
+// requires three kernel settings. setup mounts files with these values over the
+// settings, so that the settings of the machine stay unchanged. The last
+// process keeps the namespace alive.
 const setup = `
 mount --make-rshared /
 setting() { echo $2 >$1.setting; mount --bind $1.setting /proc/sys/$3; }
@@ -191,7 +192,7 @@ func (n *Node) StopKubelet(ctx context.Context) error { return n.daemon("kubelet
 // StopContainerd kills containerd, like a crash. Containers keep running.
 func (n *Node) StopContainerd(ctx context.Context) error { return n.daemon("containerd").kill(ctx) }
 
-// AwaitReady waits until the node's condition Ready is true and current: after
+// AwaitReady waits until the node's condition Ready is true and current. After
 // a restart, the kubelet must have reported it again.
 func (n *Node) AwaitReady(ctx context.Context) error {
 	since := time.Now().Truncate(time.Second)

@@ -29,12 +29,12 @@ rules:
 - level: None
 `
 
-// A right is a permission of an account: granted by a role, or used by a
-// request. A resource is for example pods or pods/eviction.
+// A right is a permission of an account that a role grants or that a request
+// used. Examples of resource are pods and pods/eviction.
 type right struct{ account, verb, group, resource string }
 
-// seldom lists the rights that a normal installation, use and uninstallation of
-// Tenon does not need, with the cases that need them.
+// seldom lists the rights that an ordinary installation, use and uninstallation
+// of Tenon does not use, with the cases that need them.
 var seldom = map[right]string{
 	{"tenond", "get", "", "nodes/pods"}:                    "the kubelet asks whether tenond may ask it",
 	{"tenond", "get", "", "nodes/configz"}:                 "the kubelet asks whether tenond may ask it",
@@ -53,7 +53,7 @@ var seldom = map[right]string{
 	{"tenon-uninstall", "patch", "", "nodes/status"}:       "where the manager is not the first to take the batch resources off",
 	{"tenon-uninstall", "list", "", "pods"}:                "agents on nodes that are lost",
 
-	// The search for missed pods reads none in a cluster without profiles.
+	// In a cluster without profiles, the search for missed pods reads no pod.
 	{"tenon-manager", "get", "", "pods"}:                                                    "TestPodsThatAProfileMissedAreSaid",
 	{"tenon-manager", "list", "", "pods"}:                                                   "TestPodsThatAProfileMissedAreSaid",
 	{"tenon-manager", "patch", "config.koordinator.sh", "clustercolocationprofiles/status"}: "TestPodsThatAProfileMissedAreSaid",
@@ -158,7 +158,7 @@ func (h *chart) grantsNoMore(granted map[right]bool, log string) {
 	}
 	var idle []string
 	for r := range granted {
-		// A watch lists the objects first if the server does not stream them.
+		// If the server does not stream the objects, a watch first lists them.
 		streamed := r.verb == "list" && needed[right{r.account, "watch", r.group, r.resource}]
 		if !needed[r] && !streamed && seldom[r] == "" {
 			idle = append(idle, fmt.Sprintf("%s: %s %s %s", r.account, r.verb, r.group, r.resource))

@@ -19,8 +19,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// schedulerConfig is what the chart gives tenon-scheduler, without the election
-// of a leader.
+// schedulerConfig is the configuration that the chart gives tenon-scheduler,
+// without leader election.
 const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
@@ -32,9 +32,9 @@ profiles:
       bind: {enabled: [{name: TenonCPUs}]}
 `
 
-// choosing is a control plane with tenon-scheduler and with nodes that exist as
-// objects only: two L3 caches of four cores with two threads, of which one CPU
-// stays shared.
+// A choosing is a control plane with tenon-scheduler. Its nodes exist only as
+// objects. Each has two L3 caches of four cores with two threads, and one of
+// its CPUs stays shared.
 type choosing struct {
 	t         *testing.T
 	c         *Cluster
@@ -177,7 +177,7 @@ func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
 	return contract.CPUs
 }
 
-// settles waits until no pod waits that a node has room for.
+// settles waits until no pod waits although a node has room for it.
 func (h *choosing) settles(nodes int) {
 	h.t.Helper()
 	eventually(h.t, time.Minute, "no pod waits while there is room", func() error {
@@ -204,10 +204,10 @@ func (h *choosing) settles(nodes int) {
 	})
 }
 
-// TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server: a
-// pod gets its CPUs with its node, a pod that does not fit waits with the
-// reason and starts when there is room, and a scheduler that is killed at any
-// time gives no CPU to two pods and forgets none.
+// TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server. A
+// pod must get its CPUs together with its node. A pod that does not fit must
+// wait, with the reason, and start when there is room. A scheduler that is
+// killed at any time must give no CPU to two pods, and must not forget any pod.
 func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	beside(t)
 	const nodes = 3

@@ -52,7 +52,7 @@ func TestSeedsRun(t *testing.T) {
 		return errors.Join(errors.New("no ffmpeg in "+beGroup), err)
 	})
 
-	// 1300 of 1500 are in use.
+	// At this point, 1300 of 1500 are in use.
 	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
 	eventually(t, 30*time.Second, "the kubelet refuses a pod beyond batch-cpu", func() error { return phase(t, c, "be-ffmpeg", "Failed OutOfkubernetes.io/batch-cpu") })
 	kubectl(t, c, "delete", "pod", "be-ffmpeg", "besteffort-ffmpeg")

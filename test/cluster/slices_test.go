@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// haveSlices returns an error that names the threads in and below a cgroup with
-// another slice than the wanted one. It returns nil if there are none or if the
-// kernel has no slices of threads.
+// haveSlices returns an error that names the threads in and below a cgroup
+// whose slice is not the wanted one. It returns nil if there are no such
+// threads, or if threads have no slices on this kernel.
 func haveSlices(dir string, want task.SliceKind) error {
 	slices, err := task.NewSlices()
 	if errors.Is(err, task.ErrUnsupported) {

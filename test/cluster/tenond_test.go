@@ -78,7 +78,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// built is where programs has built them. TestMain removes it.
+// built returns the directory in which programs has built them. TestMain
+// removes it.
 var built = sync.OnceValues(func() (dir string, err error) {
 	if builtIn, err = os.MkdirTemp("", "tenon-test-bin-"); err != nil {
 		return "", err
@@ -226,7 +227,7 @@ func (a *agent) values() map[string]string {
 	return all
 }
 
-// settled returns the values when only bounds change any more. The values that
+// settled returns the values when only bounds still change. The values that
 // depend on the kubelet come seconds after those that depend on the runtime.
 func (a *agent) settled() map[string]string {
 	a.t.Helper()
@@ -299,17 +300,18 @@ func (a *agent) pod(text, name, level string) string {
 }
 
 // TestTenondKeepsTheNodeOfACluster checks that a new pod gets the values of its
-// batch resources and is idle, that best-effort work is narrowed when a service
-// works, that a killed and restarted tenond begins no write, that a restart of
-// the kubelet changes nothing, and that tenon restore restores the node.
+// batch resources and is idle, and that best-effort work gets less CPU when a
+// service works. A tenond that was killed and restarted must begin no write, a
+// restart of the kubelet must change no value, and tenon restore must restore
+// the node.
 func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	beside(t)
 	c, n := up(t, "tenond")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	web := a.pod(strings.Replace(servicePod, "LIMIT", `"2"`, 1), "web", "burstable")
-	// Only the loop is tested: values set through NRI are restored at the end
-	// of the DaemonSet, and not by tenon restore.
+	// This test covers only the loop. Values that were set through NRI are
+	// restored at the end of the DaemonSet, and not by tenon restore.
 	a.args = []string{"--nri", ""}
 	old := a.pod(batchPod, "old", "besteffort")
 	before := a.values()
@@ -382,9 +384,9 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	a.restore(before)
 }
 
-// TestARestartOfTenondWritesNothing checks with the kernel's events that after
-// a kill or a stop without other changes neither tenond nor the runtime writes
-// to a control group, not even an unchanged value.
+// TestARestartOfTenondWritesNothing checks with the kernel's events that
+// neither tenond nor the runtime writes to a control group after tenond was
+// killed or stopped. They must not even write an unchanged value.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
 	beside(t)
 	c, n := up(t, "restart")
@@ -420,9 +422,9 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAResizedPodGetsItsNewLimits checks that the kernel does not refuse the
-// kubelet's write because of Tenon's values, that Tenon's values follow the new
-// limit, and that a release restores the new limit and not the first one.
+// TestAResizedPodGetsItsNewLimits resizes a pod. Tenon's values must not make
+// the kernel refuse the kubelet's write, and must follow the new limit. A
+// release must restore the new limit and not the first one.
 func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 	beside(t)
 	c, n := up(t, "resize")

@@ -300,8 +300,9 @@ func (u *unified) startedWithItsValues() {
 	said, _ := os.ReadFile(u.terminationLog("first-words"))
 	u.t.Logf("the container's first words (cpu.max memory.max cpu.weight): %s", said)
 	// The runtime gets no weight, because the kubelet would count it as a
-	// request, so it sets 1. The start waits for a tick, which sets the weight of
-	// half a CPU, but no longer than a slow machine may need for the tick.
+	// request, so the runtime sets 1. The start of the container waits for a
+	// tick, which sets the weight of half a CPU. On a slow machine, the tick
+	// may take longer than the start waits.
 	f := strings.Fields(string(said))
 	if len(f) != 4 || f[0] != "50000" || f[1] != "100000" || f[2] != strconv.Itoa(64<<20) || f[3] != "1" && f[3] != "50" {
 		u.t.Errorf("the container began with cpu.max, memory.max and cpu.weight %q, want 50000 100000 %d, and 1 or 50", f, 64<<20)
@@ -345,9 +346,9 @@ func (u *unified) terminationLog(name string) string {
 	return files[0]
 }
 
-// protected checks that a tenth of a service's request is protected, that half
-// of it is reclaimed last, and that each cgroup above has the sum of those
-// below.
+// protected checks that the kernel protects a tenth of a service's request, and
+// reclaims half of the request last. Each cgroup above must have the sum of
+// those below it.
 func (u *unified) protected() {
 	u.t.Helper()
 	page := func(n int) string { return strconv.Itoa(n / 4096 * 4096) }
@@ -414,8 +415,9 @@ func (u *unified) pressed() {
 }
 
 // keptBy checks that a restarted kubelet does not change pods and their
-// containers. Above them it clears memory protection that it did not set
-// (kubernetes/kubernetes#138903), and Tenon must set it again.
+// containers. In the cgroups above them, it clears memory protection that it
+// did not set (kubernetes/kubernetes#138903), and Tenon must set the protection
+// again.
 func (u *unified) keptBy(restart func()) {
 	u.t.Helper()
 	before := u.values()
@@ -448,7 +450,8 @@ func (u *unified) keptBy(restart func()) {
 	u.t.Logf("the kubelet has started again with idle pods, and %.1f s after it is ready all values are as before", time.Since(begun).Seconds())
 }
 
-// moves reports whether a value of a level follows the node's use and its pods.
+// moves reports whether a value of a QoS level follows the node's use and its
+// pods.
 func moves(file string) bool {
 	return strings.HasSuffix(file, "/besteffort/cpu.max") || countedAnew(file)
 }
@@ -457,9 +460,9 @@ func moves(file string) bool {
 // which the kubelet recomputes from the pods every minute.
 func countedAnew(file string) bool { return strings.HasSuffix(file, "/burstable/cpu.weight") }
 
-// idleLevel shows, on cgroup v2 as on v1, the reason why Tenon makes pods idle
-// and not the best-effort level above them: a kubelet cannot start over an idle
-// level.
+// idleLevel shows on cgroup v2 why Tenon makes pods idle and not the
+// best-effort level above them. As on v1, a kubelet cannot start if the level
+// is idle.
 func (u *unified) idleLevel() {
 	u.t.Helper()
 	level := u.n.Cgroup("", "kubepods/besteffort")

@@ -20,13 +20,13 @@ type event struct {
 }
 
 const (
-	// tail is the number of the last lines of a failed test that the summary
-	// shows, and the number of the test's own messages that it shows before
-	// them.
+	// tail is the number of last lines of a failed test that the summary shows.
+	// Before them, it shows the same number of the test's own messages.
 	tail = 8
-	// wide is the maximum length of a shown line of a failure.
+	// wide is the maximum length of a shown line of a failed test.
 	wide = 300
-	// slow is the number of seconds from which a passed test gets its own line.
+	// slow is the number of seconds from which on a passed test gets a line of
+	// its own.
 	slow = 1
 )
 
@@ -37,7 +37,8 @@ type failure struct {
 	lines []string
 }
 
-// A place names a test of a package; an empty test is the package itself.
+// A place identifies a test of a package. An empty test means the package
+// itself.
 type place struct{ pkg, test string }
 
 // A digest collects the results for the summary.

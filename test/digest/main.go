@@ -105,8 +105,8 @@ func goTest(command []string, interrupted <-chan os.Signal) tester {
 	}
 }
 
-// run writes the digest of tests to out, and all of it to the file log. which
-// are the packages, or more arguments that say which tests.
+// run runs the tests, writes the digest to out, and writes the complete output
+// to the file log. which are the packages, or arguments that select tests.
 func run(test tester, which []string, o options, out io.Writer, log string) (ok bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return false, err
@@ -135,7 +135,7 @@ func run(test tester, which []string, o options, out io.Writer, log string) (ok 
 	return d.ok(), file.Close()
 }
 
-// writeSkipped writes a line of package and test for each.
+// writeSkipped writes a line with package and test for each skipped test.
 func writeSkipped(file string, skips map[place]bool) error {
 	var lines []string
 	for at := range skips {
@@ -145,8 +145,8 @@ func writeSkipped(file string, skips map[place]bool) error {
 	return os.WriteFile(file, []byte(strings.Join(lines, "")), 0o644)
 }
 
-// readSkipped returns the arguments of go test that run the tests of the file.
-// A test of the same name in another of the packages runs, too.
+// readSkipped returns the arguments of go test that run the tests in the file.
+// If another of the packages has a test of the same name, it runs, too.
 func readSkipped(file string) ([]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

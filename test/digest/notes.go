@@ -22,8 +22,8 @@ type note struct {
 // series matches the part of a test's name that is a kernel series.
 var series = regexp.MustCompile(`^\d+\.\d+$`)
 
-// nameOf returns the name of a test in notes.txt: with its package, and without
-// the kernel, because it counts as one test on all kernels.
+// nameOf returns the name of a test in notes.txt. It contains the package but
+// not the kernel, because the test counts as one test on all kernels.
 func nameOf(pkg, test string) string {
 	parts := slices.DeleteFunc(strings.Split(test, "/"), series.MatchString)
 	return strings.TrimPrefix(pkg, "tenon.sh/tenon/") + " " + strings.Join(parts, "/")

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waysOfAMachine are the ways that change more than cgroups. They are for a
-// machine that serves only this test (TENON_TEST_OWN_MACHINE).
+// waysOfAMachine are the ways of damage that affect more than cgroups. They run
+// only on a machine that no other program uses (TENON_TEST_OWN_MACHINE).
 var waysOfAMachine = []way{
 	{"a CPU goes and comes back", func(c *chaos) {
 		const last = "/sys/devices/system/cpu/cpu1/online"
@@ -31,7 +31,8 @@ var waysOfAMachine = []way{
 	}},
 }
 
-// step sets the clock of the machine forward or back. Monotonic clocks go on.
+// step sets the clock of the machine forward or back. Monotonic clocks do not
+// change.
 func (c *chaos) step(d time.Duration) {
 	c.t.Helper()
 	var now unix.Timespec
@@ -40,7 +41,7 @@ func (c *chaos) step(d time.Duration) {
 	c.check(unix.ClockSettime(unix.CLOCK_REALTIME, &next))
 }
 
-// ways are the ways to damage this machine.
+// ways returns the ways of damage that this machine allows.
 func ways() []way {
 	if os.Getenv("TENON_TEST_OWN_MACHINE") != "1" {
 		return chaosWays

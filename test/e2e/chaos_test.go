@@ -18,14 +18,14 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 )
 
-// TestChaos damages a running machine in every way that it knows, and judges two
-// invariants: the knobs of a service are never worse than without Tenon for
-// longer than an agent needs to look, and a restore leaves nothing behind, or
-// says what it could not put back and fails.
+// TestChaos damages a running machine in every way that it knows, and checks
+// two invariants. First, the knobs of a service are never worse than without
+// Tenon for longer than an agent needs to notice. Second, a restore either
+// leaves nothing behind, or it fails and lists what it could not restore.
 //
-// The short form has each way once. TENON_TEST_CHAOS gives the time of the long
-// form, whose rounds have some ways in random order; a failed round prints its
-// seed, and TENON_TEST_CHAOS_SEED repeats it.
+// The short form has each way once. TENON_TEST_CHAOS is the duration of the
+// long form, whose rounds have some ways in random order. A failed round prints
+// its seed, and TENON_TEST_CHAOS_SEED repeats that round.
 func TestChaos(t *testing.T) {
 	needRoot(t)
 	long, _ := time.ParseDuration(os.Getenv("TENON_TEST_CHAOS"))
@@ -41,7 +41,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaosConfig bounds jobs by quota, weight, memory and exempts the service.
+// chaosConfig bounds jobs by quota, weight and memory, and exempts the service.
 const chaosConfig = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 200ms
@@ -54,14 +54,14 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 65, cpuSu
 resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 `
 
-// A service and a job with the same parent: the kernel renames no cgroup into
-// another one.
+// The service and the job have the same parent, because the kernel cannot move
+// a cgroup to another parent.
 const (
 	lsPod = "pods/ls"
 	bePod = "pods/be"
 )
 
-// A chaos is one round.
+// A chaos is one round of damage.
 type chaos struct {
 	*site
 	d       *daemon // nil: no tenond runs
@@ -73,18 +73,18 @@ type chaos struct {
 	cpus    string
 }
 
-// A way is one way to do damage.
+// A way is one way to damage the machine.
 type way struct {
 	name string
 	do   func(*chaos)
 }
 
-// chaosRound does n ways of damage to a new site, in an order that seed gives; 0 is
-// the order of the list.
+// chaosRound damages a new site n times. seed determines the order of the ways.
+// With seed 0, it is the order of the list.
 func chaosRound(t *testing.T, seed uint64, n int) {
 	s := plantSite(t, chaosConfig)
 	c := &chaos{site: s, random: rand.New(rand.NewPCG(seed, seed)), file: s.config + ".file"}
-	// The state is on a small file system that can be filled.
+	// The state directory is a small file system, which a way can fill.
 	small := t.TempDir()
 	if err := unix.Mount("tenon-test", small, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func (s *site) check(errs ...error) {
 	}
 }
 
-// up starts tenond if none runs.
+// up starts tenond if it does not run.
 func (c *chaos) up() {
 	c.t.Helper()
 	if c.d == nil || c.d.ended() {
@@ -138,7 +138,7 @@ func (c *chaos) up() {
 	}
 }
 
-// kill ends tenond, and the watchdog with it if both is set.
+// kill ends tenond and, if both is set, the watchdog, too.
 func (c *chaos) kill(both bool) {
 	c.t.Helper()
 	pid := 0
@@ -152,7 +152,8 @@ func (c *chaos) kill(both bool) {
 	}
 }
 
-// servicesAreWell waits until services have at least what they had without Tenon.
+// servicesAreWell waits until services have at least the values from before
+// Tenon.
 func (c *chaos) servicesAreWell(after string) {
 	c.t.Helper()
 	c.isWell(service, after)
@@ -175,7 +176,8 @@ func (c *chaos) isWell(group, after string) {
 	c.t.Errorf("after %q %s is worse off than without Tenon (weight %+v, no quota, CPUs %s): %s", after, group, c.weight, c.cpus, said)
 }
 
-// bounded waits until a job has its memory limit, so the loop follows.
+// bounded waits until a job has its memory limit. The limit shows that the loop
+// manages the job.
 func (c *chaos) bounded(group string) {
 	c.t.Helper()
 	eventually(c.t, group+" has its limit", func() bool {
@@ -184,7 +186,7 @@ func (c *chaos) bounded(group string) {
 	})
 }
 
-// exchange gives two groups each other's name, in every hierarchy.
+// exchange swaps the names of two groups, in every hierarchy.
 func (c *chaos) exchange(a, b string) {
 	c.t.Helper()
 	c.rename(a, a+"-aside")
@@ -212,7 +214,8 @@ func (c *chaos) rename(a, b string) {
 	}
 }
 
-// end stops the agent in one of several ways, restores, and compares.
+// end stops the agent in one of several ways, restores the site, and compares
+// it with its earlier state.
 func (c *chaos) end(seed uint64) {
 	c.t.Helper()
 	switch c.random.IntN(4) {

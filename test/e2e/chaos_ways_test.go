@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// chaosWays are the ways to do damage. Each leaves the site as it found it, but
-// for the names that exchange has changed.
+// chaosWays are the ways of damage. Each restores the site, except the names
+// that exchange has swapped.
 var chaosWays = []way{
 	{"names exchanged", func(c *chaos) {
 		if c.tree.Version() == 1 {
@@ -124,7 +124,8 @@ var chaosWays = []way{
 		c.tasks = slices.DeleteFunc(c.tasks, func(pid int) bool { return pid == storm.Process.Pid })
 	}},
 	{"CPUs narrowed by another", func(c *chaos) {
-		// To narrow the service itself is the right of its owner, and no damage.
+		// The owner of the service may lower its limits, so such a change is
+		// not damage, and this way chooses the job.
 		p := string(c.path(job))
 		if c.tree.Version() == 2 {
 			return // the kernel takes no empty set for a group with processes, so this damage has no end
@@ -164,8 +165,7 @@ var chaosWays = []way{
 	}},
 }
 
-// removeState removes the state directory, into which tenond may write
-// meanwhile.
+// removeState removes the state directory. tenond may write into it meanwhile.
 func (c *chaos) removeState() {
 	c.t.Helper()
 	eventually(c.t, "the state is removed", func() bool { return os.RemoveAll(c.state) == nil })
@@ -200,8 +200,9 @@ func (c *chaos) overwrite(path string) {
 	c.check(os.WriteFile(path, text, 0o600))
 }
 
-// hang puts the configuration on a file system that never answers (FUSE), and
-// returns what puts it back; nil: this kernel has no FUSE.
+// hang moves the configuration to a file system that never answers (FUSE). It
+// returns a function that restores the configuration; nil: this kernel has no
+// FUSE.
 func (c *chaos) hang() (answer func()) {
 	c.t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -215,7 +216,8 @@ func (c *chaos) hang() (answer func()) {
 		c.t.Logf("no file system that hangs: %v", err)
 		return nil
 	}
-	// The kernel asks for the version first, and waits for no answer to others.
+	// The kernel first asks for the version. It does not need answers to later
+	// requests.
 	request := make([]byte, 1<<17)
 	n, err := unix.Read(fd, request)
 	if err != nil || n < 40 {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// strategies ask for what most clusters ask for.
+// strategies returns the settings that most clusters have.
 func strategies() *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "koordinator-system", Name: "slo-controller-config"}, Data: map[string]string{
 		"colocation-config":         `{"enable": true}`,
@@ -23,9 +23,10 @@ func strategies() *corev1.ConfigMap {
 	}}
 }
 
-// TestCostBesideAHundredPods shows the CPU time of tenond on a node of a cluster
-// with a hundred pods of one sleeping process each, a third of them services.
-// What is left out is the work of the kubelet and the runtime.
+// TestCostBesideAHundredPods prints the CPU time of tenond on a node of a
+// cluster with a hundred pods. Each pod has one sleeping process, and a third
+// of the pods are services. The result does not include the work of the kubelet
+// and the runtime.
 func TestCostBesideAHundredPods(t *testing.T) {
 	if os.Getenv("TENON_TEST_LONG") != "1" {
 		t.Skip("it measures for a minute and proves nothing: set TENON_TEST_LONG=1")

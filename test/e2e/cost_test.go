@@ -20,15 +20,16 @@ import (
 // costSpan is the time for which the benchmark measures tenond.
 const costSpan = 20 * time.Second
 
-// costRounds is how often it measures each.
+// costRounds is the number of measurements of each tenond.
 const costRounds = 5
 
-// BenchmarkAgentCost shows the cost of tenond with 100 and 1000 workloads, each
-// a cgroup with a process, a quarter of them services, at the default period:
-// CPU as a share of one, private memory, and for a tick the time of its parts
-// and its allocations. Run it with -benchtime 1x. TENON_TEST_AGENTS, such as
-// "before=DIR after=DIR", names folders with a tenon and a tenond each, which it
-// then measures in turn beside the same cgroups.
+// BenchmarkAgentCost prints the cost of tenond with 100 and 1000 workloads at
+// the default period. Each workload is a cgroup with one process, and a quarter
+// of them are services. The cost is the CPU time as a share of one CPU, the
+// private memory, the times of the parts of a tick, and the allocations of a
+// tick. Run it with -benchtime 1x. TENON_TEST_AGENTS, such as "before=DIR
+// after=DIR", names folders with a tenon and a tenond each. The benchmark then
+// measures them in turn with the same cgroups.
 func BenchmarkAgentCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root: it makes cgroups")

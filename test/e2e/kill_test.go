@@ -41,7 +41,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	before := f.dump(t)
 	topBefore := topLevel(t, tree)
 
-	// An agent that changes the foreign tree and then dies.
+	// This agent changes the foreign tree and is then killed.
 	h, err := host.Open(host.Options{JournalDir: state, Try: true})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 		t.Error("cgroup tenon-lab is left")
 	}
 
-	// The command ends; a second restore removes its cgroup.
+	// The command ends, so that a second restore removes its cgroup.
 	_ = syscall.Kill(user, syscall.SIGKILL)
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -164,8 +164,8 @@ func needPrograms(t *testing.T, names ...string) {
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	// A file and not a pipe, because a process that survives the command may
-	// keep it open.
+	// The output goes to a file and not to a pipe, because a process that
+	// survives the command may keep a pipe open.
 	out, err := os.Create(filepath.Join(t.TempDir(), "output"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,8 @@ import (
 // a file that must then refuse writes.
 const readOnlyVar = "TENON_E2E_READ_ONLY"
 
-// readOnly returns only if it fails.
+// readOnly mounts the file systems and executes the command. It returns only
+// after an error.
 func readOnly(probe string) error {
 	// The mounts must not propagate to the machine's own namespace.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -68,9 +69,10 @@ func (s *site) looks(args ...string) (string, error) {
 	return string(text), err
 }
 
-// changing matches the parts of the output that differ between two calls:
-// amounts, ages, and the columns that they widen. It also matches the capability
-// cgroup.delegation, because access(2) gives another answer on read-only mounts.
+// changing matches those parts of the output that differ between two calls:
+// amounts, ages, and the spaces of the columns that contain them. It also
+// matches the capability cgroup.delegation, because access(2) gives another
+// answer on read-only mounts.
 var changing = regexp.MustCompile(`(?m)^cgroup\.delegation .*$|-*[0-9][0-9.]*[a-zA-Zµ%]*|[ \t]+`)
 
 // TestReadingCommandsWriteNothing runs each read-only command twice. The normal

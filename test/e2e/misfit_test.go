@@ -15,8 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// lockstep runs 16 threads that wait for each other after each step, as those of
-// a numeric program do: a thread that has finished spins until all have.
+// lockstep runs 16 threads that wait for each other after each step, like those
+// of a numeric program. A thread that has finished its step spins until all
+// others have finished theirs.
 func lockstep() {
 	const threads = 16
 	runtime.GOMAXPROCS(threads)
@@ -43,10 +44,10 @@ func lockstep() {
 }
 
 // TestLimitsThatDoNotFitAreNamed runs an encoder and a program of 16 threads in
-// lockstep, both under a quota, beside a service within its limit. The quota is small, so
-// that it also throttles on a machine that has more to do.
-// The window is short here: the scenarios have the real one. Counters of BE work
-// on cgroup v1 are up to ten seconds old.
+// lockstep, both with a quota, beside a service that stays within its limit.
+// The quota is so small that it throttles even if the machine is busy with
+// other work. The window is short here. The scenarios test the real window. On
+// cgroup v1, the counters of BE work may be ten seconds old.
 func TestLimitsThatDoNotFitAreNamed(t *testing.T) {
 	tree := needRoot(t)
 	if runtime.NumCPU() < 2 {

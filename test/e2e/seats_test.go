@@ -18,7 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// encoders gives encoders a CPU limit, as seats if SEATS is true.
+// encoders is a configuration that gives encoders a CPU limit, which means
+// seats if SEATS is true.
 const encoders = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -34,8 +35,8 @@ func limitedTo(cpus int, seats bool) string {
 	return strings.NewReplacer("LIMIT", strconv.Itoa(cpus), "SEATS", strconv.FormatBool(seats)).Replace(encoders)
 }
 
-// An encoder is an ffmpeg that encodes pictures which it makes itself, without an
-// end, in a cgroup of its own.
+// An encoder is an ffmpeg process in a cgroup of its own. It generates pictures
+// and encodes them without end.
 type encoder struct {
 	s        *site
 	group    string
@@ -43,8 +44,8 @@ type encoder struct {
 	pid      int
 }
 
-// encode starts an encoder. It waits a moment before it becomes ffmpeg, which
-// counts the CPUs that it may use as it starts.
+// encode starts an encoder. The process waits a moment before it executes
+// ffmpeg, because ffmpeg counts the CPUs that it may use when it starts.
 func (s *site) encode(group string) *encoder {
 	s.t.Helper()
 	e := &encoder{s: s, group: group, progress: filepath.Join(s.t.TempDir(), "progress")}
@@ -54,8 +55,8 @@ func (s *site) encode(group string) *encoder {
 	return e
 }
 
-// rest ends the programs of the site: the spinner of normal weight beside an
-// encoder of least weight would leave it a hundredth of a CPU.
+// rest ends the programs of the site. Beside a spinning program of normal
+// weight, an encoder with the least weight would get only a hundredth of a CPU.
 func (s *site) rest() {
 	for _, pid := range s.tasks {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -71,7 +72,7 @@ func (e *encoder) kill() {
 	eventually(e.s.t, "the encoder has ended", func() bool { return !e.alive() })
 }
 
-// frames returns the number of frames that are done.
+// frames returns the number of frames that the encoder has finished.
 func (e *encoder) frames() int {
 	text, _ := os.ReadFile(e.progress) // there is none at first
 	at := bytes.LastIndex(text, []byte("frame="))
@@ -97,8 +98,9 @@ func (e *encoder) use() cgroup.CPUUse {
 	return u
 }
 
-// TestSeatsFollowTheLimit resizes an encoder under load between one CPU and two.
-// TENON_TEST_RESIZES is the number of resizes of the long form.
+// TestSeatsFollowTheLimit changes the limit of an encoder under load between
+// one CPU and two. TENON_TEST_RESIZES is the number of changes in the long
+// form.
 func TestSeatsFollowTheLimit(t *testing.T) {
 	needPrograms(t, "ffmpeg")
 	s := plantSite(t, limitedTo(1, true))
@@ -140,7 +142,8 @@ func TestSeatsFollowTheLimit(t *testing.T) {
 			t.Errorf("tenond says %q of its own writes:\n%s", trouble, d.said())
 		}
 	}
-	// Without seats the quota is back, and the encoder may use all CPUs.
+	// Without seats, tenond restores the quota, and the encoder may use all
+	// CPUs.
 	s.configure(limitedTo(1, false))
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the encoder has its quota back", func() bool { return e.quota() == 100*time.Millisecond && s.cpus("batch/encode") == all })
@@ -153,10 +156,10 @@ func TestSeatsFollowTheLimit(t *testing.T) {
 	s.restore()
 }
 
-// TestSeatsAgainstAQuota measures an encoder with a limit of one of two CPUs, with
-// its quota and with a seat, in pairs in random order; and then two such
-// encoders. It runs for the time in TENON_TEST_SEATS, such as 5m, and prints the
-// frames of each run and the ratio with its interval of 95 %.
+// TestSeatsAgainstAQuota compares a quota with a seat. It measures an encoder
+// with a limit of one of two CPUs, in pairs in random order, and then two such
+// encoders. It runs for the time in TENON_TEST_SEATS, such as 5m, and prints
+// the frames of each run and the ratio with its interval of 95 %.
 func TestSeatsAgainstAQuota(t *testing.T) {
 	limit, err := time.ParseDuration(os.Getenv("TENON_TEST_SEATS"))
 	if err != nil {
@@ -190,13 +193,14 @@ func TestSeatsAgainstAQuota(t *testing.T) {
 	d.stop()
 }
 
-// A pace is what encoders did in a window, all together.
+// A pace is the result of all encoders together in a window.
 type pace struct {
 	frames, spent      float64 // frames per second, CPU time per frame
 	throttled, periods int64
 }
 
-// measured starts encoders, and measures them for eight seconds after two.
+// measured starts encoders, waits two seconds, and measures them for eight
+// seconds.
 func (s *site) measured(d *daemon, seats bool, jobs int) pace {
 	s.t.Helper()
 	s.configure(limitedTo(1, seats))

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestCgroupsBornNarrowGetAllCPUsBack: a service has an exclusive CPU, so the
-// others are narrowed, and cgroups are made inside them, while tenond runs and
-// while it is dead. On cgroup v1 each new cgroup copies the narrow set of its
-// parent. It must not keep that when the CPU is shared again, and not after a
-// restore either.
+// TestCgroupsBornNarrowGetAllCPUsBack checks cgroups that are created inside
+// narrowed ones, while tenond runs and after it was killed. A service has an
+// exclusive CPU, so that other cgroups are narrowed. On cgroup v1, each new
+// cgroup copies the narrow set of its parent. It must not keep that set when
+// the CPU is shared again, nor after a restore.
 func TestCgroupsBornNarrowGetAllCPUsBack(t *testing.T) {
 	s := plantSite(t, own)
 	all := s.cpus("services")

@@ -44,8 +44,8 @@ func TestTenondTakesContainersByTheirLabels(t *testing.T) {
 }
 
 // TestTenondRestartedKeepsContainersByTheirLabels checks that a restart changes
-// nothing, although the first tick comes before the first answer of the
-// runtime, and also if the runtime does not answer.
+// nothing, although the first tick runs before the first answer of the runtime.
+// It also checks a runtime that does not answer.
 func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 	s, socket := plantContainerd(t)
 	d := s.tenond()

@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// TestTenondOutlivesItsStateDirectory: another program removes the directory
-// with the journal and the lease. Tenond makes both again from memory, so it
-// bounds new work, the watchdog guards it, and after kill -9 a restore puts
-// everything back.
+// TestTenondOutlivesItsStateDirectory removes the directory with the journal
+// and the lease, as another program might. Tenond must write both again from
+// memory. It must then bound new work, the watchdog must guard it, and after
+// kill -9 a restore must restore everything.
 func TestTenondOutlivesItsStateDirectory(t *testing.T) {
 	s := plantSite(t, limited)
 	d := s.tenond()
 	s.roomy()
 	first := s.guarded()
-	// Renamed first: tenond may make a file while the directory is emptied, and
-	// then it cannot be removed.
+	// The directory is renamed first, because tenond may create a file while
+	// the directory is being emptied, and then the directory cannot be removed.
 	gone := filepath.Join(t.TempDir(), "gone")
 	if err := os.Rename(s.state, gone); err != nil {
 		t.Fatal(err)
@@ -40,8 +40,8 @@ func TestTenondOutlivesItsStateDirectory(t *testing.T) {
 	s.restore()
 }
 
-// TestRestoreSaysThatTheJournalWasDamaged: a journal that was emptied is not
-// taken for one of a node on which Tenon changed nothing.
+// TestRestoreSaysThatTheJournalWasDamaged checks that tenon restore reports an
+// emptied journal. It must not conclude that Tenon changed nothing on the node.
 func TestRestoreSaysThatTheJournalWasDamaged(t *testing.T) {
 	s := plantSite(t, limited)
 	d := s.tenond()

@@ -38,8 +38,8 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 
 const mib = unit.Bytes(1) << 20
 
-// A memory is the memory of the node in tenond's view: 512 MiB. The cgroups of
-// the site really use their part, and other work uses a given part.
+// A memory simulates the memory of the node for tenond: 512 MiB. The cgroups of
+// the site really use their part, and simulated other work uses a given part.
 type memory struct {
 	s      *site
 	file   *os.File
@@ -73,7 +73,7 @@ func (m *memory) settle() {
 	}
 }
 
-// until updates the available memory until is returns true.
+// until updates the available memory until the function is returns true.
 func (m *memory) until(what string, is func() bool) {
 	m.s.t.Helper()
 	eventually(m.s.t, what, func() bool { m.settle(); return is() })
@@ -163,9 +163,9 @@ func (s *site) written(group string) (all []record.Write) {
 	return all
 }
 
-// TestTenondEndsAsLittleBatchWorkAsNeeded has a job of the lowest priority that
-// ignores SIGTERM and is killed. A job of high priority runs until memory is
-// short again, and then ends on SIGTERM.
+// TestTenondEndsAsLittleBatchWorkAsNeeded runs two jobs. The job of the lowest
+// priority ignores SIGTERM and is killed. The job of high priority continues
+// until memory is short again, and then ends on SIGTERM.
 func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "1", 1))
 	m := s.memory(30 * mib)

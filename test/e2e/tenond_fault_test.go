@@ -22,8 +22,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// limited also sets a limit for each job, so that each new job needs a journal
-// entry.
+// limited also sets a limit for each job, so that tenond needs a journal entry
+// for each new job.
 var limited = strings.Replace(generous, `["ROOT/batch/*"]}`, `["ROOT/batch/*"], limits: {memory: 64Mi}}`, 1)
 
 // smallTmpfs mounts a file system of the given size as the state directory.
@@ -59,10 +59,10 @@ func (s *site) fill() (free func()) {
 	return func() { _ = os.Remove(name) }
 }
 
-// TestTenondWithAFullJournalTouchesNothingNew checks that tenond does not write
+// TestTenondWithAFullJournalTouchesNothingNew checks that tenond does not make
 // a change that it cannot journal, and logs that once for each knob. Existing
-// values stay, BE is still narrowed, and the service is not touched. When there
-// is space again, tenond continues.
+// values must stay, BE must still be narrowed, and the service must not change.
+// When there is space again, tenond must continue.
 func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s := plantSite(t, limited)
 	s.smallTmpfs("512k")
@@ -153,10 +153,10 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondBoundsAJobThatBoundsAPartOfItself has a job with a quota on one of
-// its children. Cgroup v1 refuses a parent's quota below that of a child.
+// TestTenondBoundsAJobThatBoundsAPartOfItself checks a job with a quota on one
+// of its children. Cgroup v1 refuses a parent's quota below that of a child.
 // tenond must therefore narrow the child, too, although no rule names it, and
-// restore its quota afterwards.
+// must restore its quota afterwards.
 func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 	s := plantSite(t, limited)
 	part := string(s.path("batch/job/part"))
@@ -180,9 +180,9 @@ func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondFollowsWorkloadsThatComeAndGo makes and removes jobs faster than
+// TestTenondFollowsWorkloadsThatComeAndGo creates and removes jobs faster than
 // the ticks, so that many vanish between the snapshot and the write. With
-// TENON_TEST_LONG=1 it makes a thousand jobs in a minute.
+// TENON_TEST_LONG=1 it creates a thousand jobs in a minute.
 func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 	count, each := 200, 30*time.Millisecond
 	if os.Getenv("TENON_TEST_LONG") == "1" {
@@ -292,7 +292,8 @@ func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 }
 
 // TestASecondTenondIsRefusedWhateverItsDirectory checks that a second tenond
-// does not start, because two would undo each other's writes in every tick.
+// does not start, because two of them would undo each other's writes in every
+// tick.
 func TestASecondTenondIsRefusedWhateverItsDirectory(t *testing.T) {
 	s := plantSite(t, generous)
 	first := s.tenond()

@@ -23,7 +23,7 @@ resource-qos-config:
   beClass: {blkioQOS: {enable: true, blocks: [{name: /dev/DISK, ioCfg: {readBPS: 1000000, writeIOPS: 100}}]}}
 `
 
-// aDisk returns a whole disk of the machine at hand.
+// aDisk returns a whole disk of this machine.
 func aDisk(t *testing.T) (name string, id unit.Device) {
 	t.Helper()
 	fs := proc.Default()

@@ -71,7 +71,8 @@ func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 		case r.Header.Get("Authorization") != "Bearer agent":
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/pods":
-			// As the real one, which keeps them in a map, it lists them in any order.
+			// The order of the list is random, because the real kubelet keeps
+			// its pods in a map.
 			rand.Shuffle(len(k.pods), func(i, j int) { k.pods[i], k.pods[j] = k.pods[j], k.pods[i] })
 			_ = json.NewEncoder(w).Encode(corev1.PodList{Items: k.pods})
 		case r.URL.Path == "/configz":

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// own gives one service an exclusive CPU, and the other one a limit with CPU
-// burst.
+// own is a configuration that gives one service an exclusive CPU, and the other
+// one a limit with CPU burst.
 const own = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -35,10 +35,11 @@ func (s *site) cpus(group string) unit.CPUSet {
 	return set
 }
 
-// wholeSets returns the files of CPUs and memory nodes that are empty on cgroup
-// v2, each with the parent's set as its value. An empty file means the parent's
-// set. After a change of such a file the kernel refuses an empty value while
-// tasks run in the cgroup, so Tenon writes the parent's set.
+// wholeSets returns those files of CPUs and memory nodes that are empty on
+// cgroup v2, with the set of the parent as the value of each. An empty file
+// means the set of the parent. After a change of such a file, the kernel
+// refuses an empty value while tasks run in the cgroup, so Tenon writes the
+// parent's set instead.
 func (s *site) wholeSets() map[string]string {
 	s.t.Helper()
 	sets := map[string]string{}
@@ -56,8 +57,8 @@ func (s *site) wholeSets() map[string]string {
 }
 
 // TestTenondGivesCPUsAndTakesThemBack checks that a service gets an exclusive
-// CPU, which all other managed work leaves, that it keeps the CPU when tenond
-// dies, and that tenon restore restores everything.
+// CPU, and that no other managed work runs on it. The service must keep the CPU
+// when tenond is killed, and tenon restore must restore everything.
 func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 	s := plantSite(t, own)
 	all := s.cpus("services")

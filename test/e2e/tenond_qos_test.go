@@ -39,9 +39,9 @@ func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.t.Logf("tenon qos %v: %v\n%s", args, err, text)
-		// On a slow machine tenon may stop waiting before the mechanism is
-		// loaded or the previous one is released. Both messages are correct
-		// then, and the mechanism must still be in use later.
+		// On a slow machine, tenon may stop waiting before the mechanism is
+		// loaded or before the previous one is released. Both messages are
+		// correct in that case, and the mechanism must still be in use later.
 		if !strings.Contains(string(text), "tenond has applied it yet") && !strings.Contains(string(text), "not in use yet") {
 			s.t.FailNow()
 		}
@@ -152,8 +152,8 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 // TestQOSIsChosenByHandAndKept pins the two mechanisms that all test kernels
 // support.
 func TestQOSIsChosenByHandAndKept(t *testing.T) {
-	// With a long period, a change before the next tick is an effect of the
-	// pin.
+	// The period is so long that a change before the next tick must be an
+	// effect of the choice.
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	d := s.tenond()
 	auto := s.qos("status").Selection

@@ -21,8 +21,9 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 )
 
-// patient has such a long period that only an event can make tenond narrow BE
-// in time. BE has the weight of the service, so that the service waits.
+// patient is a configuration with such a long period that only an event can
+// make tenond narrow BE in time. BE has the weight of the service, so that the
+// service waits.
 const patient = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 60s
@@ -64,8 +65,8 @@ func (s *site) crowd(group string) {
 	}
 }
 
-// settle waits until BE has a quota from measured rates. The first two ticks
-// come from new cgroups.
+// settle waits until BE has a quota that tenond computed from measured rates.
+// The first two ticks happen because of new cgroups.
 func (s *site) settle() {
 	s.t.Helper()
 	for _, group := range []string{"batch/first", "batch/second"} {
@@ -75,8 +76,8 @@ func (s *site) settle() {
 	s.roomy()
 }
 
-// woken returns the writes to BE's quota after since that an event of the given
-// kind caused.
+// woken returns the writes to BE's quota after the time since which an event of
+// the given kind caused.
 func (s *site) woken(kind string, since time.Time) []record.Write {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
@@ -112,8 +113,8 @@ func (s *site) step(kind string) {
 	}
 }
 
-// TestSignalsOfDelayNarrowBEAtOnce also ends and restarts the service while
-// tenond watches it.
+// TestSignalsOfDelayNarrowBEAtOnce checks that run-queue delay narrows BE at
+// once. It also ends and restarts the service while tenond watches it.
 func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("auto", "off"))
 	s.crowd(job)
@@ -135,8 +136,8 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestSignalsOfPressureNarrowBEAtOnce does the same without BPF, on kernels
-// with pressure for each cgroup.
+// TestSignalsOfPressureNarrowBEAtOnce checks that pressure narrows BE at once.
+// It uses no BPF, and needs a kernel with pressure for each cgroup.
 func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("off", "auto"))
 	if s.tree.Version() == 1 {
@@ -150,8 +151,8 @@ func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestAStormOfAlarmsCostsLittle has a service with an objective that cannot be
-// met, so that events come all the time although BE has its minimum.
+// TestAStormOfAlarmsCostsLittle checks a service whose objective cannot be met.
+// Events therefore arrive all the time, although BE has its minimum.
 func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	s := plantSite(t, strings.NewReplacer("500us", "10us", "MinPercent: 5", "MinPercent: 90").Replace(withSignals("auto", "off")))
 	s.crowd(job)
@@ -211,7 +212,7 @@ func cpuOf(t *testing.T, pid int) time.Duration {
 }
 
 // TestSignalsThatCannotBeAreSaidOnce checks that tenond without the permission
-// for BPF logs that once, and ticks at its period.
+// for BPF logs this once, and ticks at its period.
 func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s := plantSite(t, generous)
 	t.Setenv(withoutVar, strings.Join([]string{strconv.Itoa(unix.CAP_BPF), strconv.Itoa(unix.CAP_PERFMON), strconv.Itoa(unix.CAP_SYS_ADMIN)}, ","))
@@ -269,8 +270,7 @@ func (s *site) remove(group string) {
 	eventually(s.t, "the group is removed", func() bool { return s.tree.Remove(p) == nil })
 }
 
-// settleAgain waits until BE has got back the CPU that the service does not use
-// any more.
+// settleAgain waits until BE has again the CPU that the service no longer uses.
 func (s *site) settleAgain() {
 	s.t.Helper()
 	narrow := s.quota()

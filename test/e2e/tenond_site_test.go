@@ -30,8 +30,9 @@ const (
 	job     = "batch/job"
 )
 
-// generous gives BE nearly the whole node while the service sleeps, and a
-// twentieth of it while no agent runs. BE is idle and not bound to CPUs.
+// generous is a configuration that gives BE nearly the whole node while the
+// service sleeps, and a twentieth of it while no agent runs. BE is idle and not
+// bound to CPUs.
 const generous = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -295,7 +296,7 @@ func (s *site) quota() node.CPUMax {
 	return node.CPUMax(v)
 }
 
-// bound returns the safe bound of BE from the lease.
+// bound returns BE's safe bound from the lease.
 func (s *site) bound() node.CPUMax {
 	s.t.Helper()
 	want := node.Knob{Cgroup: s.path(batch), File: node.FileCPUMax}
@@ -330,7 +331,7 @@ func (s *site) roomy() {
 	})
 }
 
-// within2s requires that BE is within its safe bound at most 2 s after then.
+// within2s checks that BE has its safe bound at most 2 s after the time then.
 func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	s.t.Helper()
 	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().Narrower(bound) <= 0 })
@@ -353,7 +354,7 @@ func (s *site) restore() {
 }
 
 // isBack checks that the cgroups are as before, and that no process and no
-// lease of Tenon is left. text is what tenon restore printed.
+// lease of Tenon is left. text is the output of tenon restore.
 func (s *site) isBack(text []byte) {
 	s.t.Helper()
 	s.alone()
@@ -374,8 +375,8 @@ func (s *site) isBack(text []byte) {
 	}
 }
 
-// alone waits for the end of every process that was given the state directory: no
-// other one writes.
+// alone waits for the end of every process that got the path of the state
+// directory, so that no such process writes any more.
 func (s *site) alone() {
 	s.t.Helper()
 	eventually(s.t, "no process of Tenon is left", func() bool {
@@ -437,8 +438,8 @@ func (s *site) journaled() journal.State {
 	return state
 }
 
-// untouched requires that the cgroup path (empty: all) and those below it are
-// unchanged.
+// untouched checks that the cgroup path and all cgroups below it are unchanged.
+// An empty path means all cgroups of the site.
 func (s *site) untouched(path string, before map[string]string) {
 	s.t.Helper()
 	below := "/" + strings.TrimSuffix(string(s.path(path)), "/") + "/"

@@ -39,7 +39,7 @@ func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 		then := time.Now()
 		d.signal(syscall.SIGKILL)
 		<-d.end
-		// On a busy machine BE may already be within its bound.
+		// On a busy machine, BE may already be within its bound.
 		if err := s.tree.WriteCPUMax(string(s.path(batch)), cgroup.CPUMax{Quota: node.NoQuota, Period: bound.Period}); err != nil {
 			t.Fatal(err)
 		}

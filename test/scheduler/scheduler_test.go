@@ -99,13 +99,12 @@ var topologies = []struct{ name, cores, threads, shards string }{
 // invariants of the design: I1 (BE beside LSX ends within a kick or a tick, and
 // never starts there), I2 (no task waits for 15 s), I5 (after a pass of the
 // reaper the bits are correct) and I8 (the times of the classes add up to the
-// elapsed time). It also checks shares, quotas, cap, headroom, hold, relief,
-// and that BE uses the time that it may have.
+// elapsed time). It also checks shares, quotas, cap, headroom, hold and relief,
+// and that BE uses the time that it may use.
 //
 // It does not check the invariants about the kernel: I3 (all threads continue
 // after an unload), I4 (no LS thread has the policy), I6 (no insertion into
 // queues that bypass dispatch; qos_route has no such answer), I7 (the hook
-// survives failed lookups).
 // survives failed lookups).
 func TestInvariantsHold(t *testing.T) {
 	sim := build(t, "sim")
@@ -189,9 +188,9 @@ func broken(out, invariant string) (string, bool) {
 	return "", false
 }
 
-// TestProtocolHoldsInEveryOrder tries all interleavings. BE never stays beside
-// LSX and never waits on an idle CPU, unless a kick is in flight. A CPU that
-// sees that LSX has left also sees the hold.
+// TestProtocolHoldsInEveryOrder tries all interleavings. BE must never stay
+// beside LSX, and must never wait on an idle CPU, unless a kick is in flight.
+// If a CPU sees that LSX has left, it must also see the hold.
 func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	check := build(t, "protocol")
 	for name, args := range map[string]string{
@@ -212,7 +211,7 @@ func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	}
 }
 
-// TestProtocolCheckCanFail removes a step of the protocol, or the memory order.
+// TestProtocolCheckCanFail removes a step of the protocol or the memory order.
 // The check must then report the expected fault.
 func TestProtocolCheckCanFail(t *testing.T) {
 	check := build(t, "protocol")
@@ -235,8 +234,9 @@ func TestProtocolCheckCanFail(t *testing.T) {
 	}
 }
 
-// TestObjectsOrderTheirBits reads the compiled scheduler. The protocol needs
-// full memory order, which BPF gives only at atomics that return the old value.
+// TestObjectsOrderTheirBits checks the compiled scheduler. The protocol needs
+// full memory order. In BPF, only atomic operations that return the old value
+// have it.
 func TestObjectsOrderTheirBits(t *testing.T) {
 	objects, err := filepath.Glob("../../internal/kernel/scx/*_bpfel.o")
 	if err != nil || len(objects) == 0 {

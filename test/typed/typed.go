@@ -1,5 +1,5 @@
-// Package typed reads the shell commands of a page of the documentation, so that
-// tests run what the page tells a reader to type.
+// Package typed reads the shell commands of a page of the documentation, so
+// that tests can run the commands that the page tells a reader to type.
 package typed
 
 import "strings"
@@ -11,9 +11,9 @@ type Command struct {
 	Text string
 }
 
-// Commands returns the commands of the blocks "```sh" of a page, and of the
-// blocks of a page that are indented by four spaces and begin with one of the
-// programs, in order. A line that continues a comment is none.
+// Commands returns the commands of a page in order. It reads the blocks
+// "```sh", and those blocks indented by four spaces that begin with one of the
+// programs. A line that continues a comment is not a command.
 func Commands(text string, programs ...string) []Command {
 	var all []Command
 	shell, fenced, before := false, false, ""

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// TestChaosOnCgroupV2 damages a guest in every way that TestChaos knows, where
-// cgroups are v2, and in two more that only a machine of its own allows: it
-// takes a CPU away and brings it back, and it lets the clock step. It runs in
-// make soak only.
+// TestChaosOnCgroupV2 runs TestChaos in a guest with cgroup v2, with two more
+// ways of damage that need a machine of their own: it takes a CPU offline and
+// online again, and it sets the clock. It runs only in make soak.
 func TestChaosOnCgroupV2(t *testing.T) {
 	needMachines(t)
 	if !everything() {
@@ -25,8 +24,8 @@ func TestChaosOnCgroupV2(t *testing.T) {
 	}
 	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestChaos$", "-test.timeout=16m")
 	tests.Timeout = 17 * time.Minute
-	// On a host whose CPUs others use, an emulated tenond may need more than a
-	// minute for its first tick.
+	// If other work uses the CPUs of the host, an emulated tenond may need more
+	// than a minute for its first tick.
 	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_OWN_MACHINE=1", "TENON_TEST_NO_BPF=1", "TENON_TEST_PATIENCE=4m")
 	report := runOn(t, m, &image, 20*time.Minute, tests)
 	for _, o := range report.Outcomes {

@@ -121,7 +121,7 @@ func checkDoctor(t *findings, report Report) {
 	for _, m := range d.Mechanisms {
 		answers[m.Name] = m.Available
 	}
-	// The features that Debian's 6.18 cloud kernel has, and lacks, in
+	// These are the features that Debian's 6.18 cloud kernel has, or lacks, in
 	// emulation.
 	for name, want := range map[string]string{
 		"cpu.idle": "yes", "cpu.max": "yes", "cpu.max.burst": "yes", "cpuset": "yes", "cpuset.cpus.partition": "yes",

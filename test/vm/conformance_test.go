@@ -24,8 +24,8 @@ var kernelPackages = []string{
 	"internal/machine/lease",
 }
 
-// kernelFormats are those of them that read and write the kernel's files and
-// probe what it can. The others reach the kernel through these.
+// kernelFormats are those kernelPackages that read and write the kernel's files
+// and detect its features. The other packages use the kernel through them.
 var kernelFormats = kernelPackages[:5]
 
 // skipsInGuest lists the tests that cannot run in the guest, by package and the
@@ -116,7 +116,8 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 			var commands []Command
 			for _, pkg := range packages {
 				tests := testsOf(t, &image, pkg)
-				// The scheduler is tested by TestBEScheduler, in one thread.
+				// TestBEScheduler tests the scheduler, with one thread in the
+				// emulator.
 				tests.Env = append(tests.Env, "TENON_TEST_NO_BPF=1")
 				commands = append(commands, tests)
 			}
@@ -128,9 +129,9 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 	}
 }
 
-// TestProbeOnCgroupV2 loads the tracing programs into another kernel than that
-// of this machine, and reads the topology of a machine that has two caches in
-// each socket and a NUMA node without CPUs.
+// TestProbeOnCgroupV2 loads the tracing programs into a kernel other than that
+// of this machine, and reads the topology of a machine with two caches in each
+// socket and a NUMA node without CPUs.
 func TestProbeOnCgroupV2(t *testing.T) {
 	t.Parallel() // the guest uses one CPU of the host
 	m := machine(t)
@@ -161,7 +162,7 @@ func withLoop(t *testing.T, image *Image, kernel string) {
 	}
 }
 
-// testsOf adds the tests of a package to the image. They run as under go test:
+// testsOf adds the tests of a package to the image. They run as with go test:
 // in the package's folder, with its test data.
 func testsOf(t *testing.T, image *Image, pkg string, args ...string) Command {
 	t.Helper()

@@ -31,7 +31,7 @@ var (
 		"cores:10ms:alone,equal,shares,idle,scx",
 		"free:200us:alone,shares,idle,scx", "free:1ms:alone,shares,idle,scx", "free:10ms:alone,shares,idle,scx",
 	}
-	// For the kernel with core scheduling.
+	// These cases need a kernel with core scheduling.
 	cookieCases = []string{"pinned:1ms:cookie", "cores:200us:cookie", "cores:1ms:cookie", "cores:10ms:cookie"}
 )
 
@@ -61,7 +61,8 @@ func (c isolationCase) wake() schedtrace.Quantiles { return c.LS[0].Wake }
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
-	// The tests of the judge itself, on each kernel whose trace it reads.
+	// These are the tests of the judge itself. They run on each kernel whose
+	// trace it reads.
 	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
 	for _, series := range inTurn(t, "isolation") {
 		t.Run(series, func(t *testing.T) {
@@ -108,19 +109,21 @@ func twoCores(t *testing.T, series string, p pace) Machine {
 }
 
 // A pace sets the speed of the CPUs of a counting machine and the length of
-// their turns. The emulator lets a CPU run until the machine's next timer
-// expires, divided by the number of CPUs. This takes up to a quarter of the
-// guest's tick, and interrupts between CPUs are delayed as long. A network
-// without a card, whose buffer is emptied at a short interval, is such a timer,
-// and the guest does not see it.
+// their turns. The emulator runs a CPU until the machine's next timer expires,
+// and divides that time by the number of CPUs. Without another timer, a turn
+// takes up to a quarter of the guest's tick, and interrupts between CPUs are
+// delayed as long. A network without a card empties its buffer at a short
+// interval. It is therefore a timer that makes turns shorter, and the guest
+// does not see it.
 type pace struct {
 	shift int           // one instruction takes 2^shift ns; only one CPU runs at a time
 	round time.Duration // time in which each CPU runs once
 }
 
 var (
-	// finest is for delays of microseconds: the turns must not quantise a
-	// wake-up. Four busy CPUs execute 250 million instructions per second each.
+	// finest is for delays of microseconds. Turns must be so short that they do
+	// not quantise a wake-up. Each of four busy CPUs executes 250 million
+	// instructions per second.
 	finest = pace{shift: 0, round: 5 * time.Microsecond}
 	lively = pace{shift: 0, round: 100 * time.Microsecond}
 	// slow is for tests that take minutes of the guest's time.
@@ -229,12 +232,13 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if c.Scheduler.Exit != "" {
 			t.Errorf("%s: the scheduler has ended: %s", name, c.Scheduler.Exit)
 		}
-		// A race: LS woke while the scheduler was deciding for BE, which takes
-		// about ten thousand instructions. BE was stopped at once.
+		// In this race, LS woke while the scheduler was deciding for BE, which
+		// takes about ten thousand instructions. The scheduler stopped BE at
+		// once.
 		if n := c.Scheduler.Counts; c.BEStartsBesideLS > n.Relief+n.Races {
 			t.Errorf("%s: BE was started beside LS %d times, of which relief %d and races %d", name, c.BEStartsBesideLS, n.Relief, n.Races)
 		}
-		// In shorter bursts the time of expelling has a larger share.
+		// In shorter bursts, the time of expelling has a larger share.
 		beside := 0.01
 		if c.Burst < 10*time.Millisecond {
 			beside = 0.06

@@ -108,7 +108,7 @@ func keepRaw(t *testing.T, report Report, names ...string) {
 	}
 }
 
-// checkMemory checks the raw data of all runs, void or not.
+// checkMemory checks the raw data of all runs, including void runs.
 func checkMemory(t *findings, report Report) {
 	o, _ := report.Outcome("memory.json")
 	refaults := map[string]int64{}

@@ -8,21 +8,21 @@ import (
 )
 
 // A divider is a machine whose kernel believes that it can divide its L3
-// caches. The emulator has no such feature, but resctrl is the kernel's own.
-// setcpuid= makes the kernel believe in the feature. The kernel then reads
-// CPUID leaf 0x10, which is above the processor's last leaf (level=0xb), so the
-// processor returns the last leaf instead. Therefore the number of ways is the
-// size of a package, and the number of groups (CLOSIDs) is the number of the
-// reading CPU; isolcpus= makes that the last CPU. Masks and groups behave as on
-// hardware, but nothing is divided, and the counters stay 0.
+// caches. The emulator lacks this feature, but the resctrl of the kernel is
+// real, and setcpuid= makes the kernel believe in the feature. The kernel then
+// reads CPUID leaf 0x10. It is above the processor's last leaf (level=0xb), so
+// the processor returns the last leaf instead. Therefore the number of ways is
+// the size of a package, and the number of groups (CLOSIDs) is the number of
+// the CPU that reads it. isolcpus= makes that the last CPU. Masks and groups
+// behave as on hardware, but nothing is divided, and the counters stay 0.
 type divider struct {
 	cpu      string
 	topology Topology
 	features string // for setcpuid=
 	rdt      string // for rdt=
 	isolate  string // for isolcpus=
-	// closids and resources are the values that the mounted resctrl must show,
-	// which verifies the machine.
+	// closids and resources are the values that the mounted resctrl must show.
+	// They verify that the machine is as intended.
 	closids, resources string
 }
 
@@ -31,9 +31,9 @@ const (
 	monitored  = ",cmt,mbmtotal,mbmlocal"
 )
 
-// alwaysDividing are the dividers that each test something no other one does:
-// groups for code and data, tenond, and bandwidth beside caches. The others run
-// one per commit, in turn.
+// alwaysDividing are the dividers that each test something that no other
+// divider tests: groups for code and data, tenond, and bandwidth in addition to
+// caches. Of the others, one runs for each commit, in turn.
 var alwaysDividing, dividingInTurn = []string{"8 groups", "bandwidth in amounts"}, []string{"16 groups", "1 group", "bandwidth alone"}
 
 var dividers = map[string]divider{
@@ -132,7 +132,7 @@ func checkDivision(t *findings, report Report, mounted string) {
 	}
 }
 
-// allRun does the same as judge for tests that must not be skipped.
+// allRun judges tests that must not be skipped.
 func allRun(t *findings, o Outcome) {
 	results := ParseGoTest(o.Output)
 	for _, r := range results {

@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// A suite that checks the same facts on several machines runs on one of them
-// for each commit, and on all of them in make soak.
+// Some suites check the same facts on several machines. For each commit, such a
+// suite runs on one of them. In make soak, it runs on all of them.
 
-// rotating are the suites that a run of the tests makes on one kernel each, and
-// another run on another kernel. Neighbours in this order get different kernels,
-// so that every run uses each kernel with sched_ext.
+// rotating are the suites that run on one kernel in each run of the tests, and
+// on another kernel in the next run. Suites that are neighbours in this list
+// get different kernels, so that each run uses every kernel with sched_ext.
 var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs", "by hand"}
 
 // withSchedExt are the series of the kernels with sched_ext. They have three
@@ -37,7 +37,7 @@ func inTurn(t *testing.T, suite string) []string {
 }
 
 // turn returns the element of all that is place after the commit's turn, or all
-// elements. TENON_TEST_KERNELS is all, or the number of the turn.
+// elements. TENON_TEST_KERNELS is all or the number of the turn.
 func turn(t *testing.T, place int, all []string) []string {
 	t.Helper()
 	if everything() {

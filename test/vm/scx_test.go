@@ -19,8 +19,8 @@ func TestBEScheduler(t *testing.T) {
 			var image Image
 			report := runOn(t, m, &image, 15*time.Minute,
 				testsOf(t, &image, "internal/kernel/scx", "-test.skip=^(TestIsolatedCPUs|TestHookLeavesThroughput)$"),
-				// The adapter of the scheduler, and the state after its agent
-				// is killed.
+				// These tests cover the adapter of the scheduler, and the state
+				// after its agent was killed.
 				testsOf(t, &image, "internal/machine/host", "-test.run=^TestKilledAgent"))
 			for _, o := range report.Outcomes {
 				t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })

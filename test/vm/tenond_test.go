@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Go begins the parallel tests of a package with the first, and then from the
-// last one backwards: what takes longest stands in this file, so that the run
-// does not end with it alone.
+// Go starts the first parallel test of a package first, and then the others
+// from the last one backwards. This file, one of the last, therefore has the
+// tests that take longest, so that no other test waits for them at the end.
 
-// TestTenondOnCgroupV2 runs the end-to-end tests of tenond where cgroups are
-// v2 and the clock is the guest's own.
+// TestTenondOnCgroupV2 runs the end-to-end tests of tenond with cgroup v2 and
+// with a clock that only the guest uses.
 func TestTenondOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -23,8 +23,8 @@ func TestTenondOnCgroupV2(t *testing.T) {
 	}
 	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skipped(), "-test.timeout=16m")
 	tests.Timeout = 17 * time.Minute // a busy host gives two guests half of what they want
-	// The tracing program comes with TestProbe and TestSignals: to load it for
-	// each test takes the emulator some ten seconds.
+	// TestProbe and TestSignals load the tracing program. To load it for each
+	// test would take the emulator some ten seconds each time.
 	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_OWN_CLOCK=1", "TENON_TEST_NO_BPF=1")
 	report := runOn(t, m, &image, 20*time.Minute, tests)
 	for _, o := range report.Outcomes {
@@ -32,20 +32,20 @@ func TestTenondOnCgroupV2(t *testing.T) {
 	}
 }
 
-// skipped are the tests of tenond that do not run in the guest.
+// skipped matches the tests of tenond that do not run in the guest.
 func skipped() string {
 	const noRuntime = "ByTheirLabels" // a container runtime is not there
 	if everything() {
 		return noRuntime
 	}
-	// Of the lock, of what the configuration file may be, and of the watchdog as a
-	// process: the root stage has them on a real kernel, and to none of them does
-	// it matter which version cgroups have.
+	// These tests are about the lock, the kinds of files that the configuration
+	// may be, and the watchdog as a process. They do not depend on the version
+	// of cgroups, and run as root on the kernel of this machine.
 	return noRuntime + "|RefusesASecondOne|WithABadNewConfig|WithABadFirstConfig|ConfigBecomesAPipe|WatchdogIsASession"
 }
 
-// TestSignalsOnCgroupV2 lets run-queue delay and pressure wake tenond where
-// cgroups are v2.
+// TestSignalsOnCgroupV2 checks on cgroup v2 that run-queue delay and pressure
+// wake tenond.
 func TestSignalsOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))                                            // tenond has to answer in time

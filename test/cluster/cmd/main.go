@@ -202,8 +202,8 @@ func up(ctx context.Context, name string, args []string) error {
 	return nil
 }
 
-// typed returns the words by which a user starts this program, with sudo if make
-// started it so.
+// typed returns the command with which a user starts this program. It begins
+// with sudo if make started the program with sudo.
 func typed() string {
 	if os.Getenv("SUDO_USER") != "" {
 		return "sudo " + os.Args[0]

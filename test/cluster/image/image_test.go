@@ -173,7 +173,7 @@ func TestImportedImageIsServedUnderItsNewName(t *testing.T) {
 	}
 }
 
-// TestNewImageReplacesTheOldOfItsName imports two images under one name.
+// TestNewImageReplacesTheOldOfItsName imports two images under the same name.
 func TestNewImageReplacesTheOldOfItsName(t *testing.T) {
 	l := hello(t, "old")
 	before, _ := l.Find(name)

@@ -112,7 +112,8 @@ func (l Layout) Import(archive, name string) error {
 	return l.name(name, in.Manifests[0])
 }
 
-// name points a full name to a manifest and drops the old image of that name.
+// name makes a full name refer to a manifest. It removes the old image of that
+// name.
 func (l Layout) name(name string, d Descriptor) error {
 	in, err := l.read()
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The full names of the images. The last two are those in the published
-// manifests.
+// The full names of the images. The published manifests use the last two.
 const (
 	Pause   = "registry.k8s.io/pause:3.10"
 	BusyBox = "docker.io/library/busybox:1"

@@ -171,7 +171,7 @@ func (l *load) wait() ([]json.RawMessage, error) {
 	return lines, nil
 }
 
-// now returns the time on the clock of the trace and of the load.
+// now returns the time on the clock that the trace and the load use.
 func now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -49,8 +49,8 @@ type mode struct {
 var modes = map[string]mode{
 	"alone": {lsWeight: "100", beWeight: "100", alone: true},
 	// All CPUs of the emulator share one stream of instructions, so a busy CPU
-	// slows the others down. In this mode LS has its CPUs alone, and the
-	// emulator is as busy as it is in the modes below.
+	// slows the others down. In this mode, LS has its CPUs alone, but the
+	// emulator is as busy as in the modes below.
 	"apart": {lsWeight: "100", beWeight: "100", apart: true},
 	"equal": {lsWeight: "100", beWeight: "100"},
 	// These are the weights that the kubelet gives a pod that requests two
@@ -59,7 +59,8 @@ var modes = map[string]mode{
 	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
 	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
 	"scx":    {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true},
-	// Separates the cost of expelling for LS from that of the scheduler.
+	// This mode separates the cost of expelling for LS from that of the
+	// scheduler.
 	"beside": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true, beside: true},
 	"both":   {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7", "-k"}, scheduler: true},
 }
@@ -89,7 +90,7 @@ type scheduled struct {
 // within one switch.
 const epsilon = 20 * time.Microsecond
 
-// hold is the scheduler's default, repeated here for the judge.
+// hold is the scheduler's default, which the judge needs, too.
 const hold = 200 * time.Microsecond
 
 // one runs a case: it runs the loads, traces the judged time, and judges the

@@ -23,8 +23,9 @@ type attachment struct {
 	// Enabled is the number of schedulers that the kernel counted as enabled in
 	// this time.
 	Enabled int `json:"enabled"`
-	// WrongPolicies are threads of the cgroups that do not have the policy of
-	// their load, with the scheduler attached and, at the end, without it.
+	// WrongPolicies are those threads of the cgroups that do not have the
+	// policy of their load. They are recorded while the scheduler is attached
+	// and, at the end, after it was detached.
 	WrongPolicies []string          `json:"wrong_policies,omitempty"`
 	Threads       int               `json:"threads_checked"`
 	Workers       []json.RawMessage `json:"workers"`

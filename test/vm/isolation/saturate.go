@@ -61,7 +61,7 @@ func saturate(ctx context.Context, length time.Duration) error {
 	if !status.Running {
 		r.Exit = fmt.Sprintf("%+v", status.Exit)
 	}
-	// Wait for LS first; then BE can run and end.
+	// Wait for LS first, because BE can run and end only after LS.
 	if r.LS, failed = ls.wait(); failed != nil {
 		err = errors.Join(err, failed)
 	}
