@@ -189,6 +189,7 @@ var arch = []struct {
 	{"scheduler/cmd/tenon-scheduler", affects, "scheduler/plugin"},
 	{"scheduler/inprocess", affects, "api/v1alpha1 scheduler/plugin"},
 	{"scheduler/throughput", affects, "model/unit model/node decide/pick decide/place decide/paired api/v1alpha1 cluster/kube cluster/cpureport lab/stat scheduler/inprocess"},
+	{"scheduler/quality", affects, "model/unit model/node decide/pick decide/place decide/paired lab/stat"},
 	// deploy
 	{"deploy/image", affects, ""},
 	// test
@@ -223,8 +224,8 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/paired decide/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/missed cluster/nodepages cluster/survey cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput",
-	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess", // so that any scheduler can contain the plugin
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/missed cluster/nodepages cluster/survey cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
 	"sigs.k8s.io/":                     "cluster/manager cluster/missed cmd/kubectl-tenon cmd/tenon-manager",
 }
 

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// occupied returns CPUs of a machine that are not free, at random: each core or
+// each CPU with the same probability. The reserved ones are among them.
+func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
+	closed := f.reserved()
+	share := rnd.Float64()
+	byCore := rnd.IntN(2) == 0
+	for _, core := range f.cores {
+		taken := rnd.Float64() < share
+		for _, c := range core {
+			if byCore && taken || !byCore && rnd.Float64() < share {
+				closed = closed.With(unit.CPU(c))
+			}
+		}
+	}
+	return closed
+}
+
+// optimum is the best rating of n free CPUs: it tries each set of caches. Within
+// a set, whole cores go first, so that only the rest is on split ones.
+func optimum(h *host, n int) (rating, bool) {
+	caches := len(h.groups[cacheLevel])
+	type sums struct{ open, whole, nodes, sockets int }
+	all := make([]sums, 1<<caches)
+	best, found := rating{}, false
+	for set := 1; set < 1<<caches; set++ {
+		g := bits.TrailingZeros(uint(set))
+		first := h.groups[cacheLevel][g][0]
+		s := all[set&(set-1)]
+		s.open += h.open[cacheLevel][g]
+		s.whole += h.whole[cacheLevel][g]
+		s.nodes |= 1 << h.at[numaLevel][first]
+		s.sockets |= 1 << h.at[socketLevel][first]
+		all[set] = s
+		if s.open < n {
+			continue
+		}
+		r := rating{
+			bits.OnesCount(uint(s.nodes)), bits.OnesCount(uint(s.sockets)), bits.OnesCount(uint(set)),
+			n - min(s.whole, n/h.threads*h.threads), s.open - n,
+		}
+		if !found || slices.Compare(r[:], best[:]) < 0 {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// A score is how often a rival reached the optimum of single claims, in percent
+// of them: in NUMA nodes and sockets, in caches too, in split cores too, and in
+// the room that is left.
+type score struct{ nodes, caches, split, left float64 }
+
+// single asks a rival for single claims on machines in random states.
+func single(f *frame, m maker, tries int, seed uint64) (score, error) {
+	rnd := rand.New(rand.NewPCG(seed, 19))
+	var hit [len(rating{})]int
+	asked := 0
+	for asked < tries {
+		h := newHost(f, occupied(rnd, f))
+		n := 1 + rnd.IntN(16)
+		want, can := optimum(h, n)
+		if !can {
+			continue
+		}
+		asked++
+		r := m.make(f, []*host{h})
+		if err := r.begin(0, h.closed); err != nil {
+			return score{}, err
+		}
+		c := &claim{id: "p", cpus: n, request: unit.CPUs(n)}
+		set, ok := r.take(0, c)
+		if !ok || set.Len() != n || !set.Intersect(h.closed).Empty() {
+			return score{}, fmt.Errorf("%s: %d CPUs are wanted where %v are taken; the choice is %v", m.name, n, h.closed, set)
+		}
+		got := f.rate(h.free, set)
+		for i := range hit {
+			if slices.Equal(got[:i+1], want[:i+1]) {
+				hit[i]++
+			}
+		}
+	}
+	of := func(i int) float64 { return 100 * float64(hit[i]) / float64(asked) }
+	return score{nodes: of(1), caches: of(2), split: of(3), left: of(4)}, nil
+}
+
+// most returns the largest number of claims that fit into one cache each, by
+// branch and bound. room are the free CPUs of the caches.
+func most(room []int, claims []int) int {
+	claims = slices.Clone(claims)
+	slices.Sort(claims) // small ones first: the first solution is a good one
+	room = slices.Clone(room)
+	best := 0
+	var try func(i, inside int)
+	try = func(i, inside int) {
+		best = max(best, inside)
+		if i == len(claims) || inside+len(claims)-i <= best {
+			return
+		}
+		seen := map[int]bool{}
+		for g := range room {
+			if room[g] < claims[i] || seen[room[g]] {
+				continue // caches with the same room are the same
+			}
+			seen[room[g]] = true
+			room[g] -= claims[i]
+			try(i+1, inside+1)
+			room[g] += claims[i]
+		}
+		try(i+1, inside)
+	}
+	try(0, 0)
+	return best
+}
+
+// sequences lets a rival place up to eight claims one after the other on one
+// machine, and returns the claims in one cache as a share of what is possible
+// for who knows all of them before, in percent.
+func sequences(f *frame, m maker, tries int, seed uint64) (float64, error) {
+	rnd := rand.New(rand.NewPCG(seed, 20))
+	got, possible := 0, 0
+	for range tries {
+		h := newHost(f, occupied(rnd, f))
+		var list []int
+		for free := h.open[machineLevel][0]; len(list) < 8 && free > 0; {
+			n := min(1+rnd.IntN(f.size(cacheLevel)), free)
+			list = append(list, n)
+			free -= n
+		}
+		possible += most(h.open[cacheLevel], list)
+		r := m.make(f, []*host{h})
+		if err := r.begin(0, h.closed); err != nil {
+			return 0, err
+		}
+		for i, n := range list {
+			set, ok := r.take(0, &claim{id: fmt.Sprint("p", i), cpus: n, request: unit.CPUs(n)})
+			if !ok || set.Len() != n || !set.Intersect(h.closed).Empty() {
+				return 0, fmt.Errorf("%s: %d CPUs are wanted where %v are taken; the choice is %v", m.name, n, h.closed, set)
+			}
+			if f.rate(h.free, set)[2] == 1 {
+				got++
+			}
+			for c := range set.All() {
+				h.set(int(c), false)
+			}
+		}
+	}
+	return 100 * float64(got) / float64(possible), nil
+}

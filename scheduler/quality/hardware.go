@@ -1,0 +1,198 @@
+package main
+
+import (
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A hardware is a kind of node: the numbers of sockets, of NUMA nodes of a
+// socket, of L3 caches of a NUMA node, of cores of a cache and of threads of a
+// core.
+type hardware struct {
+	name                                   string
+	sockets, nodes, caches, cores, threads int
+}
+
+// kinds are the kinds of node of the comparison.
+var kinds = []hardware{
+	{"intel", 2, 1, 1, 26, 2}, // one L3 cache and one NUMA node a socket
+	{"amd", 2, 2, 4, 8, 2},    // two NUMA nodes a socket (NPS2), L3 caches of eight cores
+	{"arm", 2, 2, 1, 32, 1},   // no SMT
+}
+
+// small is the machine of the sequences.
+var small = hardware{"small", 2, 1, 4, 4, 2}
+
+// A level is a level at which CPUs stand together.
+type level int
+
+const (
+	cacheLevel level = iota
+	numaLevel
+	socketLevel
+	machineLevel
+	levels
+)
+
+// A frame is a kind of node as tables by CPU. The second threads of the cores
+// have the upper half of the CPU numbers, as Linux counts on x86.
+type frame struct {
+	hardware
+	topology node.Topology
+	cpus     int
+	coreOf   []int
+	cores    [][]int
+	at       [levels][]int // group by CPU
+	groups   [levels][][]int
+}
+
+func newFrame(h hardware) *frame {
+	perCache := h.cores
+	cores := h.sockets * h.nodes * h.caches * perCache
+	f := &frame{hardware: h, cpus: cores * h.threads, cores: make([][]int, cores)}
+	f.coreOf = make([]int, f.cpus)
+	sizes := [levels]int{h.sockets * h.nodes * h.caches, h.sockets * h.nodes, h.sockets, 1}
+	for l := range levels {
+		f.at[l], f.groups[l] = make([]int, f.cpus), make([][]int, sizes[l])
+	}
+	for c := range f.cpus {
+		core := c % cores
+		cache := core / perCache
+		f.coreOf[c] = core
+		f.cores[core] = append(f.cores[core], c)
+		for l, g := range [levels]int{cache, cache / h.caches, cache / h.caches / h.nodes, 0} {
+			f.at[l][c] = g
+			f.groups[l][g] = append(f.groups[l][g], c)
+		}
+		f.topology.CPUs = append(f.topology.CPUs, node.LogicalCPU{
+			ID: unit.CPU(c), Core: node.CoreID(core), L3: node.CacheID(cache),
+			NUMA: node.NUMANode(cache / h.caches), Socket: node.SocketID(cache / h.caches / h.nodes),
+		})
+	}
+	return f
+}
+
+// reserved are the CPUs of the first core, which no claim gets: the kubelet's
+// policy needs a reserve, and so all have the same.
+func (f *frame) reserved() unit.CPUSet {
+	var s unit.CPUSet
+	for _, c := range f.cores[0] {
+		s = s.With(unit.CPU(c))
+	}
+	return s
+}
+
+// size is the number of CPUs of a group of a level.
+func (f *frame) size(l level) int { return len(f.groups[l][0]) }
+
+// A rating is what a choice is judged by, from the first number to the last:
+// NUMA nodes, sockets, caches, CPUs that share a core with CPUs outside the
+// choice, and free CPUs that are left in its caches.
+type rating [5]int
+
+// rate rates CPUs on a machine whose CPUs were free before. It shares no code
+// with any choice.
+func (f *frame) rate(free []bool, set unit.CPUSet) rating {
+	var r rating
+	for i, l := range []level{numaLevel, socketLevel, cacheLevel} {
+		seen := map[int]bool{}
+		for c := range set.All() {
+			seen[f.at[l][c]] = true
+		}
+		r[i] = len(seen)
+		if l == cacheLevel {
+			for c := range f.cpus {
+				if free[c] && !set.Has(unit.CPU(c)) && seen[f.at[l][c]] {
+					r[4]++
+				}
+			}
+		}
+	}
+	for c := range set.All() {
+		for _, other := range f.cores[f.coreOf[c]] {
+			if !set.Has(unit.CPU(other)) {
+				r[3]++
+				break
+			}
+		}
+	}
+	return r
+}
+
+// A host is the state of one node, from which the choices of this package read,
+// and which says what is free.
+type host struct {
+	*frame
+	free   []bool
+	open   [levels][]int // free CPUs by group
+	whole  [levels][]int // CPUs of wholly free cores by group
+	shared unit.MilliCPU // what pods without own CPUs request
+	usable int           // CPUs that are not reserved
+	closed unit.CPUSet   // CPUs that are not free
+}
+
+// newHost returns a node on which all CPUs but closed ones are free.
+func newHost(f *frame, closed unit.CPUSet) *host {
+	h := &host{frame: f, free: make([]bool, f.cpus), usable: f.cpus - closed.Len()}
+	for l := range levels {
+		h.open[l], h.whole[l] = make([]int, len(f.groups[l])), make([]int, len(f.groups[l]))
+	}
+	for c := range f.cpus {
+		h.closed = h.closed.With(unit.CPU(c))
+	}
+	for c := range f.cpus {
+		if !closed.Has(unit.CPU(c)) {
+			h.set(c, true)
+		}
+	}
+	return h
+}
+
+// set makes a CPU free or not.
+func (h *host) set(c int, free bool) {
+	before := h.wholeCore(c)
+	h.free[c] = free
+	after := h.wholeCore(c)
+	if free {
+		h.closed = h.closed.Minus(unit.CPUSetOf(unit.CPU(c)))
+	} else {
+		h.closed = h.closed.With(unit.CPU(c))
+	}
+	for l := range levels {
+		g := h.at[l][c]
+		if free {
+			h.open[l][g]++
+		} else {
+			h.open[l][g]--
+		}
+		switch {
+		case before && !after:
+			h.whole[l][g] -= h.threads
+		case after && !before:
+			h.whole[l][g] += h.threads
+		}
+	}
+}
+
+func (h *host) wholeCore(c int) bool {
+	for _, other := range h.cores[h.coreOf[c]] {
+		if !h.free[other] {
+			return false
+		}
+	}
+	return true
+}
+
+// spare is what the node can still give by the amounts that its pods request:
+// what a scheduler without topology looks at.
+func (h *host) spare() unit.MilliCPU { return unit.CPUs(h.open[machineLevel][0]) - h.shared }
+
+// stranded is the number of free CPUs that no claim of n CPUs within one cache
+// can use.
+func (h *host) stranded(n int) int {
+	all := 0
+	for _, free := range h.open[cacheLevel] {
+		all += free % n
+	}
+	return all
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A claim is the demand of one pod: CPUs of its own, or a share of a pool.
+type claim struct {
+	id      string
+	cpus    int           // 0: a pool
+	request unit.MilliCPU // of all CPUs, or of the share
+	lives   float64
+}
+
+// A rival places claims on the nodes of a cluster: the filter and the score of a
+// scheduler, and the choice of the CPUs, by the scheduler or by the node.
+type rival interface {
+	// begin makes a node on which some CPUs are not free.
+	begin(at int, closed unit.CPUSet) error
+	// room says whether the scheduler may send the claim to the node.
+	room(at int, c *claim) bool
+	// worth is the score of a node.
+	worth(at int, c *claim) float64
+	// take chooses the CPUs of a claim; false: the node refuses it. A pool has
+	// none.
+	take(at int, c *claim) (unit.CPUSet, bool)
+	// leave ends a claim.
+	leave(at int, c *claim)
+}
+
+// A maker makes a rival for nodes of one kind, whose state it reads.
+type maker struct {
+	name string
+	make func(f *frame, hosts []*host) rival
+}
+
+// makers are the rivals. The first is Tenon as it is shipped.
+var makers = []maker{
+	{"tenon", func(_ *frame, h []*host) rival { return newTenon(h, spread, tenonWeight) }},
+	{"tenon-weight-1", func(_ *frame, h []*host) rival { return newTenon(h, spread, 1) }},
+	{"tenon-weight-20", func(_ *frame, h []*host) rival { return newTenon(h, spread, 20) }},
+	{"tenon-packed", func(_ *frame, h []*host) rival { return newTenon(h, pack, tenonWeight) }},
+	{"fragmentation", func(f *frame, h []*host) rival { return newFragmentation(f, h) }},
+	{"best-fit", func(_ *frame, h []*host) rival { return &byPool{hosts: h} }},
+	{"kubelet", func(f *frame, h []*host) rival { return newKubelet(f, h, spread, false) }},
+	{"kubelet-aligned", func(f *frame, h []*host) rival { return newKubelet(f, h, spread, true) }},
+	{"kubelet-packed", func(f *frame, h []*host) rival { return newKubelet(f, h, pack, true) }},
+	{"koordinator", func(_ *frame, h []*host) rival { return &koordinator{hosts: h} }},
+	{"koordinator-packed", func(_ *frame, h []*host) rival { return &koordinator{hosts: h, packed: true} }},
+}
+
+// A nodeOrder is the score of kube-scheduler by the amounts that are requested,
+// from 0 to 100.
+type nodeOrder func(h *host, c *claim) float64
+
+// spread is LeastAllocated, the default, and pack is MostAllocated.
+func spread(h *host, c *claim) float64 {
+	return float64(100 * (h.spare() - c.request) / unit.CPUs(h.usable))
+}
+
+func pack(h *host, c *claim) float64 {
+	return float64(100 * (unit.CPUs(h.usable) - h.spare() + c.request) / unit.CPUs(h.usable))
+}
+
+// tenon is the ledger of the scheduler, with its filter and its score.
+type tenon struct {
+	ledger *place.Ledger
+	hosts  []*host
+	names  []string
+	nodes  nodeOrder
+	weight float64
+}
+
+// tenonWeight is the weight of the plugin's score, beside 1 for the amounts, in
+// the configuration of docs/scheduler.md.
+const tenonWeight = 5
+
+func newTenon(hosts []*host, nodes nodeOrder, weight float64) *tenon {
+	t := &tenon{ledger: place.New(), hosts: hosts, nodes: nodes, weight: weight}
+	for i := range hosts {
+		t.names = append(t.names, fmt.Sprint("n", i))
+	}
+	return t
+}
+
+func demand(c *claim) place.Demand {
+	if c.cpus == 0 {
+		return place.Demand{Claim: pick.Claim{Grade: pick.Pooled, Request: c.request}}
+	}
+	return place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: c.cpus}}
+}
+
+func (t *tenon) begin(at int, closed unit.CPUSet) error {
+	t.ledger.Learn(t.names[at], place.Report{Topology: t.hosts[at].topology, Reserved: closed})
+	return nil
+}
+
+func (t *tenon) room(at int, c *claim) bool {
+	d := demand(c)
+	return t.hosts[at].spare() >= c.request && t.ledger.View(t.names[at]).Room(&d) == pick.Fits
+}
+
+func (t *tenon) worth(at int, c *claim) float64 {
+	d := demand(c)
+	return t.weight*float64(t.ledger.View(t.names[at]).Worth(&d)) + t.nodes(t.hosts[at], c)
+}
+
+func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
+	p := place.Pod{UID: place.UID(c.id), Demand: demand(c)}
+	contract, why := t.ledger.Reserve(p, t.names[at])
+	if why != pick.Fits {
+		return unit.CPUSet{}, false
+	}
+	t.ledger.Bound(p, t.names[at], contract)
+	if c.cpus == 0 {
+		return unit.CPUSet{}, true
+	}
+	return contract.CPUs, true
+}
+
+func (t *tenon) leave(_ int, c *claim) { t.ledger.Gone(place.UID(c.id)) }
+
+// byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
+// the cluster: the lowest level that has a pool with room, and there the
+// tightest pool.
+type byPool struct{ hosts []*host }
+
+func (*byPool) begin(int, unit.CPUSet) error { return nil }
+func (*byPool) leave(int, *claim)            {}
+
+func (b *byPool) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
+
+func (b *byPool) worth(at int, c *claim) float64 {
+	h := b.hosts[at]
+	if c.cpus == 0 {
+		return -float64(h.spare())
+	}
+	l, g := tightest(h, c.cpus)
+	return -1e4*float64(l) - float64(h.open[l][g])
+}
+
+func tightest(h *host, n int) (level, int) {
+	for l := range machineLevel {
+		best := -1
+		for g, open := range h.open[l] {
+			if open >= n && (best < 0 || open < h.open[l][best]) {
+				best = g
+			}
+		}
+		if best >= 0 {
+			return l, best
+		}
+	}
+	return machineLevel, 0
+}
+
+func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
+	h := b.hosts[at]
+	if c.cpus == 0 {
+		return unit.CPUSet{}, true
+	}
+	l, g := tightest(h, c.cpus)
+	t := taker{host: h, left: c.cpus}
+	t.cores(h.groups[l][g])
+	t.threads(h.groups[l][g])
+	return t.set, t.left == 0
+}
+
+// fragmentation is Tenon with another tie-break: in place of the tightest pool
+// it takes the cache in which the claim adds least to the CPUs that claims of the
+// trace cannot use within a cache.
+type fragmentation struct {
+	hosts []*host
+	m     *pick.Map
+	lost  []float64 // by free CPUs of a cache: those that are of no use, in the mean over the sizes
+}
+
+func newFragmentation(f *frame, hosts []*host) *fragmentation {
+	b := &fragmentation{hosts: hosts, m: pick.Compile(f.topology), lost: make([]float64, f.size(cacheLevel)+1)}
+	for free := range b.lost {
+		for _, n := range sizes {
+			b.lost[free] += float64(free%n) / float64(len(sizes))
+		}
+	}
+	return b
+}
+
+func (*fragmentation) begin(int, unit.CPUSet) error { return nil }
+func (*fragmentation) leave(int, *claim)            {}
+
+func (b *fragmentation) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
+
+// best returns the cache for n CPUs; false: none has room. Whole cores go first.
+func (b *fragmentation) best(h *host, n int) (int, bool) {
+	best, found := 0, false
+	for g, open := range h.open[cacheLevel] {
+		if open < n {
+			continue
+		}
+		if !found || b.better(h, g, best, n) {
+			best, found = g, true
+		}
+	}
+	return best, found
+}
+
+func (b *fragmentation) better(h *host, g, than, n int) bool {
+	if is, was := wholeEnough(h, cacheLevel, g, n), wholeEnough(h, cacheLevel, than, n); is != was {
+		return is
+	}
+	is, was := b.added(h, g, n), b.added(h, than, n)
+	return is < was || is == was && h.open[cacheLevel][g] < h.open[cacheLevel][than]
+}
+
+// added is how many CPUs more than before are of no use, if n are taken.
+func (b *fragmentation) added(h *host, g, n int) float64 {
+	open := h.open[cacheLevel][g]
+	return b.lost[open-n] - b.lost[open]
+}
+
+func wholeEnough(h *host, l level, g, n int) bool {
+	return h.whole[l][g] >= n/h.threads*h.threads
+}
+
+// worth is Tenon's score with the other tie-break.
+func (b *fragmentation) worth(at int, c *claim) float64 {
+	h := b.hosts[at]
+	if c.cpus == 0 {
+		return spread(h, c)
+	}
+	l, tight, whole := cacheLevel, 0.0, 0
+	g, ok := b.best(h, c.cpus)
+	if ok {
+		span := slices.Max(b.lost)
+		tight = 1 - (b.added(h, g, c.cpus)+span)/(2*span)
+	} else {
+		l, g = tightest(h, c.cpus)
+		tight = 4 / float64(4+h.open[l][g]-c.cpus)
+	}
+	if wholeEnough(h, l, g, c.cpus) {
+		whole = 1
+	}
+	of := [levels][2][2]float64{{{49, 10}, {60, 40}}, {{21, 8}, {30, 18}}, {{6, 5}, {12, 8}}, {{0, 2}, {3, 2}}}[l][whole]
+	return tenonWeight*math.Floor(of[0]+of[1]*tight) + spread(h, c)
+}
+
+func (b *fragmentation) take(at int, c *claim) (unit.CPUSet, bool) {
+	h := b.hosts[at]
+	if c.cpus == 0 {
+		return unit.CPUSet{}, true
+	}
+	closed := h.closed
+	if best, ok := b.best(h, c.cpus); ok {
+		for cpu := range h.cpus {
+			if h.at[cacheLevel][cpu] != best {
+				closed = closed.With(unit.CPU(cpu))
+			}
+		}
+	}
+	o, why := b.m.Fit(b.m.Seats(closed, 0, nil), pick.Claim{Grade: pick.Own, CPUs: c.cpus})
+	return o.CPUs, why == pick.Fits
+}
+
+// A taker takes free CPUs of a host in the order of their numbers.
+type taker struct {
+	*host
+	set  unit.CPUSet
+	left int
+}
+
+func (t *taker) add(c int) {
+	if t.left > 0 && t.free[c] && !t.set.Has(unit.CPU(c)) {
+		t.set = t.set.With(unit.CPU(c))
+		t.left--
+	}
+}
+
+// cores takes wholly free cores, as long as all CPUs of one are wanted.
+func (t *taker) cores(of []int) {
+	for _, c := range of {
+		if t.left >= t.host.threads && t.wholeCore(c) {
+			for _, thread := range t.frame.cores[t.coreOf[c]] {
+				t.add(thread)
+			}
+		}
+	}
+}
+
+// threads takes CPUs of cores that are split already, and then any.
+func (t *taker) threads(of []int) {
+	for _, split := range []bool{true, false} {
+		for _, c := range of {
+			if t.wholeCore(c) != split {
+				t.add(c)
+			}
+		}
+	}
+}
