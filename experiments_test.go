@@ -23,6 +23,7 @@ const (
 )
 
 var largeExperiments = map[string]int{
+	"2026-11-24-floor-campaign-1":           285_000,
 	"2026-11-24-floor-beside-default":       224_000,
 	"2026-11-24-redis-beside-memory-and-xz": 855_000,
 	"2026-11-21-colocation-rule-corrected":  355_000,
