@@ -246,7 +246,7 @@ func (b *fragmentation) worth(at int, c *claim) float64 {
 	if wholeEnough(h, l, g, c.cpus) {
 		whole = 1
 	}
-	of := [levels][2][2]float64{{{49, 10}, {60, 40}}, {{21, 8}, {30, 18}}, {{6, 5}, {12, 8}}, {{0, 2}, {3, 2}}}[l][whole]
+	of := [levels][2][2]float64{{{49, 10}, {60, 40}}, {{21, 8}, {30, 18}}, {{6, 5}, {12, 8}}, {{1, 1}, {3, 2}}}[l][whole]
 	return tenonWeight*math.Floor(of[0]+of[1]*tight) + spread(h, c)
 }
 

@@ -197,3 +197,30 @@ func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
 		}
 	}
 }
+
+// TestANearerPlaceRatesHigher checks that the level counts before whole cores,
+// and whole cores before what is left of a pool.
+func TestANearerPlaceRatesHigher(t *testing.T) {
+	m := Compile(machine(2, 2, 4, 2)) // L3 caches of eight CPUs, 16 a NUMA node
+	worth := func(off string, n int) int64 {
+		u := m.Sum(m.Seats(set(t, off), 0, nil))
+		return u.Worth(&Claim{Grade: Own, CPUs: n})
+	}
+	order := []struct {
+		what string
+		w    int64
+	}{
+		{"one L3 cache and nothing left", worth("0-11,16-31", 4)},
+		{"one L3 cache and one core left", worth("0-9,16-31", 4)},
+		{"one L3 cache and all of it left but the claim", worth("0-7", 4)},
+		{"one L3 cache, on split cores, and nothing left", worth("0-7,8,10,12,14,16-31", 4)},
+		{"one NUMA node and nothing left", worth("2-7,10-31", 4)},
+		{"one NUMA node, on split cores", worth("2-7,10-15,16-31,1,9", 2)},
+		{"two NUMA nodes", worth("2-15,18-31", 4)},
+	}
+	for i := 1; i < len(order); i++ {
+		if a, b := order[i-1], order[i]; a.w <= b.w {
+			t.Errorf("%s is rated %d, and %s %d", a.what, a.w, b.what, b.w)
+		}
+	}
+}

@@ -240,9 +240,9 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 	return NoRoomToShare
 }
 
-// Worth rates a placement from 0 to 100 for a claim that fits. The level of the
-// pool that contains all CPUs weighs most; then whole cores; then how little of
-// the used pool stays free.
+// Worth rates a placement from 0 to 100 for a claim that fits: first by the level
+// that contains all of the CPUs, then by whole cores, then by what is left of the
+// pool.
 func (u *Summary) Worth(c *Claim) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0
@@ -251,25 +251,24 @@ func (u *Summary) Worth(c *Claim) int64 {
 	if c.Grade != Own {
 		return u.worthShared(c, n)
 	}
-	worth, at := int64(0), Machine
-	switch {
-	case u.most(0)[L3] >= n:
-		worth, at = 40, L3
-	case u.most(0)[NUMA] >= n:
-		worth, at = 25, NUMA
-	case u.most(0)[Socket] >= n:
-		worth, at = 10, Socket
+	at := L3
+	for at > Machine && u.most(0)[at] < n {
+		at--
 	}
+	w := worths[at][0]
 	if u.wholeAt(n, at) {
-		worth += 25
+		w = worths[at][1]
 	}
-	sorted := u.sorted[at]
-	i, _ := slices.BinarySearch(sorted, n)
-	if i < len(sorted) {
-		left, size := int64(sorted[i]-n), int64(u.m.largest[at])
-		worth += 35 - 35*left/max(size, 1)
+	left := int32(unit.MaxCPUs)
+	if i, _ := slices.BinarySearch(u.sorted[at], n); i < len(u.sorted[at]) {
+		left = u.sorted[at][i] - n
 	}
-	return min(max(worth, 0), 100)
+	return w.least + w.span*4/int64(4+left) // beside one CPU that is left, one of thirty matters little (decision 54)
+}
+
+// worths are the ratings of own CPUs by level, on split and on whole cores.
+var worths = [levels][2]struct{ least, span int64 }{
+	Machine: {{1, 1}, {3, 2}}, Socket: {{6, 5}, {12, 8}}, NUMA: {{21, 8}, {30, 18}}, L3: {{49, 10}, {60, 40}},
 }
 
 // wholeAt reports whether one pool of the level has n CPUs on whole cores. If n
