@@ -254,7 +254,7 @@ var roots = []string{"internal", "api", "cmd", "scheduler", "deploy", "test"}
 // A room is one package, as parsed from its sources.
 type room struct {
 	synopsis string   // first sentence of the package comment
-	imports  []string // as written
+	imports  []string // import paths, as the file has them
 	impure   []string // effects that a pure package must not have, with their places
 }
 

@@ -159,7 +159,7 @@ func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []str
 	}
 	switch c := f.command.command(args); {
 	case c.Class != "":
-		if len(args) == 0 { // a placeholder for any command
+		if len(args) == 0 { // w stands for any command
 			c.Args, c.Name = []string{"any"}, cmp.Or(c.Name, "NAME")
 		}
 		if err := c.Check(); err != nil {

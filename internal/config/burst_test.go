@@ -27,7 +27,7 @@ func TestLSRIsLentUnlessTheOwnerSaysOtherwise(t *testing.T) {
 	for text, want := range map[string]bool{
 		"resource-threshold-config: {enable: true}":                             true,
 		"resource-threshold-config: {enable: true, cpuSuppressLendLSR: false}":  false,
-		"resource-threshold-config: {enable: false, cpuSuppressLendLSR: false}": true, // the section is off
+		"resource-threshold-config: {enable: false, cpuSuppressLendLSR: false}": true, // the section is disabled
 	} {
 		if c := parsed(t, header+text+"\n"); c.Policy.Pool.LendLSR != want {
 			t.Errorf("%s: lent %v, want %v", text, c.Policy.Pool.LendLSR, want)

@@ -61,7 +61,7 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 		colocation.Enable = c.colocation.all.Enable
 	}
 	n.Strategies.Colocation = colocation
-	n.Strategies.leaveOut() // the notices are those of the ConfigMap and the annotation
+	n.Strategies.leaveOut() // the ConfigMap and the annotation have already caused the notices
 	n.Applications = choose(&n, c.hostApps, labels).Applications
 	n.Notices = append(n.Notices, HostApplications{n.Applications}.notices()...)
 	n.Policy = n.Strategies.Policy()

@@ -265,7 +265,7 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 		policy := on(t, c, nil, map[string]string{annotationReservation: text}).Policy
 		o := policy.Overcommit
 		used, cpus := want, unit.CPUSet{}
-		if strings.Contains(text, "reservedCPUs") { // the CPUs themselves are reserved, and not an amount
+		if strings.Contains(text, "reservedCPUs") { // the node reserves certain CPUs and not an amount
 			used, cpus = 0, unit.CPUSetOf(0, 1, 2, 3)
 		}
 		if policy.Pool.Reserved != used || policy.Pool.ReservedCPUs != cpus {

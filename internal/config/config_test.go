@@ -219,7 +219,7 @@ func TestSchedIdleOfBEChoosesTheMeans(t *testing.T) {
 		"beClass: {cpuQOS: {enable: true}}":                                                    "",
 		"beClass: {cpuQOS: {enable: true, schedIdle: 0}}":                                      node.FeatureCPUWeight,
 		"beClass: {cpuQOS: {enable: true, schedIdle: 1}}":                                      node.FeatureCPUIdle,
-		"{beClass: {cpuQOS: {schedIdle: 0}}, lsClass: {cpuQOS: {enable: true}}}":               "", // not enabled
+		"{beClass: {cpuQOS: {schedIdle: 0}}, lsClass: {cpuQOS: {enable: true}}}":               "", // cpuQOS is not enabled
 		"{lsClass: {cpuQOS: {enable: true, schedIdle: 1}}, beClass: {cpuQOS: {enable: true}}}": "",
 	} {
 		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")
@@ -255,7 +255,7 @@ resource-qos-config:
 
 func TestWhatIsNotActedOnIsNoticed(t *testing.T) {
 	for text, want := range map[string][]string{
-		"resource-threshold-config: {allocatableEvictPriorityThreshold: 80}":                                         nil, // not enabled
+		"resource-threshold-config: {allocatableEvictPriorityThreshold: 80}":                                         nil, // the section is not enabled
 		"resource-threshold-config: {enable: true, allocatableEvictPriorityThreshold: 80, cpuSuppressMinPercent: 5}": {"resource-threshold-config.allocatableEvictPriorityThreshold"},
 		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}":                                                     nil,
 		"cpu-burst-config: {policy: auto, cpuBurstPercent: 500}":                                                     nil,

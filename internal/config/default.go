@@ -18,8 +18,8 @@ var defaults = Strategies{
 		CPUSuppressPolicy:               node.Some("cpuset"),
 		CPUSuppressLendLSR:              node.Some(true),
 		CPUEvictBEUsageThresholdPercent: node.Some[unit.Percent](90),
-		CPUEvictTimeWindowSeconds:       node.Some[int64](60), // Tenon's own, because Koordinator has none
-		EvictGracePeriodSeconds:         node.Some[int64](10), // Tenon's own
+		CPUEvictTimeWindowSeconds:       node.Some[int64](60), // Tenon's own default, because Koordinator has none
+		EvictGracePeriodSeconds:         node.Some[int64](10), // Tenon's own key
 		CPUEvictPolicy:                  node.Some("evictByRealLimit"),
 	},
 	QOS: QOS{

@@ -50,7 +50,7 @@ func TestWhatIsNotDoneOfBlockIOIsNoticed(t *testing.T) {
 	const be = "resource-qos-config.beClass.blkioQOS.blocks"
 	for text, want := range map[string][]string{
 		"enable: true":                                       {be + ": there are none, so block I/O has no limits"},
-		"blocks: [{name: a, type: podvolume}]":               nil, // not enabled
+		"blocks: [{name: a, type: podvolume}]":               nil, // blkioQOS is not enabled
 		"enable: true, blocks: [{name: a, type: podvolume}]": {be + "[0].type podvolume is not acted on by this version: there are no pods here"},
 		"enable: true, blocks: [{name: a, ioCfg: {readBPS: 1, enableUserModel: false}}]": nil,
 		"enable: true, blocks: [{name: a, ioCfg: {enableUserModel: true, modelReadBPS: 5}}]": {

@@ -82,7 +82,7 @@ func small(t *testing.T, modes ...report.Mode) Config {
 	}
 	c := Config{
 		Setting: setting(t), Modes: modes, Blocks: 1, Duration: time.Second, Input: film,
-		StealPercent: 100, // the tests check no measured values
+		StealPercent: 100, // steal time must not void a run, because the tests check no measured values
 	}
 	t.Cleanup(func() { nothingLeft(t, c.Setting) })
 	return c

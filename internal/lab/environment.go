@@ -34,11 +34,11 @@ type environment struct {
 	pacer   pacer
 	skipped []colocation.Skipped
 
-	kept *keptService // nil: the service starts anew for each run, or has not begun
+	kept *keptService // nil: the service starts again for each run, or has not started yet
 
-	service work.Service // unless it is nginx
-	works   []work.Work  // unless it is only ffmpeg
-	solo    []float64    // rates of the works alone
+	service work.Service // nil: the service is nginx
+	works   []work.Work  // empty: the only batch work is ffmpeg
+	solo    []float64    // rate of each work when it runs alone
 }
 
 // set makes an environment. It returns every fault that can be found before the

@@ -27,7 +27,7 @@ import (
 // the API server, with the annotations of the binding, and refuses to bind a
 // pod twice. It deletes a pod at once.
 type API struct {
-	*fake.Clientset // all other kinds
+	*fake.Clientset // implements all other kinds of objects
 	nodes           []corev1.Node
 
 	mu        sync.Mutex
@@ -36,7 +36,7 @@ type API struct {
 	version   int
 	pods      map[types.NamespacedName]*corev1.Pod
 	log       []event // the last changes
-	forgotten int     // the version of the last change before them
+	forgotten int     // the version of the last change that is not in log
 	watchers  []*watcher
 }
 
@@ -124,7 +124,7 @@ func (p podAPI) List(context.Context, metav1.ListOptions) (*corev1.PodList, erro
 }
 
 const (
-	backlog = 200_000 // number of events that wait in a watch before the API server does
+	backlog = 200_000 // number of events that may wait in a watch before the API server waits
 	history = 20_000  // number of changes from which a watch can begin
 )
 

@@ -49,9 +49,9 @@ type bed struct {
 	names   []string
 
 	mu       sync.Mutex
-	owners   map[string]types.UID // of a CPU of a node, by the contracts
+	owners   map[string]types.UID // the owners of the CPUs of each node, by the contracts
 	overlaps []string
-	said     map[string]place.Report // by node: the last report
+	said     map[string]place.Report // the last report of each node
 }
 
 func newBed(t *testing.T, nodes int) *bed {
@@ -236,7 +236,7 @@ func (b *bed) reported(pods []*corev1.Pod) error {
 			}
 			all, held[h.UID] = all.Union(h.Hold.CPUs), h.Hold.CPUs
 		}
-		if requested(pods, name) > 15 { // two schedulers at once gave it too much: then the node refuses some
+		if requested(pods, name) > 15 { // two schedulers at once gave the node too many pods, so it refuses some
 			continue
 		}
 		for _, p := range pods {
@@ -330,7 +330,7 @@ func TestNoCPUIsOwnedTwiceThroughFaults(t *testing.T) {
 	for round := range n {
 		b.churn(rnd, round)
 		if round%2 == 1 {
-			stop() // as a leader does that loses its lease, with binds under way
+			stop() // a leader that loses its lease also ends with unfinished binds
 			stop = b.start(t.Context())
 		}
 	}

@@ -74,7 +74,7 @@ func (r *Reports) answer(w http.ResponseWriter, request *http.Request) {
 		_ = json.NewEncoder(w).Encode(v1alpha1.NodeReportList{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReportList"},
 			ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: all,
-		}) // a client that is gone asks again
+		}) // a client whose connection broke asks again
 		return
 	}
 	send := func(kind string, o any) {

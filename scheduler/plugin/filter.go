@@ -17,8 +17,8 @@ const stateKey fwk.StateKey = Name
 // A cycle is one attempt to schedule a pod that demands CPUs.
 type cycle struct {
 	pod     place.Pod
-	answers *answers   // to the demand of the pod
-	failed  *sync.Once // puts the pod among those that wait for room
+	answers *answers   // the answers of the nodes to the demand of the pod
+	failed  *sync.Once // adds the pod to the waiting ones, once
 	// trials are nodes as they would be without some of their pods, in a
 	// preemption, or with more pods, which are nominated for the node.
 	trials map[string]*trial
@@ -208,7 +208,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 	if answer := p.keeper.answer(c, node.Node()); answer.Fits() {
 		return answer.Worth(), nil
 	}
-	return 0, nil // it has lost the CPUs since Filter, or it has them without pods that have ended
+	return 0, nil // the node has lost the CPUs since Filter, or has them only without pods that have ended
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.

@@ -26,7 +26,7 @@ func (k *keeper) podChanged(before, after any) {
 	uid := p.UID
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !asks { // it may have asked while it waited
+	if !asks { // the pod may have demanded CPUs while it waited
 		k.gone(uid)
 		return
 	}
@@ -39,7 +39,7 @@ func (k *keeper) podChanged(before, after any) {
 		k.changed(node)
 	}
 	if known {
-		k.changed(p.Spec.NodeName) // it may hold less than was reserved
+		k.changed(p.Spec.NodeName) // the pod may hold fewer CPUs than were reserved
 		return
 	}
 	k.publish(p.Spec.NodeName)

@@ -26,16 +26,16 @@ type index struct {
 
 	mu    sync.RWMutex
 	names map[string]int32 // the positions of the nodes
-	used  int32            // number of positions that were given
+	used  int32            // number of positions in use or used before
 	sets  map[pick.Claim]*answers
-	turn  uint64 // counts the demands that asked for their answers
+	turn  uint64 // number of demands that have requested their answers
 }
 
 // A slot is the content of the index at one position.
 type slot struct {
-	node    atomic.Pointer[corev1.Node] // with which the position was found last
+	node    atomic.Pointer[corev1.Node] // the object by which the position was last found
 	view    atomic.Pointer[place.View]
-	changes atomic.Uint64 // of the view
+	changes atomic.Uint64 // number of changes of the view
 }
 
 // answers holds the answers of all nodes to one claim. Each answer is computed
@@ -43,14 +43,14 @@ type slot struct {
 type answers struct {
 	index *index
 	cells []atomic.Uint64 // by position: the number of changes, and in the lowest byte the answer
-	turn  uint64          // of the last demand
+	turn  uint64          // turn of the last demand
 }
 
 const (
-	probes    = 4  // places in which a hint is looked for
-	leastSize = 64 // of an index
-	mostSets  = 64 // of answers
-	low       = 8  // bits of a cell that are the answer
+	probes    = 4  // number of places in which a hint may be
+	leastSize = 64 // least size of an index
+	mostSets  = 64 // maximum number of sets of answers
+	low       = 8  // number of bits of a cell that contain the answer
 )
 
 func newIndex(size int) *index {
@@ -72,7 +72,7 @@ func (x *index) put(node string, v *place.View) bool {
 	if known {
 		s := &x.slots[at]
 		s.view.Store(v)
-		s.changes.Add(1) // after the view, so that an answer with this number is not that of an older view
+		s.changes.Add(1) // after the store of the view: an answer with the new number must not come from the old view
 		return true
 	}
 	if int(x.used) == len(x.slots) {
@@ -219,7 +219,7 @@ func (a *answers) of(n *corev1.Node, d *place.Demand) place.Answer {
 		return noView.Answer(d)
 	}
 	s := &a.index.slots[at]
-	changes := s.changes.Load() // before the view
+	changes := s.changes.Load() // must be read before the view
 	if cell := a.cells[at].Load(); cell>>low == changes && cell&(1<<low-1) != 0 {
 		return place.Answer(cell)
 	}

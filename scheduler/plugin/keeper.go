@@ -33,9 +33,9 @@ type keeper struct {
 	mu     sync.Mutex
 	ledger *place.Ledger
 	seen   map[string]*sighting       // by node with a report
-	doubts map[types.UID]time.Time    // when to give up the CPUs of a pod whose bind is in doubt
+	doubts map[types.UID]time.Time    // the time at which to give up the CPUs of a pod whose bind is in doubt
 	failed map[types.UID]*corev1.Pod  // pods that a node did not take
-	wants  map[types.UID]place.Demand // of failed
+	wants  map[types.UID]place.Demand // the demands of the pods in failed
 	freed  map[string]bool            // nodes with new room, for wake
 	counts counts
 	waker  chan struct{}
@@ -45,7 +45,7 @@ type keeper struct {
 	views atomic.Pointer[index]
 
 	begun  time.Time
-	synced []cache.InformerSynced // the pods; then the reports
+	synced []cache.InformerSynced // synced contains that of the pods, and then that of the reports
 	pods   listers.PodLister      // of the scheduler's informer
 }
 
@@ -56,7 +56,7 @@ type sighting struct {
 	changed  time.Time
 	stale    bool
 	cpus     *v1alpha1.CPUs
-	moved    map[place.UID]bool // pods that hold other CPUs than was chosen for them
+	moved    map[place.UID]bool // pods that own CPUs other than those chosen for them
 }
 
 // doubtFor is the time for which the ledger keeps the CPUs of a pod whose bind
@@ -154,7 +154,7 @@ func (k *keeper) view(node string) *place.View { return k.views.Load().named(nod
 // lock if the node has already answered since its last change, and does not
 // allocate memory.
 func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
-	if x := k.views.Load(); x != c.answers.index { // nodes came in the course of the cycle
+	if x := k.views.Load(); x != c.answers.index { // nodes were added during the cycle
 		return x.of(n).Answer(&c.pod.Demand)
 	}
 	return c.answers.of(n, &c.pod.Demand)
@@ -199,7 +199,7 @@ func (k *keeper) forget(node string) {
 func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, before, _ := k.ledger.Contract(p.UID) // of a bind in doubt
+	_, before, _ := k.ledger.Contract(p.UID) // the contract of a bind in doubt
 	c, why := k.ledger.Reserve(p, node)
 	if before != "" && before != node {
 		k.changed(before)
@@ -268,7 +268,7 @@ func (k *keeper) sweep() {
 	defer k.mu.Unlock()
 	now := k.now()
 	for uid, p := range k.failed {
-		if k.deleted(p) { // before waits took it, so that podDeleted did not find it
+		if k.deleted(p) { // the pod was deleted before waits added it, so podDeleted did not find it
 			delete(k.failed, uid)
 			delete(k.wants, uid)
 		}

@@ -243,7 +243,7 @@ func TestAnOldReportTakesTheNodeOut(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	there := b.run(pinned("there", 2, 100), "n")
 	b.now = b.now.Add(defaultStale / 2)
-	b.keeper.reportChanged(machine("n", 1, 1, 4)) // a relist, no new report
+	b.keeper.reportChanged(machine("n", 1, 1, 4)) // a relist without a new report
 	b.now = b.now.Add(defaultStale)
 	b.keeper.sweep()
 	if _, why := b.try(pinned("a", 2, 100), "n"); why != string(place.Stale) {

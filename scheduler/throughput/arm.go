@@ -34,9 +34,9 @@ type arm struct {
 	api  *inprocess.API
 
 	mu            sync.Mutex
-	bound, gone   int           // pods seen bound, and seen deleted, by the scheduler's informer
-	changed       chan struct{} // one of them changed
-	without, word atomic.Int64  // bound participants without, and with, a choice of CPUs
+	bound, gone   int           // number of pods that the scheduler's informer has seen bound, and deleted
+	changed       chan struct{} // receives a value when one of the counters has changed
+	without, word atomic.Int64  // bound pods that demand CPUs, without and with a choice of CPUs
 	made          int
 }
 
@@ -116,8 +116,8 @@ func (a *arm) await(ctx context.Context, what string, counter *int, n int) error
 type block struct {
 	nodes, share, round int
 	arm                 string
-	cpu, wall           time.Duration // of a pod
-	bytes               float64       // allocated for a pod
+	cpu, wall           time.Duration // for one pod
+	bytes               float64       // allocated memory for one pod
 }
 
 // block measures the scheduling of pods. It then deletes the pods, and does not
@@ -164,7 +164,7 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 func spent() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return 0 // it has no error for RUSAGE_SELF
+		return 0 // getrusage has no error for RUSAGE_SELF
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }

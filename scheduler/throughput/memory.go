@@ -38,7 +38,7 @@ func memoryOf(ctx context.Context, o options) error {
 	if _, err := a.block(ctx, small, 30, 0); err != nil {
 		return err
 	}
-	time.Sleep(time.Second) // the last events
+	time.Sleep(time.Second) // wait for the last events
 	for range 2 {
 		runtime.GC()
 	}

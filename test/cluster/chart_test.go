@@ -126,7 +126,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.firstInstruction()
 	h.replaceAgents()
 	h.experiment()
-	if long(false, true) { // minutes
+	if long(false, true) { // this takes minutes
 		h.manuals()
 	}
 	granted := h.granted()

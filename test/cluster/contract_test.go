@@ -55,7 +55,7 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	if why != pick.Fits {
 		t.Fatal(why)
 	}
-	var other unit.CPUSet // that the node would not choose
+	var other unit.CPUSet // CPUs that the node itself would not choose
 	for cpu := range m.All().Minus(own.CPUs).All() {
 		other = unit.CPUSetOf(cpu)
 		break

@@ -60,7 +60,7 @@ func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 		offer(t, c, binding, 4000, "4Gi")
 		job := a.pod(batchPod, "bound", "besteffort")
 		id := kubectl(t, c, "get", "pod", "bound", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-		container := filepath.Join(job, strings.TrimPrefix(id, "containerd://")) // the sandbox is not bound
+		container := filepath.Join(job, strings.TrimPrefix(id, "containerd://")) // the CPUs of the sandbox are not bound
 		a.awaitCPUs("the kubelet keeps a container off CPU 0", container, rest)
 		a.runsOn(container, rest)
 		systemRunsOn(t, c, "0")

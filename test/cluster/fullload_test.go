@@ -242,7 +242,7 @@ func must(t *testing.T, err error) {
 // less than running pods request, as the formula allows, the restart would end
 // such pods.
 func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
-	t.Parallel() // in parallel with others that have a kubelet and no agent
+	t.Parallel() // in parallel with other tests that have a kubelet and no agent
 	c, n := up(t, "below")
 	offer(t, c, n, 4000, "4Gi")
 	for _, name := range []string{"first", "second"} {

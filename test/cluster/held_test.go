@@ -31,7 +31,7 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 		t.Helper()
 		a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, strings.Replace(promptly, "PERCENT", percent, 1), 1))
 	}
-	share("300") // as on a machine with other work
+	share("300") // like on a machine with other work
 	pods, ids := []string{"first", "second"}, map[string]string{}
 	for _, p := range pods {
 		a.pod(strings.Replace(batchPod, "while :; do :; done", "sleep 3600", 1), p, "besteffort")

@@ -99,7 +99,7 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 	if err := c.save(); err != nil {
 		return err
 	}
-	unlock() // the other clusters know now
+	unlock() // the other clusters know the folders now
 	return until(ctx, 10*time.Second, func() error {
 		if !c.alive() {
 			return fmt.Errorf("%w: the init ended: %s", errFinal, tail(c.file("log", "init.log")))

@@ -128,7 +128,7 @@ var chaosWays = []way{
 		// not damage, and this way chooses the job.
 		p := string(c.path(job))
 		if c.tree.Version() == 2 {
-			return // the kernel takes no empty set for a group with processes, so this damage has no end
+			return // with cgroup v2 this damage cannot be undone, because the kernel refuses an empty set for a group with processes
 		}
 		was, err := c.tree.ReadCPUs(p)
 		c.check(err)

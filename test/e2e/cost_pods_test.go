@@ -45,7 +45,7 @@ func TestCostBesideAHundredPods(t *testing.T) {
 	s.before = s.dump(t)
 	d := s.tenond()
 	d.await("msg=ready", 1)
-	time.Sleep(5 * time.Second) // past the first ticks
+	time.Sleep(5 * time.Second) // wait until the first ticks are over
 	fs := proc.Default()
 	use := func() (sum time.Duration) {
 		threads, err := fs.Threads(d.Process.Pid)

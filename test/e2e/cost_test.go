@@ -161,7 +161,7 @@ resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {en
 		}
 		return sum
 	}
-	turned := scraped(b, address) // a scrape does not count itself
+	turned := scraped(b, address) // a scrape does not include itself
 	before := use()
 	time.Sleep(costSpan)
 	used := use() - before

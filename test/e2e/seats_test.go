@@ -74,13 +74,13 @@ func (e *encoder) kill() {
 
 // frames returns the number of frames that the encoder has finished.
 func (e *encoder) frames() int {
-	text, _ := os.ReadFile(e.progress) // there is none at first
+	text, _ := os.ReadFile(e.progress) // there is no file at first
 	at := bytes.LastIndex(text, []byte("frame="))
 	if at < 0 {
 		return 0
 	}
 	line, _, _ := strings.Cut(string(text[at+len("frame="):]), "\n")
-	n, _ := strconv.Atoi(strings.TrimSpace(line)) // half a line is 0
+	n, _ := strconv.Atoi(strings.TrimSpace(line)) // an incomplete line counts as 0
 	return n
 }
 

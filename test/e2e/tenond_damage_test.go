@@ -60,5 +60,5 @@ func TestRestoreSaysThatTheJournalWasDamaged(t *testing.T) {
 	if err == nil || !strings.Contains(string(said), "damaged") || strings.Contains(string(said), "left nothing behind") {
 		t.Errorf("restore with an empty journal: %v\n%s", err, said)
 	}
-	s.isBack(said) // the cgroups themselves remembered their values
+	s.isBack(said) // notes at the cgroups had the values from before
 }

@@ -247,7 +247,7 @@ func TestTenondIsSmallOnANodeOf110Pods(t *testing.T) {
 	d := s.tenond()
 	largest := unit.Bytes(0)
 	for i := range 40 {
-		if i%2 == 0 { // news of a pod each time that tenond asks: all are decoded
+		if i%2 == 0 { // each list differs from the one before, so tenond decodes all pods
 			k.mu.Lock()
 			k.pods[0].Status.Message = fmt.Sprint(i)
 			k.mu.Unlock()

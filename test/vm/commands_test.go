@@ -59,7 +59,7 @@ func TestCommandsOnCgroupV2(t *testing.T) {
 func checkCommands(t *findings, report Report) {
 	for name, want := range map[string]struct {
 		exit   int
-		output string // exactly, if not empty
+		output string // the exact output; empty: any output
 	}{
 		"doctor":        {exit: 0},
 		"doctor-text":   {exit: 0},

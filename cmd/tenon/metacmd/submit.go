@@ -82,7 +82,7 @@ func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	if _, err := os.Stat(filepath.Join(c.Out, submission.ProtocolFile)); err == nil {
 		return "", fmt.Errorf("--out %s: there is a protocol already, choose another directory", c.Out)
 	}
-	c.Seed = uint64(time.Now().UnixNano()) // the order of the modes differs from submission to submission
+	c.Seed = uint64(time.Now().UnixNano()) // so that the order of the modes differs between submissions
 	claimed := false
 	c.Claimed = func() error {
 		claimed = true
@@ -115,7 +115,7 @@ func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	fmt.Fprintln(out, b.Shown())
 	if !yes {
 		fmt.Fprintf(out, "Write %s? [y/N] ", filepath.Join(to, b.Name()))
-		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // no answer is no
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // after an error the answer is empty, which means no
 		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 			fmt.Fprintf(out, "Nothing was written. Later: tenon lab submit --from %s\n", from)
 			return nil

@@ -134,7 +134,7 @@ func TestASubmitThatEndsEarly(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		var left []string
-		entries, _ := os.ReadDir(dir) // there is none
+		entries, _ := os.ReadDir(dir) // an error means that there is none
 		for _, e := range entries {
 			left = append(left, e.Name())
 		}

@@ -28,12 +28,12 @@ type File struct {
 	path string
 	load func(string) (config.Config, error)
 	stat func(string) (fs.FileInfo, error)
-	asks chan bool // true: read the file even if it looks the same
+	asks chan bool // true: read the file even if it has not changed
 	news chan struct{}
 
 	mu    sync.Mutex
-	since time.Time // when the present look began; zero: there is none
-	next  *Read     // not taken yet
+	since time.Time // when the present check of the file began; zero: no check is running
+	next  *Read     // a read that the loop has not taken yet
 	seen  stamp     // of the file at the last read, valid or not
 }
 
@@ -140,7 +140,7 @@ func (f *File) ask(again bool) {
 		default:
 		}
 		select {
-		case asked := <-f.asks: // not begun; join the two
+		case asked := <-f.asks: // the earlier request has not begun, so join the two
 			again = again || asked
 		default:
 		}

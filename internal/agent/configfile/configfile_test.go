@@ -44,7 +44,7 @@ func TestConfigurationWithoutEndIsRefused(t *testing.T) {
 
 // A share is a file system that can hang.
 type share struct {
-	hangs    chan struct{} // nil: it does not hang; closed: it answers again
+	hangs    chan struct{} // nil: the file does not hang; closed: it answers again
 	modified time.Time
 }
 

@@ -81,7 +81,7 @@ func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 		t.Errorf("a rate from only one reading: %+v", s)
 	}
 	l.Observe(wrote(seen(2*time.Second, 800), nil), nil)
-	l.Observe(seen(2*time.Second+20*time.Millisecond, 800), nil) // an event: too soon for a new rate
+	l.Observe(seen(2*time.Second+20*time.Millisecond, 800), nil) // an event, too soon for a new rate
 	s := l.Status()
 	if s.Ticks != 3 || s.Held != 0 || s.Version != "v1" || len(s.Recent) != 1 || len(s.Failing) != 0 {
 		t.Errorf("%+v", s)

@@ -217,7 +217,7 @@ func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 		mechanism node.Mechanism
 		change    func(*tick.Tick)
 		inUse     node.Mechanism
-		err       error // of the operator
+		err       error // the error that the operator returns
 		want      string
 		asked     int
 	}{

@@ -116,7 +116,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	case l.Pinned != "":
 		fmt.Fprintf(head, "pinned\t%s, by the configuration\n", l.Pinned)
 	}
-	_ = head.Flush() // to memory
+	_ = head.Flush() // writes to memory and cannot fail
 	b.WriteByte('\n')
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MECHANISM\tNODE CAN\tNOW\tWHY")

@@ -102,7 +102,7 @@ func (s Status) describe(b *strings.Builder) {
 	if s.Batch.On() {
 		fmt.Fprintf(head, "batch\t%s\n", promised(s.Batch))
 	}
-	_ = head.Flush() // to memory
+	_ = head.Flush() // writes to memory and cannot fail
 	if s.Blind != "" {
 		fmt.Fprintf(b, "\nThe node cannot be read now; this is from before: %s\n", s.Blind)
 	}

@@ -17,7 +17,7 @@ import (
 // A clusterConfig is the configuration of this node from the cluster.
 type clusterConfig struct {
 	last   config.Cluster // the last valid configuration; a faulty key keeps its value from here
-	read   bool           // last is at least the content of kept.Config
+	read   bool           // last contains at least the content of kept.Config
 	node   config.NodeConfig
 	spaces kube.Namespaces // the overrides that namespaces set for their pods
 	facts  kubelet.Facts   // the kubelet's facts that this configuration used
@@ -174,7 +174,7 @@ func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	}
 	p.Pool.CPUSetsManagedExternally, p.CPUQOS.CPUSetsManagedExternally = true, true
 	strict, err := unit.ParseCPUSet(f.ReservedCPUs)
-	if err != nil { // a kubelet does not start with such a value
+	if err != nil { // a kubelet with such a value does not start
 		notices = append(notices, fmt.Sprintf("the kubelet's reservedSystemCPUs cannot be read: %v", err))
 	}
 	if open := p.Pool.ReservedCPUs.Minus(strict); !open.Empty() {

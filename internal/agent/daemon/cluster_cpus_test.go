@@ -46,12 +46,12 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	}
 	file, mirror, byAPI := pod("db", 0, "file"), pod("db", time.Hour, "file"), pod("db", time.Hour, "")
 	file.CreationTimestamp = metav1.Time{}
-	mirror.Annotations[corev1.MirrorPodAnnotationKey] = "8f3e" // the UID of the static pod
+	mirror.Annotations[corev1.MirrorPodAnnotationKey] = "8f3e" // the annotation contains the UID of the static pod
 	for name, x := range map[string]struct {
-		pod  corev1.Pod // the next list lacks it
+		pod  corev1.Pod // the next list does not contain this pod
 		told []corev1.Pod
 		from string
-		want string // who has CPUs 2-3 in the next tick
+		want string // the pod that has CPUs 2-3 in the next tick
 	}{
 		"the kubelet lists the next pod":             {db, []corev1.Pod{next}, "kubelet", "shop/next"},
 		"the API server lists all pods":              {db, []corev1.Pod{older}, "API server", ""},

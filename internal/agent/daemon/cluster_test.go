@@ -453,7 +453,7 @@ func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	for annotation, want := range map[string]unit.MilliCPU{
 		`{"resources":{"cpu":"1"}}`: 4000,
 		`{"resources":{"cpu":"6"}}`: 6000,
-		`{"reservedCPUs":"0-2"}`:    1000, // three of the four are no part of the capacity any more
+		`{"reservedCPUs":"0-2"}`:    1000, // three of the four do not belong to the capacity any more
 	} {
 		self.Annotations = map[string]string{"node.koordinator.sh/reservation": annotation}
 		s.Put(self)

@@ -128,10 +128,10 @@ func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	shown := node.CPUs{Set: unit.CPUSetOf(0, 1)}
 	begun := time.Unix(1e9, 0)
 	var c writeConflicts
-	c.see(&node.Snapshot{At: begun}) // otherwise the writes would be of long ago
+	c.see(&node.Snapshot{At: begun}) // otherwise the writes would be too long ago to count
 	c.note(plan.Step{Knob: k, To: node.CPUs{Set: unit.CPUSetOf(0, 1, 2)}}, shown)
 	c.note(plan.Step{Knob: run, To: node.AskedToEnd}, node.AskedToEnd)
-	slices := node.Knob{Cgroup: "kubepods/burstable/poda", File: node.FileSlice} // a fork makes it mixed
+	slices := node.Knob{Cgroup: "kubepods/burstable/poda", File: node.FileSlice} // after a fork, the threads have different slices
 	c.note(plan.Step{Knob: slices, To: node.ThreadsBE}, node.ThreadsBE)
 	s := node.Snapshot{At: begun.Add(time.Second), Knobs: node.Knobs{Now: map[node.Knob]node.Value{k: shown, run: node.Running, slices: node.ThreadsMixed}}}
 	if c.see(&s); len(s.Conflicts) > 0 {

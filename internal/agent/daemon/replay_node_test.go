@@ -197,7 +197,7 @@ func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	s.At = s.At.Add(time.Since(n.begun) % time.Second) // time within the second, of a tick caused by an event
+	s.At = s.At.Add(time.Since(n.begun) % time.Second) // the second fraction of a tick that an event caused
 	s.MemoryTotal = node.Some[unit.Bytes](busyMemory)
 	s.Isolation.Request = n.asked
 	s.Isolation.LSOn = map[unit.CPU]time.Duration{}

@@ -75,7 +75,7 @@ func TestAFailureThatRepeatsIsOneLine(t *testing.T) {
 	dir := t.TempDir()
 	a := OpenAudit(dir, 0, func(err error) { t.Error(err) })
 	for i := range 10 {
-		s := narrow(fmt.Sprintf("65%% of 4000m - %dm", i)) // the reason is other in every turn
+		s := narrow(fmt.Sprintf("65%% of 4000m - %dm", i)) // the reason differs in every turn
 		a.Record(tickWith(tick.Outcome{Step: s, Err: fmt.Errorf("apply %v: %w", s, errors.New("read-only file system"))}))
 	}
 	s := narrow("x")

@@ -23,7 +23,7 @@ var errNoKey = errors.New("it says what is new since a turn that is not in the r
 // entry is one tick of a record.
 type entry struct {
 	Tick
-	key bool // it is a key line: Before is what stood in it
+	key bool // the line is a key line; Before is its stored state
 	// follows says that the record also has the tick before this one.
 	follows bool
 }

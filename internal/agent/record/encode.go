@@ -113,7 +113,7 @@ func (l *line) workloads(last, now []node.Workload) {
 
 func knobChanges(last, now map[node.Knob]node.Value) []knobLine {
 	if reflect.ValueOf(last).UnsafePointer() == reflect.ValueOf(now).UnsafePointer() {
-		return nil // a host shows the same map if nothing in it has changed
+		return nil // a host returns the same map if nothing in it has changed
 	}
 	var changes []knobLine
 	for k, v := range now {

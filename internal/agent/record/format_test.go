@@ -85,7 +85,7 @@ func fieldsOf(t reflect.Type, path string) []string {
 			switch {
 			case f.Anonymous && name == "":
 				all = append(all, fieldsOf(f.Type, path)...)
-			case f.Type == reflect.TypeFor[[]node.Workload]() && path == "rest": // never there: see restOf
+			case f.Type == reflect.TypeFor[[]node.Workload]() && path == "rest": // this field never has a value, see restOf
 			default:
 				if name == "" || name == "-" {
 					name = f.Name

@@ -113,7 +113,7 @@ func (l *life) tick(every time.Duration) Tick {
 	s.Workloads = nil
 	for i, w := range l.snap.Workloads {
 		used := w.Usage.CPU.Or(0)
-		if i%3 != 2 { // the others are idle
+		if i%3 != 2 { // the other workloads are idle
 			used += time.Duration(l.random.Int64N(int64(every) / int64(1+len(l.snap.Workloads)/4)))
 			w.Usage.Memory = node.Some(unit.Bytes(l.random.Int64N(1<<20) * 4096))
 		}
@@ -174,7 +174,7 @@ func (l *life) tick(every time.Duration) Tick {
 	if l.config.CPUQOS.Enable && l.number%700 == 0 {
 		l.eject()
 	}
-	if l.number%40 == 0 { // a job comes, and one goes
+	if l.number%40 == 0 { // one job starts, and one ends
 		l.jobs++
 		l.add(node.BE, 5000+l.jobs)
 	}

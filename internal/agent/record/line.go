@@ -22,28 +22,28 @@ const version = 14
 // everything. Every other line holds only what differs from the line before. A
 // tick of a quiet node is therefore a short line.
 type line struct {
-	Version     int            `json:"version,omitempty"` // of key lines
+	Version     int            `json:"version,omitempty"` // only in key lines
 	Tick        int            `json:"turn"`              // counts from 1 since the recorder was opened
 	At          time.Time      `json:"at"`
 	Begun       time.Time      `json:"begun,omitzero"`
 	Took        took           `json:"took"`
-	Events      []tick.Event   `json:"events,omitempty"` // all of this turn
+	Events      []tick.Event   `json:"events,omitempty"` // all events of this turn
 	State       *policy.State  `json:"state,omitempty"`
 	Config      *policy.Config `json:"config,omitempty"`
 	MaxSteps    *int           `json:"max_steps,omitempty"`
-	SLOViolated bool           `json:"hurt,omitempty"` // the snapshot was taken because somebody waited
+	SLOViolated bool           `json:"hurt,omitempty"` // the snapshot was taken because a service waited
 	// Rest is the snapshot without the parts that have a field of their own in
 	// the line.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
-	Ran   ran                        `json:"ran,omitzero"` // of Busy
+	Ran   ran                        `json:"ran,omitzero"` // part of Busy
 	// LSOn is the run time of latency-sensitive work on each CPU.
 	LSOn  map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
-	LSRan ran                        `json:"ls_ran,omitzero"` // of LSOn
+	LSRan ran                        `json:"ls_ran,omitzero"` // part of LSOn
 	// Waits says which workload waited for which runner.
 	Waits  []node.Wait `json:"waits,omitempty"`
-	Waited waited      `json:"waited,omitzero"` // of Waits
+	Waited waited      `json:"waited,omitzero"` // part of Waits
 	// Gone are workloads that left the node. Come are workloads that are new or
 	// whose description changed; a change of their use alone does not count.
 	// The keys of Used are indexes into the resulting list of workloads.
@@ -53,14 +53,14 @@ type line struct {
 	Now    []knobLine        `json:"now,omitempty"`
 	Before []knobLine        `json:"before,omitempty"`
 	Wants  []wantLine        `json:"wants,omitempty"`
-	Done   []doneLine        `json:"done,omitempty"` // all of this turn
+	Done   []doneLine        `json:"done,omitempty"` // all steps of this turn
 }
 
 // A usedLine is the use of one workload.
 type usedLine struct {
 	node.Usage
-	Ran     ran     `json:"ran,omitzero"`     // of PerCPU
-	Counted counted `json:"counted,omitzero"` // of Delay.Counts
+	Ran     ran     `json:"ran,omitzero"`     // part of PerCPU
+	Counted counted `json:"counted,omitzero"` // part of Delay.Counts
 }
 
 // took is the duration of each part of the tick.
@@ -84,7 +84,7 @@ type knobLine struct {
 type wantLine struct {
 	node.Knob
 	Intent plan.Intent `json:"intent,omitempty"`
-	Value  string      `json:"value,omitempty"` // of Set
+	Value  string      `json:"value,omitempty"` // part of Set
 	Owner  plan.Owner  `json:"owner,omitempty"`
 	Reason string      `json:"reason,omitempty"`
 	BE     bool        `json:"be,omitempty"`

@@ -48,7 +48,7 @@ func (r *reader) next() (entry, error) {
 		r.number++
 		var l line
 		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields() // they would not replay the same
+		d.DisallowUnknownFields() // a replay without the unknown fields would have other results
 		err = d.Decode(&l)
 		// The version is the first field of a line, so it is known even if the
 		// rest cannot be read.
@@ -81,7 +81,7 @@ func (r *reader) isForeign(v int) bool {
 	if !r.inside {
 		return false
 	}
-	r.decoder.last = 0 // the turns on either side do not follow each other
+	r.decoder.last = 0 // the turns before and after are not consecutive
 	if r.foreign++; v != 0 {
 		r.other = v
 	}
@@ -101,7 +101,7 @@ func newLines(r io.Reader) (lines, error) {
 		return lines{from: b}, nil
 	}
 	z, err := gzip.NewReader(b)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // torn in its first bytes
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // the first bytes are incomplete
 		return lines{from: bufio.NewReader(bytes.NewReader(nil)), torn: true}, nil
 	}
 	if err != nil {

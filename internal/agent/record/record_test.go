@@ -66,7 +66,7 @@ func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 			t.Errorf("turn %d: key %v, follows %v", i+1, got.key, got.follows)
 		}
 		if !got.key {
-			want.Before = got.Before // stands in key lines only
+			want.Before = got.Before // only key lines contain it
 		}
 		byKnob := firstByKnob(want.Wants)
 		want.Wants = nil
@@ -75,7 +75,7 @@ func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 		}
 		for j, w := range want.Wants {
 			if w.Intent != plan.Set {
-				want.Wants[j].Value = nil // it means nothing
+				want.Wants[j].Value = nil // the value of such a want has no meaning
 			}
 		}
 		if diff := exactly(want, got.Tick); diff != "" {
@@ -195,7 +195,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 func filled() Tick {
 	var t Tick
 	fill(reflect.ValueOf(&t.Config), 1)
-	t.Snapshot.Knobs = node.Knobs{ // values are of many types
+	t.Snapshot.Knobs = node.Knobs{ // values of many types
 		Now:    map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.PIDs{Max: 4}},
 		Before: map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.PIDs{Max: 3}},
 	}
@@ -464,13 +464,13 @@ func BenchmarkRecord(b *testing.B) {
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				at := i % (2 * len(turns)) // to and fro, so that no tick is far from the next
+				at := i % (2 * len(turns)) // forwards and backwards, so that no two ticks differ much
 				if err := r.Record(turns[min(at, 2*len(turns)-1-at)]); err != nil {
 					b.Fatal(err)
 				}
 				i++
 			}
-			if r.number == 1 { // the first file, with its key line
+			if r.number == 1 { // the first file, which has the key line
 				b.ReportMetric(float64(r.file.size)/float64(i), "B/turn")
 			}
 		})

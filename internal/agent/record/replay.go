@@ -133,7 +133,7 @@ func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 		if a == b {
 			continue
 		}
-		if !differ { // else the wants say it already
+		if !differ { // otherwise the differences in the wants already say it
 			k := a.Knob
 			if k == (node.Knob{}) {
 				k = b.Knob

@@ -108,7 +108,7 @@ func (r Report) String() string {
 	for _, c := range r.Changes {
 		fmt.Fprintf(table, "%v\t%d\t%s\t%s\t%s\t%s\n", c.Knob, c.Ticks, clock(c.First), c.Recorded, c.Replayed, c.Reason)
 	}
-	_ = table.Flush() // to memory
+	_ = table.Flush() // writes to memory and cannot fail
 	return b.String()
 }
 

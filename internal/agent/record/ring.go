@@ -46,10 +46,10 @@ type Recorder struct {
 	size int64
 
 	encoder encoder
-	ticks   int      // how many there were
+	ticks   int      // number of ticks
 	file    *segment // nil: none is open
 	number  int      // of the file that was opened last
-	failed  error    // why there is no file
+	failed  error    // the reason why no file is open
 	retry   time.Time
 }
 
@@ -177,7 +177,7 @@ type segment struct {
 	file *os.File
 	buf  *bufio.Writer
 	gzip *gzip.Writer
-	size int64 // that is whole
+	size int64 // size of the complete part, in bytes
 }
 
 func create(path string) (*segment, error) {
@@ -243,7 +243,7 @@ func list(dir string) ([]ringFile, error) {
 		}
 		info, err := e.Info()
 		if err != nil {
-			continue // it has gone since
+			continue // the file has been removed since the listing
 		}
 		all = append(all, ringFile{filepath.Join(dir, e.Name()), number, info.Size()})
 	}

@@ -146,7 +146,7 @@ func TestATornFileInTheRingCostsItsTail(t *testing.T) {
 	if err != nil || !report.Identical() || report.Ticks < 18 || report.Stretches != 2 {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil { // a crash right after it was made
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // as after a crash just after the file was created
 		t.Fatal(err)
 	}
 	report, err = Replay(bytes.NewReader(captured(t, dir)), nil)
@@ -166,7 +166,7 @@ func TestAFailureIsOneErrorAndThenAFreshStart(t *testing.T) {
 	if err := record(); err != nil {
 		t.Fatal(err)
 	}
-	_ = r.file.file.Close() // the disk is gone
+	_ = r.file.file.Close() // as if the disk had failed
 	first := record()
 	if first == nil {
 		t.Fatal("a write to a closed file was no error")

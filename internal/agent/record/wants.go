@@ -35,9 +35,9 @@ func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 // A move is the new form of wants that were equal in the line before, except
 // for their cgroups.
 type move struct {
-	to    plan.Want // without its cgroup
-	alike bool      // of all of them
-	line  int       // of the first; 0: not written yet
+	to    plan.Want // a want without its cgroup
+	alike bool      // the wants of all these cgroups are equal
+	line  int       // number of the line with the first of them; 0: not written yet
 }
 
 // movesOf returns how wants for the same knobs, in the same order, have

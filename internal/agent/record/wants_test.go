@@ -31,10 +31,10 @@ func TestWantsThatChangeAlikeAreOneLine(t *testing.T) {
 	}{
 		{wants("1", "1", "1", "x"), 4},
 		{wants("2", "2", "2", "x"), 1},
-		{wants("x", "x", "x", "2"), 2}, // they change places
+		{wants("x", "x", "x", "2"), 2}, // the values change places
 		{wants("3", "3", "4", "2"), 3},
 		{wants("5", "5", "4", "2"), 1},
-		{wants("5", "6", "4", "2"), 1}, // one leaves, one stays
+		{wants("5", "6", "4", "2"), 1}, // one cgroup disappears, and one stays
 		{wants("5", "6", "4", "2"), 0},
 	}
 	var all []Tick

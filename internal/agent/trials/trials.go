@@ -41,7 +41,7 @@ func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	if !v.Next.IsZero() {
 		fmt.Fprintf(head, "next\tnot before %s\n", v.Next.Format(time.DateTime))
 	}
-	_ = head.Flush() // to memory
+	_ = head.Flush() // writes to memory and cannot fail
 	if len(v.Results) == 0 {
 		return b.String()
 	}

@@ -29,7 +29,7 @@ type Owner struct {
 // A Map holds the CPUs of a node with their owners.
 type Map struct {
 	node     string
-	state    string // of the report, for the heading
+	state    string // age of the report, for the heading
 	reserved unit.CPUSet
 	keep     int
 	owners   []Owner // in the order of their marks
@@ -53,7 +53,7 @@ type part struct {
 
 // A cell is one CPU.
 type cell struct {
-	owner    *Owner // of own CPUs
+	owner    *Owner // the pod that owns the CPU
 	seats    []*Owner
 	reserved bool
 }
@@ -183,7 +183,7 @@ func (m *Map) place(o *Owner) {
 	case o.Hold.Grade != pick.Pooled:
 	case at == nil:
 		m.pools = append(m.pools, o)
-	default: // the home is no part any more
+	default: // the pool of the report is not in the present topology
 		at.pools = append(at.pools, o)
 	}
 }

@@ -11,9 +11,9 @@ import (
 
 // The sizes of the picture, in pixels.
 const (
-	side     = 22 // of a CPU
-	gap      = 4  // between cores
-	inset    = 10 // of a part in the one around it
+	side     = 22 // side of the square of a CPU
+	gap      = 4  // gap between cores
+	inset    = 10 // distance between a part and the part that contains it
 	title    = 20 // height of the heading of a part
 	wide     = 1020
 	coresRow = 8
@@ -63,7 +63,7 @@ func (p *picture) size(a *part) (w, h float64) {
 		}
 		lines := (len(a.cores) + coresRow - 1) / coresRow
 		w = float64(min(len(a.cores), coresRow)*(side+gap)-gap) + 2*inset
-		if n := len(a.pools); n > 0 { // their names stand in the heading
+		if n := len(a.pools); n > 0 { // the heading has the names of these pods
 			w = max(w, float64(145+46*n))
 		}
 		return max(w, 150), title + float64(lines*(most*side+gap)) + inset

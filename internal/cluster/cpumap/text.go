@@ -141,9 +141,9 @@ func poolsOf(pools []*Owner) string {
 
 // The marks of cores in Line.
 const (
-	coreOwned = "O" // all its CPUs are pods' own
-	corePart  = "o" // some are
-	coreSeats = "s" // it has seats
+	coreOwned = "O" // pods own all its CPUs
+	corePart  = "o" // pods own some of its CPUs
+	coreSeats = "s" // pods have seats on it
 )
 
 // Line prints the map on one line, with a mark for each core, a space between

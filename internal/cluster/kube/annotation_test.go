@@ -101,7 +101,7 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 // refuse a pod.
 func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
 	for key, text := range map[string]string{
-		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // the pod is BE, and the annotation counts only on LS pods
+		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // the pod is BE, and only LS pods use this annotation
 		AnnotationCPUBurst: `{"sharePoolThresholdPercent":50}`,
 		AnnotationBlkIOQOS: `{"blocks":[{"name":"data","type":"podvolume"}]}`,
 		AnnotationResctrl:  `{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`,

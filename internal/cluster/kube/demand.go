@@ -100,7 +100,7 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 		}
 	case class == node.LSE || class == node.LSR:
 		if !requested || request <= 0 || request%unit.CPUs(1) != 0 {
-			return place.Demand{}, false, faults // an agent says so in the reason of its want
+			return place.Demand{}, false, faults // the agent reports this fault in the reason of its want
 		}
 		d.Grade, d.CPUs = pick.Own, int(request/unit.CPUs(1))
 		if ack {

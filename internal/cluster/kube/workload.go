@@ -77,7 +77,7 @@ type scene struct {
 	layout  Layout
 	exists  func(node.CgroupPath) bool
 	pods    []*corev1.Pod
-	names   map[string]int // number of pods with a name; a new pod may start while the old one ends
+	names   map[string]int // number of pods with a name; a new pod may start while the old one with its name ends
 	only    map[node.CgroupPath]side
 	running int
 	remarks []string

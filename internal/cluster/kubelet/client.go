@@ -62,8 +62,8 @@ type Client struct {
 	http *http.Client
 
 	body  bytes.Buffer
-	pods  []corev1.Pod       // of the last answer
-	known map[sum]corev1.Pod // the same; nil: there was no answer yet
+	pods  []corev1.Pod       // the pods of the last answer
+	known map[sum]corev1.Pod // the same pods by their hash; nil: there was no answer yet
 }
 
 // A sum is the hash of the text of a pod.

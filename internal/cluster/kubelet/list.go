@@ -39,10 +39,10 @@ func itemsAt(list []byte, d *json.Decoder) (all [][]byte, err error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case first != nil && first != json.Delim('['): // null: there are none
+	case first != nil && first != json.Delim('['): // null: the list has no pods
 		return nil, fmt.Errorf("items: %v: want a list", first)
 	}
-	var frame []byte // the list with nothing in its objects
+	var frame []byte // the list, with empty objects in place of the pods
 	end := 0
 	if first != nil {
 		for at := int(d.InputOffset()); ; {
@@ -60,7 +60,7 @@ func itemsAt(list []byte, d *json.Decoder) (all [][]byte, err error) {
 	var of struct {
 		Items []json.RawMessage `json:"items"`
 	}
-	if err := json.Unmarshal(append(frame, list[end:]...), &of); err != nil { // an answer that was cut short is none
+	if err := json.Unmarshal(append(frame, list[end:]...), &of); err != nil { // an incomplete answer is an error
 		return nil, err
 	}
 	if len(of.Items) != len(all) {

@@ -193,7 +193,7 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 	if errors.Is(err, ErrRefused) {
 		s.learn(ctx, now)
 	}
-	if s.second != nil { // before the pods, so that no CPUs are taken from a kubelet that binds them
+	if s.second != nil { // read the files before the pods, so that Tenon takes no CPUs from a kubelet that binds them
 		s.know(nil, s.files())
 	}
 	s.stand(err)

@@ -34,7 +34,7 @@ const (
 // hooks answers the API server: it reads the objects that a decision depends
 // on, calls package admission, and returns its decision.
 type hooks struct {
-	client, live client.Reader // from the cache; a namespace that is not in it yet
+	client, live client.Reader // client reads from the cache; live reads a namespace that the cache does not have yet
 	config       client.ObjectKey
 	settings     interface{ cluster() *config.Cluster }
 	scheduler    string            // which chooses CPUs; empty: none

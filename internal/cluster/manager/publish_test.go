@@ -94,7 +94,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 		want   string
 		state  State
 		reason string
-		quiet  bool // want no write
+		quiet  bool // the test expects no write
 		again  time.Duration
 	}{
 		"the first report is published at once": {

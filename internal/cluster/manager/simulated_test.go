@@ -24,7 +24,7 @@ type simulated struct {
 	state  policy.State
 	snap   node.Snapshot
 	system unit.MilliCPU
-	held   unit.Bytes // memory used by the system
+	held   unit.Bytes // memory that the system uses
 	work   []job
 	pace   nodereport.Pace
 }

@@ -43,9 +43,9 @@ func TestTenSituations(t *testing.T) {
 	for i, one := range []struct {
 		name    string
 		node    *simulated
-		kept    unit.MilliCPU // reserved by the kubelet
+		kept    unit.MilliCPU // CPU that the kubelet reserves
 		keptToo unit.Bytes
-		stands  [kinds]int64 // the amounts that the node has before
+		stands  [kinds]int64 // the amounts that the node had before
 	}{
 		{name: "nothing runs", node: none()},
 		{name: "services use less than they asked for", node: with(base(nil), busy...)},

@@ -161,7 +161,7 @@ func TestAFailedSearchNeverSaysThatAllIsWell(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(*apiServer, *Finder) *Finder
 		fails  bool
-		want   string // of the profile spark
+		want   string // the wanted condition of the profile spark
 	}{
 		"nothing fails": {func(_ *apiServer, f *Finder) *Finder { return f }, false, "False with 3 named, metric 3"},
 		"no pod can be read": {func(a *apiServer, f *Finder) *Finder {

@@ -164,7 +164,7 @@ func conditionsOf(v View) []metav1.Condition {
 		all = append(all, suppressCondition(v))
 	}
 	for _, f := range features {
-		if !f.asked(v.Policy) || f.cond == "CPUSuppress" { // the condition Suppressing covers it
+		if !f.asked(v.Policy) || f.cond == "CPUSuppress" { // the condition Suppressing contains this feature
 			continue
 		}
 		by, why := f.by(v)

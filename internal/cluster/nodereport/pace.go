@@ -48,7 +48,7 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 		return false
 	case passed >= heartbeat || failures(p.last.Batch.CPU, next.Batch.CPU) || failures(p.last.Batch.Memory, next.Batch.Memory),
 		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory),
-		!reflect.DeepEqual(p.last.CPUs, next.CPUs): // a scheduler chooses by them
+		!reflect.DeepEqual(p.last.CPUs, next.CPUs): // schedulers choose CPUs by this field
 		return true
 	}
 	return passed >= changeGap && differ(p.last, next)

@@ -34,10 +34,10 @@ func twoNodes() node.Topology {
 type kernelOf struct {
 	topology node.Topology
 	version  int
-	groups   map[node.CgroupPath]bool // that exist
+	groups   map[node.CgroupPath]bool // the cgroups that exist
 	knobs    node.Knobs
 	state    policy.State
-	missing  []string // wants whose cgroup does not exist
+	missing  []string // wants for cgroups that do not exist
 }
 
 // tick decides on a list of pods, and writes the decision to the simulated

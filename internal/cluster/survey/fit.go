@@ -117,7 +117,7 @@ func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 		return ""
 	}
 	contract, why := c.ledger.Reserve(place.Pod{UID: place.UID(p.UID), Demand: *demand}, best.node.Name)
-	if why != pick.Fits { // it fitted a moment ago
+	if why != pick.Fits { // this cannot happen, because the pod has just fitted
 		fmt.Fprintln(w, "-\t-\tno")
 		return "  " + string(why) + "\n"
 	}

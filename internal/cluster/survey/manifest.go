@@ -98,7 +98,7 @@ func wantedOf(text []byte) ([]Wanted, error) {
 	}
 	var spec controllerSpec
 	if json.Unmarshal(o.Spec, &spec) != nil {
-		return nil, nil // another kind, whose words have another meaning
+		return nil, nil // an object of another kind, whose fields have another meaning
 	}
 	template, count := spec.Template, spec.Replicas
 	if template == nil {

@@ -154,7 +154,7 @@ func (n *nodeState) refuses(p *corev1.Pod) string {
 // An answer says whether and how a node would take a pod.
 type answer struct {
 	node     *nodeState
-	why      []string // why not; empty: the pod fits
+	why      []string // the reasons why the pod does not fit; empty: it fits
 	worth    int64    // rating of a node that has the CPUs
 	contract place.Contract
 	offer    pick.Offer

@@ -25,9 +25,9 @@ func (s Selector) Overlaps(other Selector) bool {
 
 // values are the values that a label may have.
 type values struct {
-	listed       bool     // only those of in
-	in, out      []string // out: none of these
-	must, cannot bool     // exist
+	listed       bool     // only the values of in are possible
+	in, out      []string // possible values, and impossible values
+	must, cannot bool     // the label must exist, or must not exist
 }
 
 // and returns v with one more requirement.

@@ -26,7 +26,7 @@ func Nearest(name string, known []string) string {
 	}
 	begun := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(plain(k), plain(name)) })
 	if len(begun) == 1 && len(name) >= leastPrefix {
-		return begun[0] // an end such as Percent is missing
+		return begun[0] // only an ending, such as Percent, is missing
 	}
 	for _, k := range known {
 		d := levenshtein.ComputeDistance(plain(name), plain(k))

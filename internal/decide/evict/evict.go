@@ -141,7 +141,7 @@ type evictor struct {
 	wants   []plan.Want
 	at      map[node.Knob]int       // index into wants
 	inside  map[node.CgroupPath]int // workloads in and below each cgroup; nil until needed
-	held    bool                    // choose no other victim now
+	held    bool                    // choose no other victim in this tick
 }
 
 // Decide returns the next state and the wanted value of the knob run of BE
@@ -200,7 +200,7 @@ func (x *evictor) follow() {
 		v.CPU = w.Usage.CPU.Or(v.CPU)
 		x.pursue(w, v)
 	}
-	if left > 0 { // some have ended
+	if left > 0 { // some of the workloads have ended
 		x.next.Settling = settling
 	}
 	x.held = x.next.Settling > 0 || slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool {

@@ -124,7 +124,7 @@ type decision struct {
 	before, now facts.Use
 	missed      map[node.WorkloadID]string
 	snap        node.Snapshot
-	grew        bool // one pool grows at a time, so that the next tick sees what it does
+	grew        bool // a pool has grown in this tick; only one may grow, so that the next tick sees the effect
 	// total is the use of each CPU by LS work since the last snapshot.
 	// uncounted is a service that uses CPU but has no counters in total; empty:
 	// all services are counted.
@@ -183,7 +183,7 @@ func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.C
 		at := lowest(set)
 		c, seen := p.Beside[at]
 		switch use := x.useOf(set) - x.useBy(w.ID, set); {
-		case !seen, use > c.Use && x.now.Elapsed >= sampleFor: // who comes is seen at once
+		case !seen, use > c.Use && x.now.Elapsed >= sampleFor: // a rise counts at once, a fall slowly
 			c.Use = use
 		default:
 			c.Use = trend.Decay(c.Use, use, x.now.Elapsed, useTau)

@@ -135,7 +135,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Gran
 		n, why := Claimed(w)
 		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
 			why = "is in a cgroup without the cpuset controller"
-			if set := had.Own[w.ID].Intersect(pool); !set.Empty() { // it keeps them while the knob cannot be read
+			if set := had.Own[w.ID].Intersect(pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
 				g.Of[w.ID], g.How[w.ID], g.By[w.ID] = set, "it keeps the CPUs that it has", ByNode
 				free = free.Minus(set)
 				continue
@@ -176,7 +176,7 @@ type round struct {
 	Grants
 	snap       node.Snapshot
 	had        Had
-	pool, free unit.CPUSet // CPUs of the pool that is divided, and those that are no workload's own
+	pool, free unit.CPUSet // pool: the CPUs that are divided; free: those of them that no workload owns
 	least      int         // number of CPUs that stay free
 	counted    int         // number of CPUs that services without own CPUs request
 }

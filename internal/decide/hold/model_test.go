@@ -19,15 +19,15 @@ const (
 	modelSchedulers = 2
 )
 
-var modelDemands = [modelPods]int{2, 2, 1} // the node has three CPUs for them: not all fit
+var modelDemands = [modelPods]int{2, 2, 1} // the node has three CPUs for pods, so not all pods fit
 
 // A world is one state of the model. It is comparable, so that the test visits
 // each state once.
 type world struct {
-	bound      [modelPods]contract // in the API server
+	bound      [modelPods]contract // the contracts in the API server
 	schedulers [modelSchedulers]scheduler
-	had        [modelPods]contract // what the agent gave
-	reported   [modelPods]contract // the report in the API server
+	had        [modelPods]contract // the contracts that the agent follows
+	reported   [modelPods]contract // the contracts in the report
 	kills      int
 }
 

@@ -146,7 +146,7 @@ func (c Shares) with(ask node.MemoryOverride) Shares {
 // shares of one workload.
 type memoryAsk struct {
 	protection
-	high    unit.Bytes // 0: none
+	high    unit.Bytes // 0: there is no value for high
 	reasons []string
 	missing []string // reasons why requested values cannot be set
 }

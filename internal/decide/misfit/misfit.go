@@ -93,7 +93,7 @@ type State map[node.WorkloadID]watch
 
 // A watch is the recent past of one workload.
 type watch struct {
-	At        time.Time `json:"at"` // of the last growth of Periods
+	At        time.Time `json:"at"` // time of the last growth of Periods
 	Periods   int64     `json:"periods"`
 	Throttled int64     `json:"throttled"`
 	// Share is the mean share of throttled periods, in thousandths. Known says
@@ -135,7 +135,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 		periods, counted := w.Usage.Periods.Value()
 		had, watched := st[w.ID]
 		if counted && periods == 0 || !counted && !watched {
-			continue // no quota has ever counted here
+			continue // no period of a quota was ever counted for this workload
 		}
 		limit, limited := limitOf(w, s.Knobs)
 		if !limited {
@@ -147,7 +147,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 		}
 		if now.over(c, s.At) {
 			now.Since, now.Misfit = time.Time{}, Misfit{}
-		} else if now.At.Sub(now.Since) >= c.After { // periods until then, and not a burst before a sleep
+		} else if now.At.Sub(now.Since) >= c.After { // so long that a burst before a sleep does not count
 			now.Misfit = now.describe(w, limit, s)
 		}
 		if next == nil {
@@ -161,7 +161,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 // observe returns the watch with the new counters of its workload.
 func (h watch) observe(c Config, u node.Usage, at time.Time, watched bool) watch {
 	periods, throttled := u.Periods.Or(0), u.ThrottledPeriods.Or(0)
-	if !watched || periods < h.Periods || throttled < h.Throttled || at.Before(h.At) { // or another cgroup of this name
+	if !watched || periods < h.Periods || throttled < h.Throttled || at.Before(h.At) { // or another cgroup has this name now
 		return watch{At: at, Periods: periods, Throttled: throttled}
 	}
 	next := h

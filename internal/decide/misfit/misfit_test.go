@@ -14,8 +14,8 @@ import (
 type load struct {
 	limit, quota unit.MilliCPU // quota: the present one; 0: that of the limit
 	throttled    int64         // of 10 periods
-	burst        int64         // seconds at the begin in which all periods are throttled
-	runs         int64         // seconds after which it sleeps; 0: it does not
+	burst        int64         // number of seconds at the beginning in which all periods are throttled
+	runs         int64         // number of seconds after which it sleeps; 0: never
 	runnable     int           // 0: not counted
 	cpus         unit.CPUSet   // empty: all
 	class        node.Class

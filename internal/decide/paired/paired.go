@@ -228,11 +228,11 @@ func (r Rule) P(logs []float64, limit float64) float64 {
 	if sd > 0 {
 		t, skew := distance/sd*math.Sqrt(float64(j.Pairs)), j.Skew
 		if j.Mean < l {
-			skew = -skew // the same from the other side
+			skew = -skew // the same test on the other side
 		}
 		mean = 2 * student(j.Pairs).Survival(min(t, unskewed(j.Pairs, skew, t)))
 	}
-	beyond := 0 // values at the limit speak against a difference on either side
+	beyond := 0 // values at the limit count against a difference on either side
 	for _, v := range logs {
 		if j.Mean > l && v > l || j.Mean < l && v < l {
 			beyond++

@@ -14,7 +14,7 @@ type finder struct {
 	m          *Map
 	open, have mask
 	by         measure
-	room       []int32 // of each pool
+	room       []int32 // the room in each pool
 	n          int32
 	within     Level
 	leaves     []leaf
@@ -27,7 +27,7 @@ type leaf struct {
 	pool   int32
 	room   int32   // number of CPUs that the claim may take
 	whole  []int32 // number of wholly free cores, by size
-	sum    int32   // of the CPUs of these cores, at most room
+	sum    int32   // number of the CPUs of these cores, at most room
 	partly int32   // CPUs of other cores
 	begun  int32   // CPUs of cores in which the claim has CPUs
 	forced bool    // the claim has CPUs here
@@ -235,7 +235,7 @@ func (f *finder) selectIn(nodes []int32) *selection {
 		return nil
 	}
 	s, ok := f.bestCaches(base, free, len(enough))
-	if !ok { // the sets that were compared leave too little to the shared work of a NUMA node
+	if !ok { // the compared sets leave too few CPUs for the shared work of a NUMA node
 		one, _ := f.rate(append(base, enough...))
 		s = &one
 	}

@@ -81,7 +81,7 @@ func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 		return o, Fits
 	}
 	u := m.Sum(s)
-	return Offer{}, cmp.Or(u.Room(&c), TooFewWhole) // only whole cores beside what the claim has can be short here
+	return Offer{}, cmp.Or(u.Room(&c), TooFewWhole) // if there is room for the claim, the node has too few whole cores
 }
 
 // fitShared chooses the smallest pool with room. Among pools of the same size

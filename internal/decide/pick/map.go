@@ -54,7 +54,7 @@ type Map struct {
 	hash  Hash
 	cpus  []node.LogicalCPU // by position
 	at    []int32           // position by CPU number; -1: offline
-	words int               // of a mask
+	words int               // number of words of a mask
 	cores []span
 	pools []pool
 	// from is the index of the first pool of each level. The last entry is the

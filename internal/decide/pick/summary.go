@@ -75,7 +75,7 @@ func (m *Map) Sum(s Seats) Summary {
 		}
 		u.few[i] = m.bestNodes(room)
 	}
-	for l := range levels { // the rooms are not needed in their order any more
+	for l := range levels { // after this, the order of the rooms is not needed
 		u.sorted[l] = rooms[0][m.from[l]:m.from[l+1]:m.from[l+1]]
 		slices.Sort(u.sorted[l])
 	}

@@ -27,7 +27,7 @@ type place struct {
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
 	loose    int            // number of promised pods for which the node chooses
-	view     *View          // nil: to be made by look
+	view     *View          // nil: look must make it
 }
 
 // An entry is a pod of the ledger on its node.
@@ -115,7 +115,7 @@ func (l *Ledger) Forget(node string) {
 // choice as the ledger.
 func (l *Ledger) Bound(p Pod, node string, c Contract) {
 	if e := l.pods[p.UID]; e != nil && e.node == node && e.pod.Demand.same(p.Demand) && e.contract.same(c) {
-		e.state, e.before, e.after = bound, nil, nil // as reserved: the view stays
+		e.state, e.before, e.after = bound, nil, nil // the CPUs are as reserved, so the view stays
 		return
 	}
 	l.remove(p.UID)
@@ -128,7 +128,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 		if e.state == bound {
 			return Contract{}, NotHere
 		}
-		l.remove(p.UID) // a doubtful bind did not happen, since the pod is scheduled again
+		l.remove(p.UID) // the scheduler schedules the pod again, so the doubtful bind did not happen
 	}
 	v := l.View(node)
 	c, _, why := v.Offer(&p.Demand)
@@ -214,7 +214,7 @@ func (l *Ledger) remove(uid UID) {
 	switch {
 	case p.view == nil, p.loose > 0:
 		p.view = nil
-	case reported && !p.gone[uid]: // what the report says stays
+	case reported && !p.gone[uid]: // the state from the report stays
 	case e.after != nil && p.view == e.after:
 		p.view = e.before
 	default:

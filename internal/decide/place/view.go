@@ -11,7 +11,7 @@ import (
 // A View is the state of one node at one time. It does not change, so many
 // filters can read it at once.
 type View struct {
-	out   Reason // it and sum are all that filters read
+	out   Reason // filters read only out and sum
 	sum   pick.Summary
 	m     *pick.Map
 	off   unit.CPUSet

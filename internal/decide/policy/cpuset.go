@@ -215,7 +215,7 @@ func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[n
 			}
 			next[k.cgroup] = x.toward(k.cgroup, to)
 			if up, above := next[k.cgroup.Parent()]; above && !up.Contains(next[k.cgroup]) {
-				next[k.cgroup] = to // it leaves its seats, and has no cgroup below it
+				next[k.cgroup] = to // the workload leaves its seats, and the cgroup has no cgroup below it
 			}
 			w.Intent, w.Value = plan.Set, node.CPUs{Set: next[k.cgroup]}
 		}

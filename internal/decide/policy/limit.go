@@ -103,7 +103,7 @@ func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax,
 	bound, bounded := above[root]
 	own, known := want.Outcome(k).(node.CPUMax)
 	if now, _ := k.Now[want.Knob].(node.CPUMax); known && !facts.IsQuota(own) {
-		own = now // its quota goes only after the one above has narrowed
+		own = now // its quota is removed only after the quota above it has become smaller
 	}
 	if below && bounded && known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound

@@ -22,9 +22,9 @@ func takes(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int // number of workloads
-	unasked    int // counted by use, because they have no request
-	unmeasured int // counted by request, because their use is unknown or only begins
-	cold       int // history too short for a prediction
+	unasked    int // workloads that count by use, because they have no request
+	unmeasured int // workloads that count by request, because their use is not yet known
+	cold       int // workloads with too short a history for a prediction
 }
 
 // add counts a workload with the use used; absent: never measured. It returns

@@ -102,7 +102,7 @@ func (b binder) share(w node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
 	room := hold.RoomBefore(b.snap, w.Cgroup, b.all)
 	if n, _ := hold.Claimed(w); n == 0 && w.Class != node.LS && room != b.all {
-		return to // bound before Tenon, and without a claim
+		return to // it was bound before Tenon, and has no claim
 	}
 	others := b.taken
 	for _, o := range b.owners {

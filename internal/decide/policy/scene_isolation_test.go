@@ -202,7 +202,7 @@ func (n *scene) wrongIsolation() string {
 			continue
 		}
 		if using = append(using, r); n.fails != nil {
-			continue // its release failed
+			continue // its release has failed
 		} else if r != n.state.Selector.Status.Mechanism {
 			return fmt.Sprintf("%v is %v with the mechanism %q", k, v, n.state.Selector.Status.Mechanism)
 		}

@@ -143,7 +143,7 @@ func (x suppressor) bySet() bool {
 	}
 	for _, m := range x.Roots {
 		if _, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}]; !known {
-			return false // no cpuset controller there, so a quota must do
+			return false // without the cpuset controller, Tenon must use a quota
 		}
 	}
 	return true

@@ -20,8 +20,8 @@ type scene struct {
 	quota    unit.MilliCPU // of its contention root; 0: none
 	set      string        // its CPUs; empty: unknown
 	limit    unit.MilliCPU // the limit that BE asked for; 0: none
-	barred   string        // CPUs that BE may never use, such as those of LSE
-	foreign  bool          // the quota and the CPUs are not Tenon's
+	barred   string        // CPUs that BE may never use, such as CPUs of LSE work
+	foreign  bool          // another component set the quota and the CPUs
 	backOff  bool
 	unknown  bool // the use of a CPU is unknown
 	duration time.Duration

@@ -101,7 +101,7 @@ type claim struct {
 // A round is one call of Decide.
 type round struct {
 	Input
-	taken  unit.CPUSet // by seats
+	taken  unit.CPUSet // CPUs that have seats
 	cores  map[unit.CPU]unit.CPUSet
 	grants Grants
 }

@@ -73,7 +73,7 @@ func TestThePoolEndsOnlyAfterAWhileWithRoom(t *testing.T) {
 	if !st.Pooled {
 		t.Fatal("24 CPUs of 20 are not pooled")
 	}
-	full := input(20, 12000, 8000) // fits, but leaves no tenth
+	full := input(20, 12000, 8000) // the workloads fit, but less than a tenth is left
 	for i := range 60 {
 		full.Snap.At = time.Unix(int64(2000+i), 0)
 		if st, _ = st.Decide(full); !st.Pooled {

@@ -30,7 +30,7 @@ func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ..
 // TestSeatsAvoidServicesThatAreNotCounted checks that a service without
 // counters of each CPU counts as running on all CPUs that it has.
 func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
-	rest, home := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7) // without a reason it chooses the last
+	rest, home := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7) // without a reason, the policy chooses the last CPUs
 	for name, c := range map[string]struct {
 		shared, bound unit.CPUSet
 		counted       bool

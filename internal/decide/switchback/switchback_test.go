@@ -20,7 +20,7 @@ type scene struct {
 	in     Input
 	st     State
 	effect map[node.Mechanism]float64
-	used   []node.Mechanism // of each tick
+	used   []node.Mechanism // the mechanism in use in each tick
 }
 
 func newScene(t *testing.T, effects map[node.Mechanism]float64, candidates ...node.Mechanism) *scene {

@@ -162,7 +162,7 @@ func (st State) finish(in Input) State {
 	if all.Waits < leastWaits {
 		return st.lose(in, "the services hardly ran")
 	}
-	if !t.with() && !in.BE { // with the candidate BE may have no CPU because of it
+	if !t.with() && !in.BE { // with the candidate, BE may have no CPU because of the candidate
 		return st.lose(in, "no best-effort work ran")
 	}
 	t.By = t.spent(in)

@@ -162,7 +162,7 @@ func TestASignalReachesTheGroupAndNobodyElse(t *testing.T) {
 		t.Fatalf("%d processes received the signal, %v", n, err)
 	}
 	within(t, "the group is empty", func() bool {
-		_, _ = tree.Signal(in, syscall.SIGTERM) // for children forked meanwhile
+		_, _ = tree.Signal(in, syscall.SIGTERM) // also ends children that were forked meanwhile
 		lives, err := tree.Populated(in)
 		return err == nil && !lives
 	})

@@ -138,7 +138,7 @@ func TestV2TriggerFiresForItsGroupAndEndsWithIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, group := range []string{busy, busy, ""} { // repeatedly
+	for _, group := range []string{busy, busy, ""} { // several times
 		if !fires(t, triggers[group]) {
 			t.Fatalf("the trigger of %q ended: %v", group, triggers[group].Err())
 		}

@@ -15,7 +15,7 @@ type Set struct {
 	mu    sync.Mutex
 	files map[string]map[string]int // descriptors, by group and file
 	most  int
-	left  int // how many more may be kept
+	left  int // number of files that may still be kept open
 	buf   [16 << 10]byte
 }
 

@@ -26,7 +26,7 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 		}
 	}
 	read("a", 1, nil)
-	read("b", 1, syscall.EMFILE) // its place is reserved for others
+	read("b", 1, syscall.EMFILE) // the last descriptor is reserved for others
 	read("b", 0, nil)
 	read("c", 0, syscall.EMFILE)
 	read("a", 1, nil) // it is open

@@ -5,7 +5,7 @@ import "testing"
 func TestRefaultsAreThoseOfAllKinds(t *testing.T) {
 	for text, want := range map[string]int64{
 		"pgfault 9\nworkingset_refault_anon 3\nworkingset_refault_file 4\n": 7,
-		"workingset_refault 5\n": 5, // before Linux 5.9
+		"workingset_refault 5\n": 5, // the name before Linux 5.9
 		"pgfault 9\n":            0,
 	} {
 		if v, err := parseVMStat(text); err != nil || v.Refaults() != want {

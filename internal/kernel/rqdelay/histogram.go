@@ -14,7 +14,7 @@ const Unbounded time.Duration = math.MaxInt64
 // A Histogram counts waits in buckets whose upper bounds are powers of two.
 type Histogram struct {
 	Counts [Buckets]uint64
-	Sum    time.Duration // of all waits
+	Sum    time.Duration // sum of all waits
 }
 
 // UpperBound returns the exclusive upper bound of a bucket: 256 ns for bucket

@@ -65,7 +65,7 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := os.WriteFile(filepath.Join("/sys/fs/cgroup", be, "cgroup.kill"), []byte("1"), 0)
-		if err != nil { // v1
+		if err != nil { // cgroup v1
 			err = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if err != nil {
@@ -157,7 +157,7 @@ func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	const room = int(scheduler613ScxLimitSCX_GROUPS)
 	groups := []Group{{Cgroup: firstID, Class: LS}}
 	for i := range room {
-		groups = append(groups, Group{Cgroup: 1<<40 + uint64(i), Class: BE}) // not the id of a directory
+		groups = append(groups, Group{Cgroup: 1<<40 + uint64(i), Class: BE}) // the number is not the id of a directory
 	}
 	groups = append(groups, Group{Cgroup: lastID, Class: LSX})
 	if err := sched.Classify(groups); err == nil || !strings.Contains(err.Error(), "table of "+strconv.Itoa(room)) {

@@ -64,7 +64,7 @@ func TestHookLeavesThroughput(t *testing.T) {
 	order := rand.New(rand.NewPCG(1, 2))
 	var raw []half
 	var logs []float64
-	wrk(t, url, length) // warm
+	wrk(t, url, length) // warm-up
 	for pair := range pairs {
 		var rate [2]float64
 		first := order.IntN(2)
@@ -91,7 +91,7 @@ func TestHookLeavesThroughput(t *testing.T) {
 	// pairs on.
 	doubt := 2 * math.Sqrt(square/float64(pairs-1)/float64(pairs))
 	t.Logf("throughput with the hook is %.4f of that without (%.4f to %.4f), %d pairs", math.Exp(mean), math.Exp(mean-doubt), math.Exp(mean+doubt), pairs)
-	if math.Exp(mean+doubt) < 0.9 { // a broken program; what it costs is for the experiment to say
+	if math.Exp(mean+doubt) < 0.9 { // a broken program; the experiment measures the real cost
 		t.Error("the hook takes a tenth of the throughput")
 	}
 	if file := os.Getenv("TENON_TEST_RAW"); file != "" {

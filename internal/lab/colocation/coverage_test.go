@@ -89,7 +89,7 @@ func publishedLaws(t *testing.T) []law {
 			l := law{fmt.Sprintf("%s / %s, %s (skewness %+.1f)", c.num, c.den, m.Name, b.Skew),
 				func(rng *rand.Rand) float64 { return logs[rng.IntN(len(logs))] }, b.Mean, b.Median, symmetric}
 			switch s := math.Abs(b.Skew); {
-			case s > 3: // a single block of 45 makes it
+			case s > 3: // one block of 45 is enough for this
 				l.most = 0
 			case s > 0.5:
 				l.most = skewed

@@ -16,7 +16,7 @@ import (
 type Meta struct {
 	Base     report.Mode  `json:"base"`
 	Included []string     `json:"experiments"`
-	Excluded []string     `json:"left_out"` // with the reasons
+	Excluded []string     `json:"left_out"` // the excluded experiments, with reasons
 	Notes    []string     `json:"notes"`    // what went wrong in experiments that count
 	Rows     []MetaRow    `json:"ratios"`
 	Levels   []MetaLevels `json:"levels"`

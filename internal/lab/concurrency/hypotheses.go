@@ -16,7 +16,7 @@ import (
 type Hypothesis struct {
 	Cause   string `json:"cause"`
 	Verdict string `json:"verdict"` // supported, ruled out, cannot tell
-	Figure  string `json:"figure"`  // by which
+	Figure  string `json:"figure"`  // the figure that decides the verdict
 }
 
 const (

@@ -15,11 +15,11 @@ import (
 // A Result is the result of an experiment: result.json.
 type Result struct {
 	Experiment Experiment `json:"experiment"`
-	Jobs       int        `json:"jobs"` // that count
+	Jobs       int        `json:"jobs"` // number of jobs that count
 	Void       []VoidJob  `json:"void_jobs,omitempty"`
 	Options    []Option   `json:"options"`
 	Causes     []Cause    `json:"causes"`
-	Named      string     `json:"named_cause,omitempty"` // empty: none leads clearly
+	Named      string     `json:"named_cause,omitempty"` // empty: no cause is clearly the main one
 	Cliff      *Cliff     `json:"cliff,omitempty"`
 	// CPUMeasured is false if the CPU time of a job was not measured but
 	// computed as limit × duration.
@@ -50,7 +50,7 @@ type VoidJob struct {
 type Option struct {
 	Type       string          `json:"type"`
 	Strategy   string          `json:"strategy,omitempty"`
-	Limit      unit.MilliCPU   `json:"limit_mcpu"` // 0: no limit
+	Limit      unit.MilliCPU   `json:"limit_mcpu"` // 0: there is no limit
 	Memory     unit.Bytes      `json:"memory_bytes"`
 	Threads    int             `json:"threads,omitempty"`
 	Asked      int             `json:"jobs"`        // on one node

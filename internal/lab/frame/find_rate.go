@@ -26,7 +26,7 @@ type Trial struct {
 // offer, and limited is true. lines describe the trials.
 func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
-	good := 0.0 // the last rate whose requests were answered
+	good := 0.0 // the last rate at which the service answered all requests
 	for range 6 {
 		t, err := measure(rate)
 		if err != nil {

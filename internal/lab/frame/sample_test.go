@@ -120,7 +120,7 @@ func TestThreadsThatEndAndWorkersThatStartAreCounted(t *testing.T) {
 
 	pids = []int{13}
 	read("while the list omits a process", 7.5, 0.3, 32)
-	thread(10, 10, time.Millisecond, 0, 1) // less than before: another thread
+	thread(10, 10, time.Millisecond, 0, 1) // less than before, so it is another thread
 	pids = []int{10, 13}
 	read("after the kernel gave an ID away again", 7.501, 0.3, 33)
 }

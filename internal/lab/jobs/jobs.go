@@ -19,7 +19,7 @@ import (
 type Job struct {
 	Host        string
 	Type        string        // names the environment or the strategy, such as "aws"
-	Concurrency int           // jobs that were asked for at once, on all nodes together
+	Concurrency int           // number of jobs that were requested at once, on all nodes together
 	CPU         unit.MilliCPU // the request of the job; for most types it is the limit, too
 	Memory      unit.Bytes
 	Index       int    // number of the job in its wave
@@ -70,7 +70,7 @@ type Extra struct {
 	Block    int    // the block of the experiment, from 1
 	Run      int    // the run in the experiment, from 1
 	Slice    unit.CPUSet
-	Threads  int // threads that the job was given; 0: the choice of the program
+	Threads  int // number of threads given to the job; 0: the program chose
 	// LocalJobs is the number of jobs that ran on the node during the job,
 	// including itself. If it is absent, that number follows from the times of
 	// the jobs.
@@ -81,7 +81,7 @@ type Extra struct {
 	// job.
 	Work, JobWork    node.Maybe[float64]
 	QueueSeconds     node.Maybe[float64] // from In until it began to run
-	LateSeconds      node.Maybe[float64] // from the time at which all jobs of its wave had to begin until In
+	LateSeconds      node.Maybe[float64] // time from the planned start of the wave's jobs until In
 	CPUSeconds       node.Maybe[float64]
 	Periods          node.Maybe[int64] // of the quota, cpu.stat nr_periods
 	ThrottledPeriods node.Maybe[int64] // cpu.stat nr_throttled

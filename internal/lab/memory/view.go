@@ -36,7 +36,7 @@ func (m remembered) summary(ev report.Evidence, mode report.Mode) Summary {
 // The thresholds of the claims.
 const (
 	memoryBetter  = 1.2 // lowest ratio of P99, default to tenond
-	fewerRefaults = 1.0 // per second
+	fewerRefaults = 1.0 // lowest difference of the refaults per second, default − tenond
 	memoryKept    = 0.5 // lowest ratio of the batch work's progress, tenond to default
 )
 

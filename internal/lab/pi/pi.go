@@ -25,7 +25,7 @@ const most = 10_000_000
 // A Task is a computation.
 type Task struct {
 	Threads int
-	Digits  int // behind the point
+	Digits  int // number of digits after the decimal point
 	Rounds  int // times that each thread computes its terms
 	// Ready is called when all threads exist and none has begun to compute;
 	// nil: nothing is called.

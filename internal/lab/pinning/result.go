@@ -42,7 +42,7 @@ type Row struct {
 // A Factor compares two modes that differ in one thing, and so shows what this
 // thing does.
 type Factor struct {
-	Of     string          `json:"of"` // see steps
+	Of     string          `json:"of"` // the step that the comparison belongs to, see steps
 	From   Mode            `json:"from"`
 	To     Mode            `json:"to"`
 	Change report.Interval `json:"change"` // of the time of the job; of requests per second

@@ -211,7 +211,7 @@ func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
 		}
 	}
 	if p == keep {
-		return left, err // what the service has made below
+		return left, err // the service has made cgroups below it
 	}
 	children, _ := t.Children(string(p))
 	for _, c := range children {

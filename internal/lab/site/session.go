@@ -34,7 +34,7 @@ func Descendants(fs proc.FS, pid int) ([]int, error) {
 			if err != nil {
 				return nil, fmt.Errorf("children of process %d: %w", pid, err)
 			}
-			if below, err := Descendants(fs, child); err == nil { // otherwise it has ended
+			if below, err := Descendants(fs, child); err == nil { // an error means that the child has ended
 				all = append(all, below...)
 			}
 		}

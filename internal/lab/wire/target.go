@@ -31,7 +31,7 @@ type Target struct {
 // A protocol says how to send requests to a service with a certain kind of URL.
 type protocol struct {
 	scheme, form, port string
-	ping               string // of which a good answer says that the service is ready; empty: the first request
+	ping               string // command whose good answer shows that the service is ready; empty: the first request
 	answer             func() Answer
 	get, set           func(key string) []byte // of a cache; nil: no cache
 }

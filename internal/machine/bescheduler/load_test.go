@@ -18,7 +18,7 @@ import (
 // A model is a kernel that can load schedulers. It is also each of these
 // schedulers, which do nothing.
 type model struct {
-	Program // for what no test here calls
+	Program // provides the methods that no test here calls
 	loads   int
 	events  chan scx.Event
 }

@@ -64,8 +64,8 @@ type Events struct {
 	Stray    func(scx.Stray)               // a best-effort cgroup has a thread outside the scheduler
 	LongWait func(scx.LongWait)            // a thread has waited so long that the kernel would end the scheduler
 	Loaded   func()                        // a scheduler is loaded
-	Failed   func(refused bool, why error) // it could not be loaded, or has ended
-	Wake     func(text string)             // the loop should look at once
+	Failed   func(refused bool, why error) // the scheduler could not be loaded, or has ended
+	Wake     func(text string)             // the loop should tick at once
 }
 
 // Options are what a Scheduler needs of its node.
@@ -151,7 +151,7 @@ func (x *Scheduler) Beat() error {
 	if s == nil {
 		return nil
 	}
-	if err := s.Beat(); !errors.Is(err, scx.ErrClosed) { // follow reports its end
+	if err := s.Beat(); !errors.Is(err, scx.ErrClosed) { // follow reports the end of the scheduler
 		return err
 	}
 	return nil
@@ -190,7 +190,7 @@ func (x *Scheduler) Read() (node.Value, error) {
 // host loads it without blocking its loop: see ErrLoading.
 func (x *Scheduler) Write(v node.Scheduler) error {
 	x.mu.Lock()
-	x.want = v // a load in progress also reads this
+	x.want = v // a load in progress also reads this field
 	s, as := x.loaded, x.as
 	x.mu.Unlock()
 	switch {
@@ -211,7 +211,7 @@ func (x *Scheduler) Write(v node.Scheduler) error {
 func (x *Scheduler) params(v node.Scheduler) scx.Params {
 	p := scx.Params{SMTRule: v.Siblings, Hold: v.Hold, Headroom: v.Headroom, Cap: capOf(x.presentCap())}
 	if v.Hold == 0 {
-		p.Hold = -1 // none, not the default
+		p.Hold = -1 // Hold is none, and not the default
 	}
 	return p
 }

@@ -40,7 +40,7 @@ type Groups struct {
 
 	own     map[node.CgroupPath]bool       // cgroups of workloads
 	members map[node.CgroupPath]membership // of the threads of each
-	order   []node.CgroupPath              // of the checks
+	order   []node.CgroupPath              // order of the checks
 	next    int
 	checked time.Time // time of the last check
 }
@@ -55,7 +55,7 @@ func New(proc string, tree *cgroup.Tree, j *journal.Journal) *Groups {
 // A membership says in which control groups the threads of a cgroup are.
 type membership struct {
 	node.ControlGroup
-	any bool // there are threads
+	any bool // there are threads in it
 }
 
 // Show enables the reading of resctrl if files has knobs of resctrl, and

@@ -34,7 +34,7 @@ func (c *Groups) findMount() (*resctrl.FS, error) {
 		return nil, err
 	}
 	if c.fs == nil || c.fs.Root != fs.Root || !slices.Equal(c.fs.Options, fs.Options) {
-		c.fs = fs // otherwise keep the old one with its lock
+		c.fs = fs // otherwise c keeps the old one with its lock
 	}
 	return c.fs, nil
 }

@@ -23,7 +23,7 @@ import (
 type Node struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
-	NoTree   error        // the reason, then
+	NoTree   error        // the reason why Tree is nil
 	Topology *topology.Cache
 	Devices  *blockio.Devices
 	Controls *cachectl.Groups
@@ -42,7 +42,7 @@ func Try(n Node) node.Capabilities { return prober{n, true}.all() }
 // A prober finds out what the kernel of a node can do.
 type prober struct {
 	Node
-	try bool // it may make a temporary cgroup
+	try bool // probes may make a temporary cgroup
 }
 
 func (p prober) all() node.Capabilities {

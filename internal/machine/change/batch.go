@@ -54,7 +54,7 @@ type Many struct{ *Knobs }
 func (c Many) Set(all []Change) []error {
 	errs := make([]error, len(all))
 	var todo []intention
-	var at []int // of todo in all
+	var at []int // the position of each element of todo in all
 	for n, ch := range all {
 		i, err := intentionOf(c.Knobs, ch.Knob, ch.To)
 		if errs[n] = err; err == nil {

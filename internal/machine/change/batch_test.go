@@ -22,7 +22,7 @@ type bench struct {
 	journal *journal.Journal
 	values  map[node.Knob]node.Value
 	refuses map[node.Knob]bool
-	writing func(node.Knob) // before each write
+	writing func(node.Knob) // called before each write
 }
 
 // plant returns a bench with n cgroups below be.

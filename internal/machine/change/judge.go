@@ -22,7 +22,7 @@ func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
 		return true
 	}
 	if k.File == node.FileMemory && t.Written != nil && knob.Between(k.File, t.Before, t.Written, now) {
-		return true // each file is Tenon's or as before: a kubelet that starts restores some of them
+		return true // each file has Tenon's value or the value from before: a kubelet that starts restores some of them
 	}
 	if t.Pending == nil {
 		return false

@@ -135,7 +135,7 @@ func (i intention) perform() (o journal.Outcome, known bool, err error) {
 		return o, false, writeErr
 	case writeErr == nil && err == nil:
 		return journal.Outcome{Knob: i.Knob, Value: now}, true, nil
-	case err == nil && now == i.now: // refused without any change
+	case err == nil && now == i.now: // the kernel refused the write without any change
 		return journal.Outcome{Knob: i.Knob}, true, errors.Join(writeErr, i.refused())
 	}
 	// The knob is in a state between the two values. Its entry stays pending. A
@@ -214,8 +214,8 @@ type returning struct {
 	c             *Knobs
 	knob          node.Knob
 	touch         journal.Touch
-	gone, dropped bool // the cgroup, or the knob, is gone with its value
-	moved         bool // the cgroup has another name now, and so has its entry
+	gone, dropped bool // the cgroup or the knob does not exist any more, so its value is gone
+	moved         bool // the cgroup has another name now, and its entry was renamed, too
 	write         bool // the knob still has Tenon's value
 }
 
@@ -226,7 +226,7 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
 		now, touched, err := c.displaced(k)
 		r.gone = true
-		r.moved = err != nil || !touched || now.Inode != t.Inode // its entry has moved along with the cgroup
+		r.moved = err != nil || !touched || now.Inode != t.Inode // its entry was renamed together with the cgroup
 		return r, err
 	}
 	if err != nil {

@@ -162,7 +162,7 @@ func (c *Knobs) recover() (int, error) {
 	errs := []error{err}
 	for k, t := range lost.Touches {
 		if t.By != c.o.Journal.Session() && process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {
-			continue // that process writes it still
+			continue // that process still writes the note
 		}
 		errs = append(errs, c.enter(k, t.Inode, t.Before, t.Written))
 	}

@@ -64,7 +64,7 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 			delete(state.Touches, k)
 		}
 	}
-	if left { // their processes may end without an entry in the journal
+	if left { // its processes may end without an entry in the journal
 		return state.Touches, nil
 	}
 	c.mu.Lock()

@@ -51,7 +51,7 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 				t.Error(err)
 			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
 				t.Skip(why)
-			case why != "": // another test reports what this machine lacks
+			case why != "": // another test reports the features that this machine lacks
 				t.Log("does not apply: " + why)
 			}
 		})

@@ -22,7 +22,7 @@ const For = 30 * time.Second
 // isolation, and why.
 type exemption struct {
 	inode uint64
-	until time.Time // zero: while the cgroup is frozen
+	until time.Time // zero: the exemption lasts while the cgroup is frozen
 	ends  node.Run  // node.AskedToEnd or node.Ended; empty: frozen
 	// notIdle says that Tenon cleared cpu.idle of the cgroup. Snapshots still
 	// show the policy's value for its weight.

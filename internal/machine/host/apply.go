@@ -42,7 +42,7 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		case err == nil:
 		case s.Knob.ControlGroup != "":
 			err = errors.Join(err, h.controls.Leave(s.Knob.ControlGroup))
-		case s.Knob.File == node.FileIdentity: // turned on for the mark that was refused
+		case s.Knob.File == node.FileIdentity: // the switch was enabled for the refused mark
 			err = errors.Join(err, h.marks.LeaveSwitch())
 		}
 	}

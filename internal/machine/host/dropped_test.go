@@ -42,7 +42,7 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		},
 	} {
 		h, _, procfs := counted(t, "job")
-		procfs("mounts", "") // no resctrl
+		procfs("mounts", "") // without resctrl
 		j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1})
 		if err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func TestCookiesOfAnEarlierAgentAreNotOthers(t *testing.T) {
 	do(t, b.set(t, cookieOf("be"), node.ThreadsBE))
 	core.cookies[old] = 3
 	can := b.can
-	b.open(t, true) // as the next process, that has given out none yet
+	b.open(t, true) // like the next process, which has not issued any cookie yet
 	b.can = can
 	if n := b.others(t, reread.Unchanged); n != 0 {
 		t.Errorf("%d cookies of others, want 0", n)

@@ -77,10 +77,10 @@ type Host struct {
 	marks     *vendormark.Marks
 	isolation *isolation.Isolation
 	runs      *runs
-	changes   *change.Knobs // of all these parts
+	changes   *change.Knobs // the changes of all these parts
 	restorer  *restore.Restorer
 	cache     *knobCache // nil unless resident
-	shown     shown      // of a resident host
+	shown     shown      // used only by a resident host
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload

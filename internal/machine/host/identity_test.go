@@ -75,7 +75,7 @@ func TestRestoreTakesMarksAndSwitchBack(t *testing.T) {
 	heeded := filepath.Join(b.fs.Proc, "sys/kernel/sched_group_identity_enabled")
 	b.snapshot(t)
 	do(t, b.set(t, mark("be"), node.IdentityBE), b.set(t, mark("ls"), node.IdentityExpels))
-	b.put(t, filepath.Join(b.root, "ls/cpu.bvt_warp_ns"), "1\n") // the owner's, now
+	b.put(t, filepath.Join(b.root, "ls/cpu.bvt_warp_ns"), "1\n") // as if the owner had written it now
 	r, err := b.Restore(t.Context())
 	do(t, err)
 	if b.file(t, heeded) != "0" || b.file(t, filepath.Join(b.root, "be/cpu.bvt_warp_ns")) != "0" || b.file(t, filepath.Join(b.root, "ls/cpu.bvt_warp_ns")) != "1" {
@@ -145,7 +145,7 @@ func TestMarkThatIdlesGivesTheWeightBack(t *testing.T) {
 		if got := b.file(t, filepath.Join(b.root, "be/a/cpu.idle")); got != "1" {
 			t.Fatalf("cpu.idle is %s beside the mark", got)
 		}
-		b.put(t, filepath.Join(b.root, "be/a/cpu.weight"), "100\n") // as the kernel does
+		b.put(t, filepath.Join(b.root, "be/a/cpu.weight"), "100\n") // the kernel does the same
 		return b
 	}
 	check := func(t *testing.T, b *bench) {

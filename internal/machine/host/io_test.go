@@ -103,7 +103,7 @@ func (l *loop) remove() error {
 		_ = device.Close()
 	}
 	var err error
-	for range 50 { // the kernel lets go of it in its own time
+	for range 50 { // the kernel frees it some time later
 		if err = l.ask(unix.LOOP_CTL_REMOVE); err == nil || errors.Is(err, syscall.ENODEV) {
 			return nil
 		}
@@ -171,7 +171,7 @@ func TestIOMaxBoundsWhatAGroupReads(t *testing.T) {
 		do(t, m.tell(pid, fmt.Sprintf("read %d %s", bytes, l.path)))
 		return float64(bytes) / time.Since(began).Seconds()
 	}
-	rate(1 << 20) // the first reading finds things cold
+	rate(1 << 20) // the first reading has no earlier one
 	free := rate(8 << 20)
 	limit := int64(min(free/20, 4<<20))
 	k := node.Knob{Cgroup: p, File: node.FileIOMax}

@@ -30,14 +30,14 @@ import (
 type modelExt struct {
 	mu       sync.Mutex
 	policies map[int]task.Policy
-	refuses  error // what load gives
+	refuses  error // the error that load returns
 	loads    []scx.Options
 	now      *modelScheduler
-	lacks    bool          // SCHED_EXT
-	keeps    error         // what shorten gives
-	gate     chan struct{} // load waits for it; nil: for nothing
-	waits    int           // loads that have begun
-	changes  int           // of threads, tried
+	lacks    bool          // there is no policy SCHED_EXT
+	keeps    error         // the error that shorten returns
+	gate     chan struct{} // load waits until it is closed; nil: load does not wait
+	waits    int           // number of loads that have begun
+	changes  int           // number of attempts to change threads
 }
 
 func (m *modelExt) Load(o scx.Options) (bescheduler.Program, error) {
@@ -146,11 +146,11 @@ type modelScheduler struct {
 	params  scx.Params
 	most    unit.MilliCPU
 	beats   int
-	writes  int // of orders
+	writes  int // number of writes of orders
 	closed  bool
 	crowded bool  // no CPU has room
-	full    error // what Classify gives
-	uncaps  error // what SetCap gives
+	full    error // the error that Classify returns
+	uncaps  error // the error that SetCap returns
 }
 
 func (s *modelScheduler) do(f func()) error {
@@ -232,7 +232,7 @@ func (s *modelScheduler) Close() error {
 type bench struct {
 	*Host
 	ext  *modelExt
-	core *modelCore // nil: the kernel's
+	core *modelCore // nil: the kernel itself
 	dir  string
 	root string
 	next int // thread id
@@ -246,7 +246,7 @@ func newBench(t testing.TB, resident bool) *bench { return newCoreBench(t, resid
 func newCoreBench(t testing.TB, resident bool, core *modelCore) *bench {
 	t.Helper()
 	dir := t.TempDir()
-	b := &bench{core: core, dir: dir, root: filepath.Join(dir, "v2"), next: 1 << 24} // no thread has such a number
+	b := &bench{core: core, dir: dir, root: filepath.Join(dir, "v2"), next: 1 << 24} // the kernel never gives such a number to a thread
 	mount := fmt.Sprintf("31 24 0:28 / %s rw - cgroup2 cgroup2 rw\n", b.root)
 	b.put(t, filepath.Join(dir, "proc/self/mountinfo"), mount)
 	b.put(t, filepath.Join(b.root, "cgroup.controllers"), "cpu cpuset memory pids\n")

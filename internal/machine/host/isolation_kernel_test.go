@@ -83,7 +83,7 @@ func isolator() {
 // stepsOf returns the steps that a kernel with these capabilities accepts.
 func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 	var steps []plan.Step
-	if can.Can(node.FeatureSchedExt) { // or at least the policy
+	if can.Can(node.FeatureSchedExt) { // the kernel has at least the policy
 		steps = append(steps, plan.Step{Knob: node.Knob{Cgroup: be, File: node.FilePolicy}, To: node.ThreadsBE})
 	}
 	if carefully(can).Can(node.FeatureSchedExt) {

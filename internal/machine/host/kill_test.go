@@ -44,7 +44,7 @@ func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 		if err != nil && c.want != nil {
 			t.Fatal(err)
 		}
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:] // after the line that begins the file
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:] // without the first line of the file
 		for i, op := range c.want {
 			if i >= len(lines) || !strings.Contains(lines[i], `"op":"`+op+`"`) || !strings.Contains(lines[i], `"file":"run"`) {
 				t.Errorf("%s: the journal is\n%s\nwant %v", name, text, c.want)

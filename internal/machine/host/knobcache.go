@@ -24,14 +24,14 @@ type knobCache struct {
 	inodes map[node.CgroupPath]uint64
 	known  map[node.Knob]node.Value // nil: could not be read
 	order  []node.Knob              // the cached knobs
-	stale  bool                     // cgroups may have been made again
+	stale  bool                     // a cgroup may have been removed and made again
 	gaps   bool                     // known may lack knobs of order
 	now    map[node.Knob]node.Value // known without nil, as the last snapshot has it; nil: known has changed since
-	asked  asked                    // by the last call of read
+	asked  asked                    // what the last call of read requested
 
 	touched            []node.Knob  // knobs that Tenon has changed
-	ours, others       []node.Knob  // of order: Tenon's, and the rest
-	changed, unchanged reread.Cycle // of ours, and of others
+	ours, others       []node.Knob  // parts of order: Tenon's knobs, and all others
+	changed, unchanged reread.Cycle // the cycles of ours and of others
 
 	inner      []node.CgroupPath // inside best-effort workloads
 	innerStale bool

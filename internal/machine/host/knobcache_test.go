@@ -57,7 +57,7 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 	at := time.Unix(0, 0)
 	h.cache.read(at, groups, slices.Clone(touched))
 	for _, g := range groups {
-		write(string(g), "pids.max", "7") // another component
+		write(string(g), "pids.max", "7") // as if another component had written it
 	}
 	read := 0
 	for range 10 { // turns
@@ -121,7 +121,7 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	write("a", "pids.max", "5")
-	h.cache.expire() // what Sweep does
+	h.cache.expire() // Sweep does the same
 	if v := h.cache.read(at, groups, nil)[tasks("a")]; v != (node.PIDs{Max: 5}) {
 		t.Errorf("pids.max of the new group is %v, want 5", v)
 	}

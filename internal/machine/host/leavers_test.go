@@ -18,8 +18,8 @@ import (
 type modelCore struct {
 	mu      sync.Mutex
 	cookies map[int]uint64
-	keeps   error // what clear gives
-	lasts   int   // cookies that were let go of
+	keeps   error // the error that clear returns
+	lasts   int   // number of closed cookies
 }
 
 func (m *modelCore) NewCookie(...int) (isolation.Cookie, error) { return modelCookie{m}, nil }
@@ -116,9 +116,9 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 		left := b.thread(t, "be/a", task.Normal)
 		b.snapshot(t)
 		do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, policyOf("be/b"), node.ThreadsBE), b.set(t, cookieOf("be"), node.ThreadsBE))
-		b.thread(t, "be/a", task.Ext) // one bears the cookie on
+		b.thread(t, "be/a", task.Ext) // this thread still has the cookie
 		core.cookies[b.next] = 77
-		other := b.next + 100 // in no managed cgroup, with another component's cookie
+		other := b.next + 100 // a thread in no managed cgroup, with another component's cookie
 		core.cookies[other] = 5
 		b.procOf(t, map[int]string{left: "elsewhere", other: "elsewhere"})
 		for _, tid := range []int{left, other} {
@@ -141,7 +141,7 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 	t.Run("who is seen later", func(t *testing.T) {
 		b, core, left, other := scene(t)
 		do(t, b.release(t, policyOf("be")), b.release(t, policyOf("be/b")), b.release(t, cookieOf("be")))
-		b.ext.set(left, task.Ext) // it was being made, as a copy of what its parent had been
+		b.ext.set(left, task.Ext) // a thread that was just created has a copy of the attributes of its parent
 		core.cookies[left] = 77
 		b.guard(t, reread.Unchanged/2)
 		if b.ext.policy(left) != task.Ext {
@@ -151,7 +151,7 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 		if b.ext.policy(left) != task.Normal || core.cookies[left] != 0 || core.cookies[other] != 5 {
 			t.Errorf("policy %v, cookie %d, and a stranger's is %d", b.ext.policy(left), core.cookies[left], core.cookies[other])
 		}
-		b.ext.set(left, task.Ext) // its own choice now
+		b.ext.set(left, task.Ext) // now the thread chose the policy itself
 		b.guard(t, reread.Unchanged)
 		if b.ext.policy(left) != task.Ext {
 			t.Error("no thread stays exempt for good")
@@ -159,7 +159,7 @@ func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 	})
 	t.Run("with a restore", func(t *testing.T) {
 		b, core, left, other := scene(t)
-		b.open(t, true) // as another process
+		b.open(t, true) // like another process
 		_, err := b.Restore(t.Context())
 		do(t, err)
 		if b.ext.policy(left) != task.Normal || core.cookies[left] != 0 || core.cookies[other] != 5 {

@@ -27,7 +27,7 @@ func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	do(t, err)
 	t.Cleanup(func() { do(t, m.Stop(pid)) })
 	worked := make(chan error, 1)
-	go func() { worked <- m.tell(pid, fmt.Sprint("alloc ", 32<<20)) }() // takes CPU time
+	go func() { worked <- m.tell(pid, fmt.Sprint("alloc ", 32<<20)) }() // this uses CPU time
 	t.Cleanup(func() { <-worked })
 	limit := node.Some(unit.MilliCPU(20))
 	// If one container has no limit, the pod as a whole has none.

@@ -71,7 +71,7 @@ func (d divided) WriteControl(group, file, text string) error {
 }
 
 func TestResctrlConformance(t *testing.T) {
-	openDivided(t) // or skip the whole
+	openDivided(t) // skips the whole test if there is no resctrl
 	conformance.RunControls(t, node.CgroupPath(groupName("resctrl")), func(t *testing.T) conformance.DividedNode {
 		return openDivided(t)
 	})

@@ -160,7 +160,7 @@ func TestRestoreAfterKill9LeavesNoTrace(t *testing.T) {
 		// Kill at any point of its work, also between the files of one knob.
 		time.Sleep(time.Duration(3*round)*time.Millisecond + time.Duration(round*37)*time.Microsecond)
 		do(t, v.Process.Kill())
-		_ = v.Wait() // killed, as asked
+		_ = v.Wait() // the process was killed as intended
 
 		var sleepers []int
 		for _, g := range []node.CgroupPath{group.Join("ls"), group.Join("be/work")} {
@@ -215,7 +215,7 @@ func TestRestoreLeavesWhatOthersChanged(t *testing.T) {
 	weight := node.Knob{Cgroup: be, File: node.FileCPUWeight}
 	do(t, m.Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 600}}),
 		m.Apply(t.Context(), plan.Step{Knob: weight, To: node.CPUWeight{Weight: unit.WeightOf(50)}}))
-	do(t, m.WriteFile(be, "pids.max", "650")) // another component
+	do(t, m.WriteFile(be, "pids.max", "650")) // as if another component had written it
 	r, err := m.Restore(t.Context())
 	do(t, err)
 	want := []restore.Change{{Knob: k, From: "650", To: "777"}}
@@ -268,7 +268,7 @@ func TestRestoreOwnLeavesOtherTenonsAlone(t *testing.T) {
 	v, err := startVictim(dir, foreign, group)
 	do(t, err)
 	t.Cleanup(func() { _ = v.Process.Kill(); _ = v.Wait() })
-	do(t, v.Process.Signal(syscall.SIGSTOP)) // it holds still, and lives
+	do(t, v.Process.Signal(syscall.SIGSTOP)) // the process is stopped, but alive
 	h, err := host.Open(host.Options{JournalDir: dir, Disposable: true})
 	do(t, err)
 	own := node.CgroupPath(groupName("own"))

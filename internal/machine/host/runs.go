@@ -29,7 +29,7 @@ type runs struct {
 	exempt  *exempt.Groups
 	cache   *knobCache // nil unless resident
 	now     func() time.Time
-	spare   func() []int // nil: no further processes
+	spare   func() []int // lists further processes that must not be killed; nil: there are none
 }
 
 // read reads whether a cgroup is Running or Frozen. If there is no freezer, it

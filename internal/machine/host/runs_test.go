@@ -124,7 +124,7 @@ func TestNobodyStopsTenon(t *testing.T) {
 func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	m := open(t, false)
 	h := resident(t, t.TempDir(), nil)
-	h.Capabilities() // probes end threads, and tasks end with the thread that started them
+	h.Capabilities() // the probes end threads, and a task ends with the thread that started it
 	p, pid := m.inhabited(t, "ends")
 	h.ManageOnly([]node.Workload{job(p)})
 	see := func() node.Value {

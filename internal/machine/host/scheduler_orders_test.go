@@ -33,7 +33,7 @@ func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 		until(t, "a load has begun", func() bool { b.ext.mu.Lock(); defer b.ext.mu.Unlock(); return b.ext.waits == 2 })
 		done := make(chan error, 1)
 		go func() { done <- b.isolation.Scheduler().Write(node.Scheduler{}) }()
-		time.Sleep(10 * time.Millisecond) // it finds none, and would be done
+		time.Sleep(10 * time.Millisecond) // the call finds no thread
 		close(b.ext.gate)
 		do(t, <-done)
 		until(t, "the load has ended", func() bool { return b.ext.loaded() == 2 })

@@ -42,7 +42,7 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 	if len(h.blocks.Shown()) > 0 {
 		s.Devices = h.blocks.List()
 	}
-	alone := len(s.Knobs.Now) == 0 && h.cache != nil // the cache has all
+	alone := len(s.Knobs.Now) == 0 && h.cache != nil // the cache contains all knobs
 	switch {
 	case alone:
 		s.Knobs.Now = cached
@@ -89,7 +89,7 @@ type shown struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 
-	now    map[node.Knob]node.Value // from which earlier was made
+	now    map[node.Knob]node.Value // the map from which earlier was made
 	of     map[node.Knob]journal.Touch
 	former map[node.Knob]node.Value
 }

@@ -52,7 +52,7 @@ func TestLongSlicesAreGivenAndTakenBack(t *testing.T) {
 			t.Errorf("a snapshot shows %v, want %v", s.Knobs.Now[k], want)
 		}
 	}
-	_, err = m.Snapshot(t.Context()) // from which the host knows whose groups these are
+	_, err = m.Snapshot(t.Context()) // from this snapshot the host knows the workloads of the groups
 	do(t, err, m.Apply(t.Context(), plan.Step{Knob: k, From: node.ThreadsNormal, To: node.ThreadsBE}))
 	check("given", task.SliceLong)
 	now(node.ThreadsBE)

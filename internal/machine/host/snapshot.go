@@ -20,7 +20,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	s := node.Snapshot{
 		At:           h.now(),
-		Capabilities: h.can(), // shared, never changed
+		Capabilities: h.can(), // shared with other snapshots, so it must not change
 		Knobs: node.Knobs{
 			Kernel: h.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
 		},
@@ -83,7 +83,7 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 		inode uint64
 		err   error
 	}
-	at := map[node.CgroupPath]found{} // one look at each cgroup, which may have several knobs
+	at := map[node.CgroupPath]found{} // the host reads each cgroup once, although it may have several knobs
 	var gone []node.Knob
 	for k, t := range touches {
 		f, looked := at[k.Cgroup]

@@ -220,7 +220,7 @@ func (m *machine) Stop(pid int) error {
 	}
 	delete(m.tasks, pid)
 	_ = h.command.Process.Kill()
-	_ = h.command.Wait() // killed, as asked
+	_ = h.command.Wait() // the process was killed as intended
 	return nil
 }
 

@@ -82,7 +82,7 @@ func TestColdCacheAndRefaultsAreCounted(t *testing.T) {
 	do(t, errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)))
 
 	p := m.group(t, "reads")
-	useOf(t, m, p) // probes the kernel; a task must not be started by a thread that does and ends
+	useOf(t, m, p) // probes the kernel first, because the probes end their thread and the tasks that it started
 	pid, err := m.Start(p, 0)
 	do(t, err)
 	t.Cleanup(func() { do(t, m.Stop(pid)) })

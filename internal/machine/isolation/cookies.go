@@ -61,7 +61,7 @@ type cookies struct {
 
 	mu     sync.Mutex
 	own    Cookie          // nil: no thread has our cookie
-	issued map[uint64]bool // our cookies, since the first was set
+	issued map[uint64]bool // our cookies, since the first one was set
 }
 
 func newCookies(c Cores) *cookies {
@@ -143,7 +143,7 @@ func (c *cookies) hasForeign(tid int) bool {
 // has set no cookie, the cookies in a best-effort cgroup come from an earlier
 // agent.
 func (c *cookies) note(list task.List) {
-	tids, _ := list() // clearing them fails likewise, and reports it
+	tids, _ := list() // after an error, clearing the cookies also fails, and reports it
 	ids := map[uint64]bool{}
 	for _, tid := range tids {
 		if id, err := c.CookieOf(tid); err == nil && id != 0 && !c.isForeign(id) {

@@ -63,18 +63,18 @@ type Isolation struct {
 	classes   map[node.CgroupPath]node.Class
 	used      map[node.CgroupPath]time.Duration // CPU time of the workloads of the last snapshot
 	converted map[node.Knob]bool                // thread knobs that Tenon has set
-	seen      map[node.Knob]node.Value          // their values, as last read
+	seen      map[node.Knob]node.Value          // the values of these knobs, as they were last read
 	tallies   tallies
-	stale     bool                            // read all of seen again
-	reads     reread.Cycle                    // of seen
+	stale     bool                            // all knobs in seen must be read again
+	reads     reread.Cycle                    // the cycle of the knobs in seen
 	leftAlone map[node.Knob]int               // threads left as they are: real-time, or with a slice of their own
 	checked   map[node.CgroupPath]checkedWork // cgroups of other classes whose threads were checked
-	checks    reread.Cycle                    // of these
+	checks    reread.Cycle                    // the cycle of the cgroups in checked
 	demoted   map[int]time.Time               // demoted threads, and until when
 	recheck   map[node.File]time.Time         // when to check all threads once more after the last release
 	others    others
 	failures  []node.Failure
-	status    node.IsolationStatus // but for what the scheduler counts
+	status    node.IsolationStatus // the status without the counters of the scheduler
 }
 
 // A Kernel gives access to those parts of the kernel that isolation uses. A nil

@@ -18,7 +18,7 @@ type longSlices struct {
 	read func() (task.Slices, error)
 
 	mu    sync.Mutex
-	at    time.Time // of the reading
+	at    time.Time // time of the reading
 	known task.Slices
 }
 

@@ -111,7 +111,7 @@ func tallyThreads(i *Isolation, f node.File, tids []int) (n tally, err error) {
 		case errors.Is(err, task.ErrGone):
 		case err != nil:
 			return tally{}, err
-		case i.cookies.isForeign(id): // it stays as it is
+		case i.cookies.isForeign(id): // the cookie is another component's and stays
 		case id != 0 && (own == 0 || id == own):
 			n.be++
 		default:

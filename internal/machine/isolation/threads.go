@@ -90,7 +90,7 @@ func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 		i.converted[k] = true
 		i.mu.Unlock()
 		n, err := i.convert(k)
-		if again && k.File != node.FileSlice { // threads created or moved in since
+		if again && k.File != node.FileSlice { // for threads that were created or moved in since
 			i.mu.Lock()
 			i.status.Strays += uint64(n)
 			i.status.Converted += uint64(n)

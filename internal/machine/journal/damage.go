@@ -16,7 +16,7 @@ import (
 // empty file, or one without its beginning, is thereby recognized as damaged.
 const (
 	opBegin   = "begin"
-	opDamaged = "damaged" // Value says how; the fact outlives a compaction
+	opDamaged = "damaged" // Value describes the damage; a compaction keeps this line
 	opSettled = "settled" // a restore has reported the damage
 )
 

@@ -108,7 +108,7 @@ func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
 			if first == "" {
 				t.Fatal("no damage is seen")
 			}
-			for i := range 2000 { // past a compaction
+			for i := range 2000 { // enough to cause a compaction
 				v := node.Limit(unit.MilliCPU(100 + i))
 				do(t, reader.Intend(quota, 2, node.Limit(2000), v), reader.Wrote(quota, v))
 			}
@@ -138,7 +138,7 @@ func TestWhatAKilledWriterLeavesIsNoDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j, _ := written(t)
 			rewrite(t, j.Path(), change)
-			if name == "earlier version" { // it wrote no record of the length
+			if name == "earlier version" { // the earlier version did not record the length
 				do(t, os.Truncate(filepath.Join(filepath.Dir(j.Path()), "journal.lock"), 0))
 			}
 			if d := state(t, open(t, filepath.Dir(j.Path()), lab)).Damage; d != "" {
@@ -168,7 +168,7 @@ func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
 // all work of the machine.
 func TestNobodyElseReadsTheJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	for range 2 { // the second time with files as an older version made them
+	for range 2 { // the second time, the files are those of an older version
 		j, err := journal.Open(dir, "boot", journal.Session{PID: 1})
 		if err != nil {
 			t.Fatal(err)

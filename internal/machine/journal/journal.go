@@ -57,7 +57,7 @@ type Journal struct {
 	state State
 	head  file
 	read  fs.FileInfo // the file that state was read from; nil: none
-	off   int64       // how much of it
+	off   int64       // number of bytes of it that state contains
 	size  int64       // of the file, with torn lines
 	torn  bool        // the byte before off is not a newline
 	lost  string      // how the file was damaged since it was read; empty: it was not
@@ -70,8 +70,8 @@ type Journal struct {
 
 // Work counts what the journal has cost this process.
 type Work struct {
-	Writes int   // of the file
-	Bytes  int64 // that they wrote, compactions included
+	Writes int   // number of writes to the file
+	Bytes  int64 // number of bytes that they wrote, including compactions
 }
 
 // Work returns what the journal has cost this process up to now.

@@ -42,7 +42,7 @@ func TestNamesOfAnyBytesAreJournalled(t *testing.T) {
 	}
 	check("in the process that wrote", state(t, j))
 	check("in another process", state(t, open(t, dir, lab)))
-	for range 10 { // of long lines, so that the file is compacted
+	for range 10 { // the lines are long, so that the file is compacted
 		do(t, j.Intend(to, 1, idle, normal), j.Wrote(to, normal), j.Intend(to, 1, normal, idle), j.Wrote(to, idle))
 	}
 	check("after a compaction", state(t, open(t, dir, lab)))

@@ -27,9 +27,9 @@ type State struct {
 
 // A file holds what the lines about the file itself say.
 type file struct {
-	lines int  // how many it has
-	begun bool // it has its first line
-	noted bool // it has a line about State.Damage
+	lines int  // number of lines of the file
+	begun bool // the file has its first line
+	noted bool // the file has a line about State.Damage
 }
 
 // A Touch is the entry of a knob that Tenon has written, or was about to write.

@@ -50,7 +50,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 		close(ended)
 	}()
 	go func() {
-		meter.run(ended) // before the zombie is reaped, because the last sample reads it
+		meter.run(ended) // the last sample reads the zombie, so it must come before the wait
 		close(metered)
 	}()
 	for done := false; !done; {

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
-	NoTree   error        // the reason, then
+	NoTree   error        // the reason why Tree is nil
 	Journal  *journal.Journal
 	Knobs    *change.Knobs
 	Controls *cachectl.Groups

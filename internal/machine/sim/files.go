@@ -218,7 +218,7 @@ func (n *Node) make(p node.CgroupPath) error {
 	if n.version == 1 {
 		up := n.groups[parent]
 		g.files["cpuset.cpus"], g.files["cpuset.mems"] = up.files["cpuset.cpus"], up.files["cpuset.mems"]
-		for _, f := range []node.File{node.FileCPUs, node.FileMems} { // what it copies may be Tenon's
+		for _, f := range []node.File{node.FileCPUs, node.FileMems} { // a new group may copy Tenon's values
 			if v, touched := n.before[node.Knob{Cgroup: parent, File: f}]; touched {
 				n.before[node.Knob{Cgroup: p, File: f}] = v
 			}

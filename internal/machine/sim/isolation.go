@@ -233,7 +233,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 		i.ticked[k] = v
 		if i.marksIdle() && !i.obeys(markKeepsWeight) {
 			idle := map[bool]string{true: "1", false: "0"}[v < node.IdentityNone]
-			return n.write(k.Cgroup, "cpu.idle", idle) // as the kernel does by itself
+			return n.write(k.Cgroup, "cpu.idle", idle) // the kernel does this by itself
 		}
 		return nil
 	case node.Scheduler:

@@ -152,7 +152,7 @@ func differences(got node.Topology, want map[unit.CPU]place) []string {
 		case !cache.Empty():
 		case !p.socket.Empty():
 			cache = p.socket
-		case anyShown: // other CPUs show it: what this one shares is not known
+		case anyShown: // other CPUs have the file, so it is not known what this CPU shares
 			cache = unit.CPUSetOf(c.ID)
 		default:
 			cache = inNode[p.numa]

@@ -241,7 +241,7 @@ func TestTheAlarmIsTheObjectiveOfEach(t *testing.T) {
 	for _, runner := range []rqdelay.Slot{slot("web"), slot("api"), rqdelay.Kernel, rqdelay.Untracked} {
 		e := event
 		e.Runner = runner
-		h.tally.events <- e // no alarm: nothing that best-effort work could do about it
+		h.tally.events <- e // there must be no alarm, because best-effort work cannot cause or prevent this wait
 	}
 	h.tally.events <- event
 	a := <-h.alarms

@@ -11,7 +11,7 @@ import (
 )
 
 func TestSiblingsAreWatchedForTheirMechanismOnly(t *testing.T) {
-	h := newHall(t) // whose CPUs are of one core
+	h := newHall(t) // all CPUs of the hall belong to one core
 	h.look(web, batch)
 	if len(h.tally.beside) > 0 {
 		t.Errorf("watched without need: %v", h.tally.beside)

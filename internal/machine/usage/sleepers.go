@@ -31,7 +31,7 @@ type family struct {
 type lastUse struct {
 	known  bool
 	usage  node.Usage
-	family int // none: it has no other members
+	family int // none: the cgroup has no other members
 }
 
 // none stands for the family of a workload that has no family.

@@ -81,7 +81,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	defer r.mu.Unlock()
 	// The counters of each workload are in three files.
 	within := reread.Slower(slowWithin, 3*len(s.Workloads))
-	if scarce { // what memory eviction decides on is fresh, whatever it costs
+	if scarce { // memory is scarce, so memory eviction needs fresh values
 		within = scarceWithin
 	}
 	if r.node == nil {

@@ -40,7 +40,7 @@ type threadCounter struct {
 type throttledWork struct {
 	periods, throttled int64
 	used               time.Duration
-	ran                time.Time // the last reading in which one of them had grown
+	ran                time.Time // time of the last reading in which a counter had grown
 	mostly             bool      // throttled in most periods between the last two readings
 	counted            time.Time
 	counts             int // which part is read next
@@ -63,7 +63,7 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		if w.Usage.Periods.Or(0) == 0 {
-			continue // no quota, the usual case
+			continue // there is no quota, which is the usual case
 		}
 		x := t.work[w.ID]
 		if x == nil {
@@ -108,7 +108,7 @@ func (x *throttledWork) read(u node.Usage, at time.Time) {
 	case ran != 0 || held != 0:
 		x.mostly = ran > 0 && 2*held > ran
 	case x.used != had.used:
-		return // the counters of periods are those of the reading before
+		return // the counters of the periods have not changed since the reading before
 	case at.Sub(had.ran) >= sleepsAfter:
 		x.mostly, x.ran = false, had.ran
 	default:

@@ -29,7 +29,7 @@ type Marks struct {
 	tree    *cgroup.Tree
 	proc    string // where procfs is mounted
 	journal *journal.Journal
-	set     func(node.Knob, node.Value) error // as a step does
+	set     func(node.Knob, node.Value) error // sets a knob in the same way as a step
 	release func(node.Knob) error
 
 	mu      sync.Mutex

@@ -57,7 +57,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 // String prints s in the kernel's list format: "0-3,8". The empty set is "".
 func (s CPUSet) String() string {
 	var b []byte
-	end := CPU(-1) // of the range that stands last in b
+	end := CPU(-1) // end of the last range in b
 	for c := range s.All() {
 		if c <= end {
 			continue

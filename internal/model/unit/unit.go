@@ -87,7 +87,7 @@ func ParseBytes(s string) (Bytes, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	scale, known := byteSuffixes[s[end:]]
 	f, err := strconv.ParseFloat(s[:end], 64)
-	if s[end:] == "m" { // thousandths of a byte: Kubernetes prints fractions so
+	if s[end:] == "m" { // thousandths of a byte: Kubernetes prints fractions in this way
 		scale, known, f = 1, true, math.Ceil(f/1000)
 	}
 	if err != nil || !known || f < 0 || math.IsNaN(f) || f*float64(scale) >= math.MaxInt64 {

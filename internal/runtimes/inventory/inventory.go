@@ -52,8 +52,8 @@ type Follower struct {
 	addresses []string   // nil: no rule names containers
 	named     bool       // the addresses come from the configuration
 	known     map[string][]container.Container
-	absent    map[string]bool   // whether the socket does not exist, by address
-	trouble   map[string]string // the error by address
+	absent    map[string]bool   // by address: the socket does not exist
+	trouble   map[string]string // by address: the last error
 	asked     bool
 }
 
@@ -110,7 +110,7 @@ func (c *Follower) See(paths []string) {
 // list of that tenond. It applies to each runtime that does not answer now.
 func (c *Follower) First(ctx context.Context, remembered map[string][]container.Container) {
 	select {
-	case <-c.ask: // First answers the request of Use
+	case <-c.ask: // First also answers a request of Use
 	default:
 	}
 	c.mu.Lock()
@@ -187,7 +187,7 @@ func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool
 	asking.Wait()
 	cancel()
 	if ctx.Err() != nil {
-		return false // this process ends; the runtimes have no error
+		return false // this process ends, so an error does not come from a runtime
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -81,7 +81,7 @@ func TestARuntimeThatIsDownLetsNothingLoose(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRuntimes(theSocket)
-			if err == nil { // stands for a start of tenond while the runtime hangs
+			if err == nil { // as if tenond started while the runtime hangs
 				r.takes = time.Hour
 				begun := time.Now()
 				r.First(t.Context(), map[string][]container.Container{theSocket: {encode}})

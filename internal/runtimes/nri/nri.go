@@ -305,7 +305,7 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 func stopped(ended <-chan error) error {
 	select {
 	case err := <-ended:
-		_ = err // the plugin stopped it, so its error does not matter
+		_ = err // the plugin stopped the stub, so its error does not matter
 		return nil
 	case <-time.After(latest):
 		return errStops

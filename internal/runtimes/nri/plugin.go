@@ -72,7 +72,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	defer func() {
 		select {
 		case p.synchronized <- p.runtime:
-		default: // not the first call
+		default: // this is not the first call
 		}
 	}()
 	of := make(map[string]*api.PodSandbox, len(pods))
@@ -205,7 +205,7 @@ func (p *plugin) fit(l Limits) Limits {
 // startDeadline is the maximum time for which the start of a container waits.
 func (p *plugin) startDeadline() time.Duration {
 	drops := p.stub.RequestTimeout()
-	if drops <= 0 { // an old runtime does not say it
+	if drops <= 0 { // an old runtime does not report this number
 		drops = api.DefaultPluginRequestTimeout
 	}
 	return min(p.StartDeadline, drops*3/4)

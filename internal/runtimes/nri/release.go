@@ -44,13 +44,13 @@ func Release(ctx context.Context, o Options) error {
 // after success.
 func (p *plugin) leave() error {
 	select {
-	case p.catching <- struct{}{}: // so that no goroutine sends values of Tenon any more
+	case p.catching <- struct{}{}: // from now on, no goroutine sends values of Tenon
 	case <-time.After(releasing):
 	}
 	p.mu.Lock()
 	open := maps.Clone(p.open)
 	p.mu.Unlock()
-	for _, q := range open { // the container may be known by now
+	for _, q := range open { // the container may be known now
 		p.limits(context.Background(), "release", q.pod, q.container)
 	}
 	p.mu.Lock()

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cluster", flag.ExitOnError)
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	name := flags.String("name", "dev", "")
-	_ = flags.Parse(args) // exits
+	_ = flags.Parse(args) // exits after an error
 	args = flags.Args()
 	if len(args) == 0 {
 		flags.Usage()
@@ -188,7 +188,7 @@ func up(ctx context.Context, name string, args []string) error {
 	nodes := flags.Int("nodes", 1, "")
 	var system unit.CPUSet
 	flags.TextVar(&system, "system-cpus", system, "")
-	_ = flags.Parse(args) // exits
+	_ = flags.Parse(args) // exits after an error
 	c, err := cluster.Up(ctx, cluster.Options{Name: name, Keep: true, SystemCPUs: system, Log: say})
 	if err != nil {
 		return err

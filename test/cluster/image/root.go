@@ -23,7 +23,7 @@ type Root struct {
 
 type entry struct {
 	header tar.Header
-	from   string // a file of this machine, or
+	from   string // path of a file of this machine; empty: text is the content
 	text   []byte
 }
 

@@ -173,7 +173,7 @@ func walk(v reflect.Value, path string, see func(string, reflect.Value)) {
 		if v.IsZero() {
 			return
 		}
-		if v.NumField() == 0 || !v.Type().Field(0).IsExported() { // a time, a set of CPUs
+		if v.NumField() == 0 || !v.Type().Field(0).IsExported() { // such as a time or a set of CPUs
 			see(path, v)
 			return
 		}

@@ -105,10 +105,10 @@ func (p Protocol) Write(dir string, now time.Time) error {
 // protocol, the record, and the directory if it is then empty.
 func Withdraw(dir string) {
 	if err := os.Remove(filepath.Join(dir, "runs")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return // a part of a run
+		return // the directory contains a part of a run
 	}
 	for _, name := range []string{report.ExperimentFile, ProtocolFile, ""} {
-		_ = os.Remove(filepath.Join(dir, name)) // what is left is not of this experiment
+		_ = os.Remove(filepath.Join(dir, name)) // files that remain are not of this experiment
 	}
 }
 

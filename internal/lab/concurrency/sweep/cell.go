@@ -16,7 +16,7 @@ type Strategy string
 const (
 	Quota        Strategy = "quota"        // the limit as a quota, on all CPUs: the default of Kubernetes
 	PinnedSlices Strategy = "pinned"       // virtual workers of neighbouring CPUs, without a quota
-	PinnedBlind  Strategy = "pinned-blind" // the same, of CPUs drawn at random
+	PinnedBlind  Strategy = "pinned-blind" // the same, but the CPUs are chosen at random
 	Static       Strategy = "static"       // exclusive CPUs; a job that finds none waits
 	Unbounded    Strategy = "unbounded"    // no limit
 	Burst        Strategy = "burst"        // a quota of twice the limit, or of a number of CPUs if that is more
@@ -75,7 +75,7 @@ func (c Config) cells(m machine) (cells []Cell, refused []string) {
 		for _, s := range g.strategies {
 			for _, limit := range g.limits {
 				if (s == Unbounded) != (limit == 0) {
-					continue // without a limit there is nothing to divide by
+					continue // without a limit, there is no number by which to divide
 				}
 				for _, memory := range orNone(g.memory) {
 					for _, threads := range orNone(g.threads) {

@@ -55,14 +55,14 @@ type Config struct {
 	Fill     Fill          // steady
 	Blocks   int           // 4
 	Window   time.Duration // in which the jobs begin that count; 2 s
-	Warmup   time.Duration // before it; 800 ms
+	Warmup   time.Duration // time before Window; 800 ms
 	MaxTime  time.Duration // of the whole experiment; 9 min 30 s
 	// AsPublished runs each cell once, in the order of the lists, with all jobs
 	// at once. Slices then have the quota of the limit, too.
 	AsPublished bool
 	Type        string // of all jobs, in the table; the strategy
 
-	Argv     []string      // command of a job; the lab's transcode
+	Argv     []string      // command of a job; by default the lab's transcode
 	Work     time.Duration // CPU time of one of the lab's transcodes, alone; 500 ms
 	Height   int           // of the transcode's picture in lines; 360, 720 or 1080, the smallest with a thread for each CPU
 	Input    string        // film; the lab's own clip

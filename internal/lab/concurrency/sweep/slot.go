@@ -25,7 +25,7 @@ type slot struct {
 
 	mu      sync.Mutex
 	process *site.Process // the running job; nil: none
-	marks   *work.Marks   // of it
+	marks   *work.Marks   // the marks of this job
 	meter   meter.Meter
 }
 

@@ -20,7 +20,7 @@ type queue struct {
 	mu       sync.Mutex
 	open     bool           // jobs that begin now count
 	pending  sync.WaitGroup // jobs that count and have not ended
-	rows     []jobs.Job     // those that count, and those that failed
+	rows     []jobs.Job     // the jobs that count, and the jobs that failed
 	ended    int            // jobs that count and have ended
 	counted  map[int]bool   // the jobs of the cell of which one has counted
 	complete chan struct{}

@@ -20,7 +20,7 @@ type Config struct {
 	Parts    []string       // pi and nginx
 	Modes    []pinning.Mode // all
 	Blocks   int            // 4
-	Limit    int            // CPUs of the job and of each server; half of the tested CPUs, and of nginx what fits
+	Limit    int            // CPUs of the job and of each server; by default half of the tested CPUs, for nginx at most what fits
 	Threads  int            // of the job; 3000, as published
 	Digits   int            // 20000, as published
 	Rounds   int            // chosen so that the job needs about Work of CPU time

@@ -138,7 +138,7 @@ func TestServersAnswer(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("the client needs a CPU")
 	}
-	dir, err := os.MkdirTemp("", "tenon-test-") // nginx's workers must enter it
+	dir, err := os.MkdirTemp("", "tenon-test-") // nginx's workers must be able to enter this directory
 	if err != nil {
 		t.Fatal(err)
 	}
