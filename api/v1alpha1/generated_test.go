@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestTheCRDsAreThoseOfTheTypes makes them again, by the command that the
-// Makefile has.
+// TestTheCRDsAreThoseOfTheTypes generates the CRDs with the command of the
+// Makefile, and compares them with those in the repository.
 func TestTheCRDsAreThoseOfTheTypes(t *testing.T) {
 	if os.Getenv("TENON_TEST_STRICT") != "1" {
 		t.Skip("builds controller-gen, which takes a minute where it was not built before: set TENON_TEST_STRICT=1")

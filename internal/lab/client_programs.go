@@ -43,8 +43,8 @@ func (b *environment) connections() int {
 	return 256
 }
 
-// spin starts the spinner, in the idle class or with the usual policy, for which
-// the weight of its cgroup counts.
+// spin starts the spinner. With leastWeight, it has the usual policy, so that
+// the weight of its cgroup counts. Otherwise it is in the idle class.
 func (b *environment) spin(p site.Pods, leastWeight bool) (*site.Process, error) {
 	role := "spin"
 	if leastWeight {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// A keptService is the service of --keep-service, which runs from the first run
-// that needs it to the end of the experiment.
+// A keptService is a service that runs from the first run that needs it to the
+// end of the experiment (--keep-service).
 type keptService struct {
 	process *site.Process
 	self    *work.SelfDriven
@@ -22,8 +22,8 @@ func (k *keptService) end() {
 	stop(k.process)
 }
 
-// keep keeps the service of a run, if the experiment keeps it. It returns false
-// if there is nothing to keep, so that all cgroups can be removed.
+// keep keeps the service of a run, if the experiment keeps services. If it
+// returns false, nothing is kept, and all cgroups can be removed.
 func (st *runSetUp) keep() bool {
 	b := st.b
 	if !b.Workloads.Keep {
@@ -37,7 +37,7 @@ func (st *runSetUp) keep() bool {
 	return b.kept != nil
 }
 
-// canKeep returns an error if a mode does not leave the service as it was.
+// canKeep returns an error if some mode would change a kept service.
 func canKeep(modes []report.Mode) error {
 	var faults []error
 	for _, m := range modes {

@@ -19,11 +19,12 @@ var AllModes = []report.Mode{
 	report.Tenon, report.Tenon65, report.Solo,
 }
 
-// NamedModes lists the other baseline, and the control of the long slices.
+// NamedModes lists the other baseline, and the mode that shows the effect of
+// long slices.
 var NamedModes = []report.Mode{report.ExclusiveAwake, report.TenonNoSlices}
 
 // ColocationModes lists every mode of the colocation experiment: the default
-// modes, those that are run only if they are named (NamedModes), the modes
+// modes, the modes that run only if the user names them (NamedModes), the modes
 // without cgroups, and the modes that pin an isolation mechanism.
 var ColocationModes = slices.Concat(AllModes, NamedModes, report.SessionModes, report.MechanismModes)
 

@@ -99,8 +99,8 @@ func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 	}
 }
 
-// TestAKeptServiceStaysBetweenRuns looks for one process in all runs, and for
-// none afterwards.
+// TestAKeptServiceStaysBetweenRuns checks that all runs have the same process
+// of the service, and that it has ended afterwards.
 func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 	real(t, work.RedisProgram)
 	t.Setenv("TMPDIR", openDir(t))
@@ -135,8 +135,8 @@ func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestAKeptServiceThatDrivesItselfGetsAnotherOrder makes two runs with one
-// process.
+// TestAKeptServiceThatDrivesItselfGetsAnotherOrder checks that one process can do
+// several runs, each with an order of its own.
 func TestAKeptServiceThatDrivesItselfGetsAnotherOrder(t *testing.T) {
 	real(t)
 	t.Setenv("TMPDIR", openDir(t))

@@ -9,25 +9,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sizes are the CPUs of the claims of the trace, each as likely as the others.
+// sizes are the numbers of CPUs that the claims of a trace demand. Each entry
+// is equally likely.
 var sizes = []int{1, 2, 2, 2, 3, 4, 4, 4, 4, 6, 8, 8, 8, 12, 16, 16}
 
-// The lifetimes have a Pareto distribution between two bounds.
+// The lifetimes of pods have a Pareto distribution between two bounds.
 const (
 	shape             = 1.5
 	shortest, longest = 1.0, 20.0
 )
 
-// A trace is the pods of one run.
+// A trace describes the pods of one run.
 type trace struct {
-	load     float64 // CPUs that are demanded on average, as a share of those of the cluster
+	load     float64 // average demand for CPUs, as a share of the CPUs of the cluster
 	pools    float64 // share of the pods that have no CPUs of their own
 	arrivals int
-	warm     int // the first arrivals are not counted
+	warm     int // number of first arrivals that do not count
 	seed     uint64
 }
 
-// source makes the claims of a trace. Two sources of one trace make the same.
+// source generates the claims of a trace. Two sources of the same trace
+// generate the same claims.
 type source struct {
 	*rand.Rand
 	trace
@@ -47,27 +49,28 @@ func (s *source) claim() *claim {
 	return c
 }
 
-// pareto is the quantile u of the lifetimes of a shape.
+// pareto returns the quantile u of lifetimes with a shape.
 func pareto(u, shape float64) float64 {
 	low, high := math.Pow(shortest, -shape), math.Pow(longest, -shape)
 	return math.Pow(low-u*(low-high), -1/shape)
 }
 
-// running is a claim that runs already when the trace begins. Long lifetimes are
-// more likely among those, by their length, and a part of each is over.
+// running returns a claim that already runs when the trace begins. Among such
+// claims, long lifetimes are more likely, in proportion to their length. A part
+// of the lifetime is already over.
 func (s *source) running() *claim {
 	c := s.claim()
 	c.lives = pareto(s.Float64(), shape-1) * s.Float64()
 	return c
 }
 
-// meanLife is the mean of pareto over all quantiles.
+// meanLife returns the mean of pareto over all quantiles.
 func meanLife() float64 {
 	scale := math.Pow(shortest, shape) / (1 - math.Pow(shortest/longest, shape))
 	return scale * shape / (shape - 1) * (math.Pow(shortest, 1-shape) - math.Pow(longest, 1-shape))
 }
 
-// meanCPUs is the mean of what a claim requests, in CPUs.
+// meanCPUs returns the mean request of a claim, in CPUs.
 func (t trace) meanCPUs() float64 {
 	sum := 0
 	for _, n := range sizes {
@@ -76,7 +79,7 @@ func (t trace) meanCPUs() float64 {
 	return float64(sum) / float64(len(sizes)) * (1 - t.pools/2)
 }
 
-// An end is the end of a claim that runs.
+// An end is the time at which a running claim ends.
 type end struct {
 	at   float64
 	c    *claim
@@ -96,17 +99,17 @@ func (e *ends) Pop() any {
 	return last
 }
 
-// figures are the result of one run, in percent.
+// figures are the results of one run, in percent.
 type figures struct {
-	oneCache float64 // of the claims that an L3 cache of the hardware can hold
-	oneNode  float64 // of the claims that a NUMA node can hold
-	split    float64 // of the claims: they share more cores than an odd number needs
-	waited   float64 // of the pods: they had to wait although as many CPUs were free in the cluster
-	stranded float64 // of all CPUs: free, but of no use in their cache, in the mean over the sizes of claims
-	refused  float64 // of the pods: a node refused them after the scheduler had chosen it
+	oneCache float64 // share of the claims that an L3 cache of the hardware can hold
+	oneNode  float64 // share of the claims that a NUMA node can hold
+	split    float64 // share of the claims that share more cores than an odd number of CPUs needs
+	waited   float64 // share of the pods that waited although the cluster had as many free CPUs
+	stranded float64 // share of all CPUs that are free but useless in their cache, as a mean over the sizes of claims
+	refused  float64 // share of the pods that a node refused after the scheduler had chosen it
 }
 
-// A cluster is the nodes under a trace.
+// A cluster holds the nodes on which a trace runs.
 type cluster struct {
 	*frame
 	hosts   []*host
@@ -135,12 +138,12 @@ func newCluster(f *frame, nodes int, m maker, seed uint64) (*cluster, error) {
 	return c, nil
 }
 
-// enough is the number of nodes with room that kube-scheduler looks for before
-// it scores them.
+// enough returns how many nodes with room kube-scheduler looks for before it
+// scores them.
 func enough(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
 
-// choose returns the node of a claim; false: none has room. Of nodes with the
-// same score any may be chosen.
+// choose returns the node for a claim; false: no node has room. Among nodes
+// with the same score, it chooses any.
 func (k *cluster) choose(c *claim) (int, bool) {
 	best, most, found, equal := 0, 0.0, 0, 0
 	looked := 0
@@ -163,7 +166,7 @@ func (k *cluster) choose(c *claim) (int, bool) {
 	return best, found > 0
 }
 
-// place runs a claim on a node; false: the node refuses it.
+// place runs a claim on a node. It returns false if the node refuses the claim.
 func (k *cluster) place(at int, c *claim) (bool, error) {
 	set, ok := k.rival.take(at, c)
 	if !ok {
@@ -213,8 +216,8 @@ func (k *cluster) judge(h *host, c *claim, set unit.CPUSet) {
 	}
 }
 
-// leave ends the claim that ends next, and tries the waiting ones on its node,
-// in their order.
+// leave ends the claim with the earliest end. It then tries the waiting claims
+// on that node, in their order.
 func (k *cluster) leave() error {
 	e := heap.Pop(&k.ends).(end)
 	k.now = e.at
@@ -243,7 +246,7 @@ func (k *cluster) leave() error {
 	return nil
 }
 
-// arrive schedules a claim, or lets it wait.
+// arrive schedules a claim. If no node has room, the claim waits.
 func (k *cluster) arrive(c *claim) error {
 	free := unit.MilliCPU(0)
 	for _, h := range k.hosts {
@@ -264,7 +267,7 @@ func (k *cluster) arrive(c *claim) error {
 	return nil
 }
 
-// run runs a trace on a cluster of a kind of nodes.
+// run runs a trace on a cluster with nodes of one kind.
 func run(f *frame, nodes int, m maker, t trace) (figures, error) {
 	k, err := newCluster(f, nodes, m, t.seed)
 	if err != nil {
@@ -276,7 +279,7 @@ func run(f *frame, nodes int, m maker, t trace) (figures, error) {
 	return k.figures(), nil
 }
 
-// follow lets the pods of a trace come and go.
+// follow starts and ends the pods of a trace.
 func (k *cluster) follow(t trace) error {
 	s := t.source()
 	capacity := float64(len(k.hosts) * k.hosts[0].usable)
@@ -306,7 +309,7 @@ func (k *cluster) follow(t trace) error {
 	return nil
 }
 
-// sample adds what is stranded now to the mean.
+// sample adds the CPUs that are stranded now to the mean.
 func (k *cluster) sample(capacity float64) {
 	all, of := 0, 0
 	for _, n := range sizes {

@@ -9,8 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// occupied returns CPUs of a machine that are not free, at random: each core or
-// each CPU with the same probability. The reserved ones are among them.
+// occupied returns random CPUs of a machine that are not free. Each core or
+// each CPU is occupied with the same probability. The reserved CPUs are always
+// occupied.
 func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 	closed := f.reserved()
 	share := rnd.Float64()
@@ -26,8 +27,9 @@ func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 	return closed
 }
 
-// optimum is the best rating of n free CPUs: it tries each set of caches. Within
-// a set, whole cores go first, so that only the rest is on split ones.
+// optimum returns the best possible rating of n free CPUs. It tries each set of
+// caches. Within a set, it takes whole cores first, so that only the rest is on
+// split cores.
 func optimum(h *host, n int) (rating, bool) {
 	caches := len(h.groups[cacheLevel])
 	type sums struct{ open, whole, nodes, sockets int }
@@ -56,12 +58,12 @@ func optimum(h *host, n int) (rating, bool) {
 	return best, found
 }
 
-// A score is how often a rival reached the optimum of single claims, in percent
-// of them: in NUMA nodes and sockets, in caches too, in split cores too, and in
-// the room that is left.
+// A score is the share of single claims, in percent, for which a rival reached
+// the optimum: in NUMA nodes and sockets; also in caches; also in split cores;
+// and also in the room that is left.
 type score struct{ nodes, caches, split, left float64 }
 
-// single asks a rival for single claims on machines in random states.
+// single gives single claims to a rival, on machines in random states.
 func single(f *frame, m maker, tries int, seed uint64) (score, error) {
 	rnd := rand.New(rand.NewPCG(seed, 19))
 	var hit [len(rating{})]int
@@ -94,11 +96,11 @@ func single(f *frame, m maker, tries int, seed uint64) (score, error) {
 	return score{nodes: of(1), caches: of(2), split: of(3), left: of(4)}, nil
 }
 
-// most returns the largest number of claims that fit into one cache each, by
-// branch and bound. room are the free CPUs of the caches.
+// most returns the largest number of claims that fit into one cache each. It
+// uses branch and bound. room are the numbers of free CPUs of the caches.
 func most(room []int, claims []int) int {
 	claims = slices.Clone(claims)
-	slices.Sort(claims) // small ones first: the first solution is a good one
+	slices.Sort(claims) // small claims first, so that the first solution is a good one
 	room = slices.Clone(room)
 	best := 0
 	var try func(i, inside int)
@@ -110,7 +112,7 @@ func most(room []int, claims []int) int {
 		seen := map[int]bool{}
 		for g := range room {
 			if room[g] < claims[i] || seen[room[g]] {
-				continue // caches with the same room are the same
+				continue // caches with equal room need only one try
 			}
 			seen[room[g]] = true
 			room[g] -= claims[i]
@@ -124,8 +126,8 @@ func most(room []int, claims []int) int {
 }
 
 // sequences lets a rival place up to eight claims one after the other on one
-// machine, and returns the claims in one cache as a share of what is possible
-// for who knows all of them before, in percent.
+// machine. It returns the number of claims in one cache, in percent of the
+// number that is possible if all claims are known before.
 func sequences(f *frame, m maker, tries int, seed uint64) (float64, error) {
 	rnd := rand.New(rand.NewPCG(seed, 20))
 	got, possible := 0, 0

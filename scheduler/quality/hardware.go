@@ -5,25 +5,25 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A hardware is a kind of node: the numbers of sockets, of NUMA nodes of a
-// socket, of L3 caches of a NUMA node, of cores of a cache and of threads of a
-// core.
+// A hardware is a kind of node. It has the numbers of sockets, of NUMA nodes
+// per socket, of L3 caches per NUMA node, of cores per cache, and of threads
+// per core.
 type hardware struct {
 	name                                   string
 	sockets, nodes, caches, cores, threads int
 }
 
-// kinds are the kinds of node of the comparison.
+// kinds are the kinds of nodes of the comparison.
 var kinds = []hardware{
 	{"intel", 2, 1, 1, 26, 2}, // one L3 cache and one NUMA node a socket
 	{"amd", 2, 2, 4, 8, 2},    // two NUMA nodes a socket (NPS2), L3 caches of eight cores
 	{"arm", 2, 2, 1, 32, 1},   // no SMT
 }
 
-// small is the machine of the sequences.
+// small is the machine on which sequences places claims.
 var small = hardware{"small", 2, 1, 4, 4, 2}
 
-// A level is a level at which CPUs stand together.
+// A level is a kind of group of CPUs: L3 cache, NUMA node, socket or machine.
 type level int
 
 const (
@@ -34,8 +34,9 @@ const (
 	levels
 )
 
-// A frame is a kind of node as tables by CPU. The second threads of the cores
-// have the upper half of the CPU numbers, as Linux counts on x86.
+// A frame describes a kind of node by tables that have the CPU number as index.
+// As on x86 with Linux, the second threads of the cores have the upper half of
+// the CPU numbers.
 type frame struct {
 	hardware
 	topology node.Topology
@@ -72,8 +73,8 @@ func newFrame(h hardware) *frame {
 	return f
 }
 
-// reserved are the CPUs of the first core, which no claim gets: the kubelet's
-// policy needs a reserve, and so all have the same.
+// reserved returns the CPUs of the first core, which no claim gets. The
+// kubelet's policy requires reserved CPUs, so all rivals have them.
 func (f *frame) reserved() unit.CPUSet {
 	var s unit.CPUSet
 	for _, c := range f.cores[0] {
@@ -82,16 +83,17 @@ func (f *frame) reserved() unit.CPUSet {
 	return s
 }
 
-// size is the number of CPUs of a group of a level.
+// size returns the number of CPUs of a group of a level.
 func (f *frame) size(l level) int { return len(f.groups[l][0]) }
 
-// A rating is what a choice is judged by, from the first number to the last:
-// NUMA nodes, sockets, caches, CPUs that share a core with CPUs outside the
-// choice, and free CPUs that are left in its caches.
+// A rating says how good a choice of CPUs is; the first different number
+// decides, and smaller is better. It has the numbers of NUMA nodes, of sockets,
+// of caches, of CPUs that share a core with CPUs outside the choice, and of
+// free CPUs that are left in the caches.
 type rating [5]int
 
-// rate rates CPUs on a machine whose CPUs were free before. It shares no code
-// with any choice.
+// rate rates a choice of CPUs on a machine on which the given CPUs were free
+// before. It shares no code with any rival.
 func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	var r rating
 	for i, l := range []level{numaLevel, socketLevel, cacheLevel} {
@@ -119,19 +121,19 @@ func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	return r
 }
 
-// A host is the state of one node, from which the choices of this package read,
-// and which says what is free.
+// A host is the state of one node. The rivals of this package read from it
+// which CPUs are free.
 type host struct {
 	*frame
 	free   []bool
 	open   [levels][]int // free CPUs by group
 	whole  [levels][]int // CPUs of wholly free cores by group
-	shared unit.MilliCPU // what pods without own CPUs request
+	shared unit.MilliCPU // request of pods without CPUs of their own
 	usable int           // CPUs that are not reserved
 	closed unit.CPUSet   // CPUs that are not free
 }
 
-// newHost returns a node on which all CPUs but closed ones are free.
+// newHost returns a node on which all CPUs except closed are free.
 func newHost(f *frame, closed unit.CPUSet) *host {
 	h := &host{frame: f, free: make([]bool, f.cpus), usable: f.cpus - closed.Len()}
 	for l := range levels {
@@ -148,7 +150,7 @@ func newHost(f *frame, closed unit.CPUSet) *host {
 	return h
 }
 
-// set makes a CPU free or not.
+// set records whether a CPU is free.
 func (h *host) set(c int, free bool) {
 	before := h.wholeCore(c)
 	h.free[c] = free
@@ -183,12 +185,12 @@ func (h *host) wholeCore(c int) bool {
 	return true
 }
 
-// spare is what the node can still give by the amounts that its pods request:
-// what a scheduler without topology looks at.
+// spare returns the CPU that the requests of the node's pods leave. A scheduler
+// without topology knows only this amount.
 func (h *host) spare() unit.MilliCPU { return unit.CPUs(h.open[machineLevel][0]) - h.shared }
 
-// stranded is the number of free CPUs that no claim of n CPUs within one cache
-// can use.
+// stranded returns the number of free CPUs that no claim of n CPUs within one
+// cache can use.
 func (h *host) stranded(n int) int {
 	all := 0
 	for _, free := range h.open[cacheLevel] {

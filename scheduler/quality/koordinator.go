@@ -7,12 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// koordinator places as Koordinator's scheduler does by its documentation, with
-// the bind policy FullPCPUs, which is its default: the CPUs of a NUMA node whose
-// wholly free cores suffice, else those of such a socket, else wholly free cores
-// of whole sockets, and then single CPUs, one of each core first. It knows no L3
-// cache. NUMA nodes with most free CPUs go first if nodes do (LeastAllocated),
-// and those with fewest if the fullest node does (MostAllocated).
+// koordinator places claims like Koordinator's scheduler, according to its
+// documentation, with its default bind policy FullPCPUs. It takes the first of
+// these that suffices: wholly free cores of one NUMA node, wholly free cores of
+// one socket, wholly free cores of several sockets, and then single CPUs, one
+// of each core first. It does not know L3 caches. With LeastAllocated it tries
+// the NUMA nodes with the most free CPUs first, and with MostAllocated those
+// with the fewest.
 type koordinator struct {
 	hosts  []*host
 	packed bool
@@ -23,7 +24,8 @@ func (*koordinator) leave(int, *claim)            {}
 
 func (k *koordinator) room(at int, c *claim) bool { return k.hosts[at].spare() >= c.request }
 
-// worth is the score of the amounts: that of Koordinator's plugin is the same.
+// worth returns the score by requested amounts. Koordinator's plugin uses the
+// same score.
 func (k *koordinator) worth(at int, c *claim) float64 {
 	if k.packed {
 		return pack(k.hosts[at], c)
@@ -45,7 +47,7 @@ func (k *koordinator) take(at int, c *claim) (unit.CPUSet, bool) {
 			}
 		}
 	}
-	for _, g := range order(h, socketLevel, false) { // whole sockets, most free first
+	for _, g := range order(h, socketLevel, false) { // whole sockets, those with the most free CPUs first
 		t.cores(h.groups[socketLevel][g])
 	}
 	for _, g := range order(h, socketLevel, true) {
@@ -57,7 +59,7 @@ func (k *koordinator) take(at int, c *claim) (unit.CPUSet, bool) {
 	return t.set, t.left == 0
 }
 
-// order sorts the groups of a level by free CPUs.
+// order sorts the groups of a level by their free CPUs.
 func order(h *host, l level, tightest bool) []int {
 	all := make([]int, len(h.open[l]))
 	for g := range all {
@@ -72,7 +74,8 @@ func order(h *host, l level, tightest bool) []int {
 	return all
 }
 
-// fromCores takes wholly free cores, and of the last one what is still wanted.
+// fromCores takes wholly free cores. Of the last core, it takes only as many
+// CPUs as are still needed.
 func (t *taker) fromCores(of []int) {
 	t.cores(of)
 	for _, c := range of {
@@ -84,7 +87,7 @@ func (t *taker) fromCores(of []int) {
 	}
 }
 
-// singles takes one free CPU of each core of which it has none.
+// singles takes one free CPU of each core from which it has none yet.
 func (t *taker) singles(of []int) {
 	for _, c := range of {
 		taken := false

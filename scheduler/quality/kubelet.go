@@ -19,13 +19,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// container is the name of the container of each pod.
+// container is the name of the only container of each pod.
 const container = "main"
 
-// kubelet is kube-scheduler, which looks at amounts, and on each node the static
-// policy of the kubelet's CPU manager itself. Aligned, the policy prefers whole
-// L3 caches (prefer-align-cpus-by-uncorecache), and the Topology Manager asks it
-// for few NUMA nodes (best-effort).
+// kubelet is kube-scheduler, which counts only amounts, together with the real
+// static policy of the kubelet's CPU manager on each node. With aligned, the
+// policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and the
+// Topology Manager requests few NUMA nodes (best-effort).
 type kubelet struct {
 	hosts   []*host
 	order   nodeOrder
@@ -37,7 +37,7 @@ type kubelet struct {
 	nodes   []*manager
 }
 
-// A manager is the CPU manager and the Topology Manager of one node.
+// A manager holds the CPU manager and the Topology Manager of one node.
 type manager struct {
 	policy cpumanager.Policy
 	state  state.State
@@ -94,7 +94,7 @@ func (k *kubelet) worth(at int, c *claim) float64 { return k.order(k.hosts[at], 
 
 func (k *kubelet) take(at int, c *claim) (unit.CPUSet, bool) {
 	if c.cpus == 0 {
-		return unit.CPUSet{}, true // it runs on the shared CPUs
+		return unit.CPUSet{}, true // the pod runs on the shared CPUs
 	}
 	m, p := k.nodes[at], podOf(c)
 	if r := m.scope.Admit(k.ctx, p, lifecycle.AddOperation); !r.Admit {
@@ -111,12 +111,12 @@ func (k *kubelet) take(at int, c *claim) (unit.CPUSet, bool) {
 
 func (k *kubelet) leave(at int, c *claim) {
 	m := k.nodes[at]
-	_ = m.policy.RemoveContainer(klog.Logger{}, m.state, c.id, container) // it has no other answer than nil
+	_ = m.policy.RemoveContainer(klog.Logger{}, m.state, c.id, container) // it always returns nil
 	_ = m.scope.RemoveContainer(klog.Logger{}, c.id)
 }
 
-// podOf is a pod for which the static policy chooses CPUs: one of the class
-// Guaranteed with a whole number of them.
+// podOf returns a pod of the class Guaranteed with a whole number of CPUs. For
+// such pods, the static policy chooses CPUs.
 func podOf(c *claim) *corev1.Pod {
 	r := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(int64(c.cpus), resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),
@@ -135,8 +135,8 @@ func setOf(s unit.CPUSet) cpuset.CPUSet {
 	return cpuset.New(all...)
 }
 
-// A manager answers the Topology Manager as the kubelet's CPU manager does: with
-// its policy and its state.
+// A manager answers the Topology Manager with the policy and the state of the
+// kubelet's CPU manager.
 
 // GetTopologyHints implements topologymanager.HintProvider.
 func (m *manager) GetTopologyHints(l klog.Logger, p *corev1.Pod, c *corev1.Container, o lifecycle.Operation) map[string][]topologymanager.TopologyHint {

@@ -1,16 +1,17 @@
-// Command quality compares where Tenon places pods that ask for CPUs with where
-// others do: the static policy of the kubelet's CPU manager itself, the order of
-// Koordinator's scheduler, plain best fit, and best fit with a term for
-// fragmentation.
+// Command quality compares Tenon's placement of pods that demand CPUs with
+// other placements: the kubelet's own static policy of the CPU manager, the
+// order of Koordinator's scheduler, plain best fit, and best fit with a term
+// for fragmentation.
 //
 //	go run ./quality -part churn -out blocks.csv
 //	go run ./quality -report blocks.csv
 //
-// Part single asks for single claims on machines in random states, and compares
-// with the optimum. Part sequences compares eight claims in a row with the best
-// for who knows all of them. Part churn lets pods come and go on a cluster of
-// each kind of nodes. Each block has its own random numbers, and all rivals get
-// the same claims. Nothing depends on the speed of the machine.
+// Part single gives single claims to machines in random states, and compares
+// the result with the optimum. Part sequences places eight claims one after the
+// other, and compares the result with the best that is possible if all are
+// known before. Part churn starts and ends pods on a cluster of each kind of
+// nodes. Each block has its own random numbers, and all rivals get the same
+// claims. Nothing depends on the speed of the machine.
 package main
 
 import (
@@ -135,7 +136,7 @@ func do(o options) error {
 	})
 }
 
-// measure runs the blocks of a part, and tells each figure.
+// measure runs the blocks of a part, and calls tell for each figure.
 func measure(o options, tell func(row) error) error {
 	machines := kinds
 	if o.part == "sequences" {

@@ -26,7 +26,8 @@ func named(t *testing.T, name string) maker {
 }
 
 // TestASingleClaimGetsTheBest compares single claims with the best of all sets
-// of caches, on each kind of nodes in random states. Others miss it.
+// of caches, on each kind of node in random states. Tenon must always reach the
+// best, except in the CPUs that are left. A rival that knows no caches must not.
 func TestASingleClaimGetsTheBest(t *testing.T) {
 	for _, h := range kinds {
 		f := newFrame(h)
@@ -47,7 +48,8 @@ func TestASingleClaimGetsTheBest(t *testing.T) {
 	}
 }
 
-// TestMostIsTheMost compares branch and bound with all assignments.
+// TestMostIsTheMost compares branch and bound with a search through all
+// assignments.
 func TestMostIsTheMost(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -92,9 +94,9 @@ func TestASequenceComesNearTheBestOfAll(t *testing.T) {
 	}
 }
 
-// TestWholeCoresOnlyChangesNoEvenClaim shows why full-pcpus-only is no rival of
-// its own: it chooses the same CPUs for a whole number of cores, and refuses any
-// other number.
+// TestWholeCoresOnlyChangesNoEvenClaim shows why the option full-pcpus-only is
+// not a separate rival: it chooses the same CPUs for a whole number of cores,
+// and refuses any other number.
 func TestWholeCoresOnlyChangesNoEvenClaim(t *testing.T) {
 	f := newFrame(kinds[1])
 	rnd := rand.New(rand.NewPCG(7, 8))
@@ -120,7 +122,8 @@ func TestWholeCoresOnlyChangesNoEvenClaim(t *testing.T) {
 	}
 }
 
-// TestTheKubeletIsItself checks that the choice is the policy's, with its state.
+// TestTheKubeletIsItself checks that the rival uses the hints and the state of
+// the kubelet's own policy.
 func TestTheKubeletIsItself(t *testing.T) {
 	f := newFrame(kinds[0])
 	h := newHost(f, f.reserved())
@@ -171,7 +174,8 @@ func TestChurnComparesTheSamePods(t *testing.T) {
 	}
 }
 
-// TestATraceHasItsLoad counts the CPUs in use on a cluster with room for all.
+// TestATraceHasItsLoad checks the number of CPUs in use on a cluster with room
+// for all claims.
 func TestATraceHasItsLoad(t *testing.T) {
 	f := newFrame(kinds[0])
 	for _, pools := range []float64{0, 0.2} {

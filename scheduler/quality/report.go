@@ -44,13 +44,13 @@ func read(text string) ([]row, error) {
 	return all, nil
 }
 
-// A setting is what a comparison is made for.
+// A setting is the group of rows within which rivals are compared.
 type setting struct {
 	part, kind  string
 	load, pools int
 }
 
-// few says for which figures a small value is the better one.
+// few contains the figures for which a smaller value is better.
 var few = map[string]bool{"split": true, "waited": true, "stranded": true, "refused": true}
 
 // margin is the difference, in points of percent, below which two rivals are
@@ -58,7 +58,7 @@ var few = map[string]bool{"split": true, "waited": true, "stranded": true, "refu
 const margin = 0.25
 
 // verdict compares Tenon with a rival in one figure, over the blocks that both
-// have. The difference is Tenon's value less the rival's.
+// have. The difference is Tenon's value minus the rival's.
 func verdict(figure string, ours, theirs stat.Sample) (stat.Estimate, string) {
 	pairs := 0
 	for block := range ours {
@@ -82,8 +82,8 @@ func verdict(figure string, ours, theirs stat.Sample) (stat.Estimate, string) {
 	return d, "undecided"
 }
 
-// summary prints each figure of each rival with its interval, and what becomes
-// of the comparison with Tenon.
+// summary prints each figure of each rival with its interval, and the result of
+// its comparison with Tenon.
 func summary(all []row) string {
 	samples := map[setting]map[string]map[string]stat.Sample{}
 	for _, r := range all {

@@ -13,34 +13,35 @@ import (
 // A claim is the demand of one pod: CPUs of its own, or a share of a pool.
 type claim struct {
 	id      string
-	cpus    int           // 0: a pool
-	request unit.MilliCPU // of all CPUs, or of the share
+	cpus    int           // 0: the claim is a share of a pool
+	request unit.MilliCPU // request for all CPUs, or for the share
 	lives   float64
 }
 
-// A rival places claims on the nodes of a cluster: the filter and the score of a
-// scheduler, and the choice of the CPUs, by the scheduler or by the node.
+// A rival places claims on the nodes of a cluster. It is the filter and the
+// score of a scheduler together with the choice of CPUs, by the scheduler or by
+// the node.
 type rival interface {
-	// begin makes a node on which some CPUs are not free.
+	// begin adds a node on which the CPUs closed are not free.
 	begin(at int, closed unit.CPUSet) error
-	// room says whether the scheduler may send the claim to the node.
+	// room reports whether the scheduler may send the claim to the node.
 	room(at int, c *claim) bool
-	// worth is the score of a node.
+	// worth returns the score of a node for a claim.
 	worth(at int, c *claim) float64
-	// take chooses the CPUs of a claim; false: the node refuses it. A pool has
-	// none.
+	// take chooses the CPUs of a claim; false: the node refuses the claim. A
+	// pool has no CPUs of its own.
 	take(at int, c *claim) (unit.CPUSet, bool)
 	// leave ends a claim.
 	leave(at int, c *claim)
 }
 
-// A maker makes a rival for nodes of one kind, whose state it reads.
+// A maker makes a rival for nodes of one kind. The rival reads their state.
 type maker struct {
 	name string
 	make func(f *frame, hosts []*host) rival
 }
 
-// makers are the rivals. The first is Tenon as it is shipped.
+// makers are the rivals. The first one is Tenon as users get it.
 var makers = []maker{
 	{"tenon", func(_ *frame, h []*host) rival { return newTenon(h, spread, tenonWeight) }},
 	{"tenon-weight-1", func(_ *frame, h []*host) rival { return newTenon(h, spread, 1) }},
@@ -55,11 +56,12 @@ var makers = []maker{
 	{"koordinator-packed", func(_ *frame, h []*host) rival { return &koordinator{hosts: h, packed: true} }},
 }
 
-// A nodeOrder is the score of kube-scheduler by the amounts that are requested,
-// from 0 to 100.
+// A nodeOrder returns the score of kube-scheduler by requested amounts, from 0
+// to 100.
 type nodeOrder func(h *host, c *claim) float64
 
-// spread is LeastAllocated, the default, and pack is MostAllocated.
+// spread is the score LeastAllocated, which is the default. pack is
+// MostAllocated.
 func spread(h *host, c *claim) float64 {
 	return float64(100 * (h.spare() - c.request) / unit.CPUs(h.usable))
 }
@@ -68,7 +70,7 @@ func pack(h *host, c *claim) float64 {
 	return float64(100 * (unit.CPUs(h.usable) - h.spare() + c.request) / unit.CPUs(h.usable))
 }
 
-// tenon is the ledger of the scheduler, with its filter and its score.
+// tenon is the ledger of Tenon's scheduler, with its filter and its score.
 type tenon struct {
 	ledger *place.Ledger
 	hosts  []*host
@@ -77,8 +79,8 @@ type tenon struct {
 	weight float64
 }
 
-// tenonWeight is the weight of the plugin's score, beside 1 for the amounts, in
-// the configuration of docs/scheduler.md.
+// tenonWeight is the weight of the plugin's score in the configuration of
+// docs/scheduler.md. The score by amounts has the weight 1.
 const tenonWeight = 5
 
 func newTenon(hosts []*host, nodes nodeOrder, weight float64) *tenon {
@@ -127,8 +129,8 @@ func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 func (t *tenon) leave(_ int, c *claim) { t.ledger.Gone(place.UID(c.id)) }
 
 // byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
-// the cluster: the lowest level that has a pool with room, and there the
-// tightest pool.
+// the cluster. It takes the lowest level with room, and there the pool with the
+// least room that suffices.
 type byPool struct{ hosts []*host }
 
 func (*byPool) begin(int, unit.CPUSet) error { return nil }
@@ -172,13 +174,13 @@ func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
 	return t.set, t.left == 0
 }
 
-// fragmentation is Tenon with another tie-break: in place of the tightest pool
-// it takes the cache in which the claim adds least to the CPUs that claims of the
-// trace cannot use within a cache.
+// fragmentation is Tenon with another tie-break. Instead of the pool with the
+// least room, it takes the cache in which the claim adds least to the CPUs that
+// claims of the trace cannot use within one cache.
 type fragmentation struct {
 	hosts []*host
 	m     *pick.Map
-	lost  []float64 // by free CPUs of a cache: those that are of no use, in the mean over the sizes
+	lost  []float64 // by number of free CPUs of a cache: how many are useless, as a mean over the sizes of claims
 }
 
 func newFragmentation(f *frame, hosts []*host) *fragmentation {
@@ -196,7 +198,8 @@ func (*fragmentation) leave(int, *claim)            {}
 
 func (b *fragmentation) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
 
-// best returns the cache for n CPUs; false: none has room. Whole cores go first.
+// best returns the cache for n CPUs; false: no cache has room. Caches with
+// enough whole cores come first.
 func (b *fragmentation) best(h *host, n int) (int, bool) {
 	best, found := 0, false
 	for g, open := range h.open[cacheLevel] {
@@ -218,7 +221,8 @@ func (b *fragmentation) better(h *host, g, than, n int) bool {
 	return is < was || is == was && h.open[cacheLevel][g] < h.open[cacheLevel][than]
 }
 
-// added is how many CPUs more than before are of no use, if n are taken.
+// added returns by how many the useless CPUs of a cache increase if n of its
+// CPUs are taken.
 func (b *fragmentation) added(h *host, g, n int) float64 {
 	open := h.open[cacheLevel][g]
 	return b.lost[open-n] - b.lost[open]
@@ -228,7 +232,7 @@ func wholeEnough(h *host, l level, g, n int) bool {
 	return h.whole[l][g] >= n/h.threads*h.threads
 }
 
-// worth is Tenon's score with the other tie-break.
+// worth returns Tenon's score with the other tie-break.
 func (b *fragmentation) worth(at int, c *claim) float64 {
 	h := b.hosts[at]
 	if c.cpus == 0 {
@@ -281,7 +285,7 @@ func (t *taker) add(c int) {
 	}
 }
 
-// cores takes wholly free cores, as long as all CPUs of one are wanted.
+// cores takes wholly free cores, as long as all CPUs of a core are needed.
 func (t *taker) cores(of []int) {
 	for _, c := range of {
 		if t.left >= t.host.threads && t.wholeCore(c) {
@@ -292,7 +296,7 @@ func (t *taker) cores(of []int) {
 	}
 }
 
-// threads takes CPUs of cores that are split already, and then any.
+// threads takes CPUs of cores that are already split, and then any other CPUs.
 func (t *taker) threads(of []int) {
 	for _, split := range []bool{true, false} {
 		for _, c := range of {

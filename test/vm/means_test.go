@@ -22,10 +22,11 @@ var meansMachines = func() (all []string) {
 	return all
 }()
 
-// TestMeansByCounts counts behind what a service waits beside batch work and
-// daemons, with each means. It checks the load and not the counts, which it
-// keeps with TENON_TEST_RAW=DIR; go run ./test/vm/isolation table DIR/means-*
-// makes the table. A machine takes minutes, so only make soak runs it.
+// TestMeansByCounts counts behind which threads a service waits beside batch
+// work and daemons, with each means. It checks the load and not the counts.
+// TENON_TEST_RAW=DIR saves the counts, and go run ./test/vm/isolation table
+// DIR/means-* prints their table. A machine takes minutes, so only make soak
+// runs this test.
 func TestMeansByCounts(t *testing.T) {
 	t.Parallel()
 	machines := meansMachines
@@ -61,8 +62,9 @@ func TestMeansByCounts(t *testing.T) {
 	}
 }
 
-// manyCPUs returns a machine of cores without siblings, eight for each cache.
-// The turns of its CPUs are as many instructions as with four CPUs and 10 µs.
+// manyCPUs returns a machine of cores without siblings, with eight cores for
+// each cache. A turn of its CPUs has as many instructions as with four CPUs and
+// turns of 10 µs.
 func manyCPUs(t *testing.T, series string, cpus int) Machine {
 	t.Helper()
 	m := machine(t)
@@ -72,11 +74,12 @@ func manyCPUs(t *testing.T, series string, cpus int) Machine {
 	return pace{shift: 0, round: time.Duration(cpus) * 2500 * time.Nanosecond}.of(t, m)
 }
 
-// lateOn returns the wait from which on a wake-up is late: 25,000 instructions
-// of a CPU, which is several times what the kernel takes to switch.
+// lateOn returns the waiting time from which on a wake-up is late. It is the
+// time of 25,000 instructions of a CPU, which is several times what the kernel
+// needs for a switch.
 func lateOn(cpus int) time.Duration { return time.Duration(cpus) * 25 * time.Microsecond }
 
-// judgeMeans checks that every cell is there and had its load.
+// judgeMeans checks that every cell exists and had its load.
 func judgeMeans(t *testing.T, output string, means []string) {
 	t.Helper()
 	cells := map[string]int{}

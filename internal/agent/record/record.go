@@ -1,7 +1,7 @@
-// Package record is the flight recorder: it records all that each tick of the
-// loop saw, wanted and did, as one JSON line for each tick, in a ring of files
-// of bounded size. A replay decides the same again from it. The package also
-// writes the audit log, which has one line for each write.
+// Package record is the flight recorder: for each tick of the loop, it records
+// the inputs, the decisions and the writes as one JSON line, in a ring of files
+// of bounded size. A replay computes the same decisions again from this record.
+// The package also writes the audit log, which has one line for each write.
 //
 // The ring is in files on tmpfs, and not in the memory of the agent. After a
 // crash of the agent, when it is needed most, it is still there and can be read

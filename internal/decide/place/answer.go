@@ -6,9 +6,10 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// An Answer is what a node says to a demand, in one byte, so that the answers of
-// thousands of nodes are near each other in memory: the worth of a demand that
-// fits, or the reason why it does not. The zero Answer is none.
+// An Answer is the answer of a node to a demand: its worth if it fits, or the
+// reason why it does not. It has one byte, so that the answers of thousands of
+// nodes are close to each other in memory. The zero Answer means that there is
+// no answer.
 type Answer uint8
 
 const (
@@ -16,14 +17,15 @@ const (
 	refuses Answer = 1 << 7 // plus the index of the reason
 )
 
-// reasons are all that a node may give. A test compares them with the constants.
+// reasons lists all reasons of nodes. A test compares the list with the
+// constants.
 var reasons = [...]Reason{
 	pick.TooFew, pick.NeededShared, pick.TooFewNear, pick.TooManyNodes, pick.NotWhole, pick.TooFewWhole, pick.TooFewCores, pick.NoRoomToShare, pick.NoDemand,
 	NoReport, Stale, OtherManager, NotHere,
 }
 
-// Answer returns what Room, and for a demand that fits Worth, say of the node. It
-// does not allocate.
+// Answer returns the result of Room and, for a demand that fits, of Worth. It
+// does not allocate memory.
 func (v *View) Answer(d *Demand) Answer {
 	why := v.Room(d)
 	if why == pick.Fits {
@@ -35,10 +37,10 @@ func (v *View) Answer(d *Demand) Answer {
 // Fits reports whether the demand fits.
 func (a Answer) Fits() bool { return a >= fits && a < refuses }
 
-// Worth is the worth of a demand that fits.
+// Worth returns the worth of a demand that fits.
 func (a Answer) Worth() int64 { return int64(a - fits) }
 
-// Reason is Fits for a demand that fits.
+// Reason returns the reason why the demand does not fit, or Fits.
 func (a Answer) Reason() Reason {
 	if a < refuses {
 		return pick.Fits

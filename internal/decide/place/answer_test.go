@@ -59,7 +59,8 @@ func TestEveryReasonIsAnAnswer(t *testing.T) {
 	}
 }
 
-// anyDemand returns a demand of any kind, also one that no node can meet.
+// anyDemand returns a demand of any kind, including demands that no node can
+// meet.
 func anyDemand(rnd *rand.Rand) Demand {
 	d := Demand{Claim: pick.Claim{
 		Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: rnd.IntN(12), Bind: pick.Bind(rnd.IntN(5)), Within: pick.Level(rnd.IntN(4)), Fewest: rnd.IntN(4) == 0,
@@ -70,8 +71,8 @@ func anyDemand(rnd *rand.Rand) Demand {
 	return d
 }
 
-// TestAnAnswerIsRoomAndWorth lets pods come and go, and compares the answers of the
-// node with what it says itself.
+// TestAnAnswerIsRoomAndWorth adds and removes pods, and compares Answer with
+// Room and Worth of the node.
 func TestAnAnswerIsRoomAndWorth(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	fitted, refused := 0, map[Reason]int{}

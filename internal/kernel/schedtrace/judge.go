@@ -37,7 +37,8 @@ type Rules struct {
 	// Hold is how long BE should stay off the siblings of a CPU after an LS
 	// thread has left that CPU; see Report.BEIdeal.
 	Hold time.Duration
-	// Late is the wait from which on JudgeWaits counts a wake-up as late.
+	// Late is the waiting time from which on JudgeWaits counts a wake-up as
+	// late.
 	Late time.Duration
 	// From and To are the bounds of the judged time, on the clock of the
 	// events. Zero values mean the first and the last event. Events before From

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A By divides something by what ran on the CPU for which a thread of LS
-// waited.
+// A By divides a figure by the kind of thread that ran on the CPU for which a
+// thread of LS waited.
 type By[T any] struct {
 	Idle  T `json:"idle"`
 	BE    T `json:"be"`
@@ -30,35 +30,36 @@ func (b *By[T]) of(c Class) *T {
 	return &b.Other
 }
 
-// Waits says for what the threads of LS waited between two moments, according
-// to the trace. A thread waits from the moment in which it is woken, or is
-// preempted, until it runs.
+// Waits says behind which threads the threads of LS waited between two times of
+// a trace. A thread waits from the time at which it is woken or preempted until
+// it runs.
 type Waits struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
-	// Wakes counts the wake-ups, and Found divides them by what ran, when the
-	// thread was woken, on the CPU to which the kernel sent it.
+	// Wakes is the number of wake-ups. Found divides them by what ran, at the
+	// time of the wake-up, on the CPU to which the kernel sent the thread.
 	Wakes int     `json:"wakes"`
 	Found By[int] `json:"found"`
-	// Late divides the wake-ups that waited longer than Rules.Late by what ran
-	// there for the largest part of the wait.
+	// Late is the number of wake-ups that waited longer than Rules.Late,
+	// divided by what ran for the largest part of the wait.
 	Late By[int] `json:"late"`
-	// Preempted counts the times when a thread that had not finished had to give
-	// its CPU away.
+	// Preempted is the number of times that a thread lost its CPU before it had
+	// finished.
 	Preempted int `json:"preempted"`
-	// Waited is the time of all waits, by what ran meanwhile on the CPU for which
-	// the thread waited. A thread that the kernel moves while it waits counts as
-	// waiting for its first CPU.
+	// Waited is the sum of all waits, divided by what ran meanwhile on the CPU
+	// for which the thread waited. If the kernel moves a thread while it waits,
+	// the thread counts as waiting for its first CPU.
 	Waited By[time.Duration] `json:"waited_ns"`
-	// CPU is the time of the judged CPUs. Own is that of all threads of LS.
+	// CPU is the time of the judged CPUs. Own is the time of all threads of LS.
 	CPU By[time.Duration] `json:"cpu_ns"`
 	// OtherWakes counts the wake-ups of all other threads, which are neither LS
 	// nor BE.
 	OtherWakes int `json:"other_wakes"`
 }
 
-// JudgeWaits derives from a complete record for what the threads of LS waited.
-// It ignores rules.Epsilon and rules.Hold; see Judge for the rest.
+// JudgeWaits computes from a complete record behind which threads the threads
+// of LS waited. It ignores rules.Epsilon and rules.Hold. For everything else,
+// see Judge.
 func JudgeWaits(events []Event, rules Rules) (Waits, error) {
 	if len(events) == 0 || rules.To <= rules.From {
 		return Waits{}, fmt.Errorf("judge the waits of a trace: %d events from %v to %v: %w", len(events), rules.From, rules.To, ErrVoid)
@@ -85,23 +86,23 @@ func JudgeWaits(events []Event, rules Rules) (Waits, error) {
 	return q.report, nil
 }
 
-// A runner is what runs on a CPU.
+// A runner is the thread that runs on a CPU, or the idle loop.
 type runner struct {
 	class Class
 	since time.Duration
 }
 
-// A wait is a thread of LS that is ready or sleeps.
+// A wait is the state of a thread of LS that is ready or sleeps.
 type wait struct {
-	woken  bool // or else it left its CPU, and has not been woken since
+	woken  bool // the thread was woken; false: it lost its CPU, and nothing has woken it since
 	since  time.Duration
 	cpu    unit.CPU
 	found  Class
 	behind By[time.Duration]
-	at     time.Duration // up to which behind has been counted
+	at     time.Duration // the time up to which count has counted
 }
 
-// queues is the state after the events so far.
+// queues is the state after the events that were read so far.
 type queues struct {
 	rules   Rules
 	cpus    map[unit.CPU]*runner
@@ -154,7 +155,7 @@ func (q *queues) begin(tid int, cpu unit.CPU, at time.Duration, woken bool) {
 	q.waiting[tid] = w
 }
 
-// count adds to the waits for a CPU the time since its last switch.
+// count adds the time since the last switch of a CPU to the waits for that CPU.
 func (q *queues) count(cpu unit.CPU, now time.Duration) {
 	for _, w := range q.waiting {
 		if w.cpu == cpu {
@@ -198,7 +199,7 @@ func (q *queues) end(w *wait, now time.Duration) {
 	*r.Late.of(most)++
 }
 
-// put puts a thread of a class on a CPU.
+// put records that a thread of a class runs on a CPU from now on.
 func (q *queues) put(cpu unit.CPU, next Class, at time.Duration) {
 	r := q.cpus[cpu]
 	if from, to := max(r.since, q.rules.From), min(at, q.rules.To); to > from {

@@ -1,5 +1,5 @@
-// Package kubectl is the access of the lab to a Kubernetes cluster: it runs the
-// program kubectl, so that each login method of the user works here, too.
+// Package kubectl gives the lab access to a Kubernetes cluster: it runs the
+// program kubectl, so that each login method of the user also works here.
 package kubectl
 
 import (
@@ -19,13 +19,13 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// Program is kubectl on this machine.
+// Program is the program kubectl of this machine.
 var Program = work.Program{Name: "kubectl", Packages: "see https://kubernetes.io/docs/tasks/tools", Version: nil}
 
 // A Client runs kubectl.
 type Client struct {
 	Path string
-	Args []string // in front of the command: the context and the namespace
+	Args []string // arguments before the command: the context and the namespace
 }
 
 // Find returns a client for a context (empty: the current one) and a namespace.
@@ -59,7 +59,7 @@ func Manifest(objects []Object) string {
 	return text.String()
 }
 
-// Do runs a command and gives it in as standard input.
+// Do runs a command with in as its standard input.
 func (k Client) Do(ctx context.Context, in string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
 	cmd.Stdin = strings.NewReader(in)
@@ -95,10 +95,10 @@ func (k Client) Raw(ctx context.Context, v any, path string) error {
 	return json.Unmarshal(out, v)
 }
 
-// Watch runs a command that prints a line for each change, such as get --watch,
-// and passes each line to see until see returns true or an error. If the command
-// ends by itself, as when the API server ends a watch, Watch runs it again. A
-// command that fails ends Watch.
+// Watch runs a command that prints a line for each change, such as get --watch.
+// It passes each line to see, until see returns true or an error. If the
+// command ends without an error, for example because the API server ends a
+// watch, Watch runs it again. If the command fails, Watch returns the error.
 func (k Client) Watch(ctx context.Context, see func(line string) (done bool, err error), args ...string) error {
 	for {
 		done, err := k.watchOnce(ctx, see, args)
@@ -132,7 +132,7 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if done, err = see(lines.Text()); done || err != nil {
 			stop()
-			_ = cmd.Wait() // killed
+			_ = cmd.Wait() // the program was killed, so the error does not matter
 			return done, err
 		}
 	}
@@ -142,7 +142,7 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 	return false, nil
 }
 
-// shellPatience is the longest time in which a container may answer a question.
+// shellPatience is the maximum time in which a container must answer a line.
 const shellPatience = 15 * time.Second
 
 // A Shell runs a script in a container. For each line that it receives, the

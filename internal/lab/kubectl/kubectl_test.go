@@ -37,8 +37,8 @@ func TestKubectlComplains(t *testing.T) {
 	}
 }
 
-// TestAWatchEndsWhenItsReaderHasSeenEnough also checks that a watch which the
-// API server ends is begun again.
+// TestAWatchEndsWhenItsReaderHasSeenEnough also checks that Watch starts a
+// watch again when the API server ends it.
 func TestAWatchEndsWhenItsReaderHasSeenEnough(t *testing.T) {
 	k := fake(t, "echo one; echo two")
 	seen := map[string]int{}

@@ -55,9 +55,10 @@ type ModeSpec struct {
 	Alone     bool // the service does not run
 	Burstable bool // the batch work runs in a pod with CPU requests
 	Spinner   bool // an idle-class spinner keeps the CPUs awake
-	// LeastWeight is true if the spinner has the least weight instead of the idle
-	// class. Its CPUs then look busy. CPUs that run nothing but idle-class threads
-	// look idle, so that the kernel sends other threads of the machine there.
+	// LeastWeight means that the spinner has the least weight and is not in the
+	// idle class. The CPUs then look busy to the kernel. CPUs with only
+	// idle-class threads look idle, so that the kernel sends other threads of
+	// the machine there.
 	LeastWeight bool
 	Paced       bool           // the batch work has a read rate that gives the CPU use of Tenon65
 	Tenon       bool           // Tenon's policies write the knobs

@@ -171,12 +171,12 @@ func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return clearBut(root, "", m, t)
 }
 
-// ClearBatch removes every cgroup but that of the service, and those that it is
-// in.
+// ClearBatch removes every cgroup except the cgroup of the service and its
+// parents.
 func (p Pods) ClearBatch(m maker, t *cgroup.Tree) error { return clearBut(p.Root, p.NGINX(), m, t) }
 
-// clearBut removes root and every cgroup below it, but keep and those that keep
-// is in, if keep exists.
+// clearBut removes root and every cgroup below it. It keeps the cgroup keep and
+// its parents, if keep exists.
 func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {
 		return nil
@@ -198,7 +198,7 @@ func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return removeAll(root, keep, m, t)
 }
 
-// kept reports whether a cgroup is kept or holds the one that is kept.
+// kept reports whether p is the cgroup to keep, or one of its parents.
 func kept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
 
 func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {

@@ -24,9 +24,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Plan tells the service of the reaction experiment what to do. The
-// service sleeps between the steps. During each step one thread on each CPU
-// works for Work in every Period. Times count from the start of the process.
+// A Plan is the work of the service of the reaction experiment. The service
+// sleeps between the steps. During each step, one thread on each CPU works for
+// Work in every Period. Times count from the start of the process.
 type Plan struct {
 	CPUs   unit.CPUSet   `json:"cpus"`
 	Period time.Duration `json:"period_ns"`
@@ -40,9 +40,9 @@ type At struct {
 	Length time.Duration `json:"length_ns"`
 }
 
-// Schedule draws the begin of each step. The first step begins after lead,
-// and before each further step is a pause between least and most. The same seed
-// gives the same times.
+// Schedule draws the start times of the steps. The first step starts after
+// lead. Before each further step there is a pause between least and most. The
+// same seed gives the same times.
 func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) []At {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]At, steps)
@@ -55,13 +55,13 @@ func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) [
 	return all
 }
 
-// A Latencies holds the measurements of one step. A cycle is due every
-// Period, and it ends when its Work is done. The delay of a cycle is the time
-// from its due time to its end, minus Work. That is how long the thread waited
-// for a CPU before and within the cycle.
+// A Latencies holds the measurements of one step. A cycle is due every Period,
+// and ends when its Work is done. The delay of a cycle is the time from its due
+// time to its end, minus Work. It is therefore the time for which the thread
+// waited for a CPU before and during the cycle.
 type Latencies struct {
 	Began  time.Time       `json:"began"`  // due time of the first cycle
-	Delays []time.Duration `json:"delays"` // of the cycles of all threads, in the order of Due
+	Delays []time.Duration `json:"delays"` // delays of the cycles of all threads, in the order of Due
 	Due    []time.Duration `json:"due"`    // due time of each cycle, since Began
 	Undone int             `json:"undone"` // cycles that were due in the step but had not begun at its end
 }
@@ -112,7 +112,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// Parse reads what Run has written about so many steps.
+// Parse reads the output of Run, which must have want steps.
 func Parse(out []byte, want int) ([]Latencies, error) {
 	var all []Latencies
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {

@@ -19,8 +19,8 @@ type Workloads struct {
 	// WorkRegexp matches those lines of the output of batch commands that
 	// report progress (Work.Line). Without it, their progress is CPU time.
 	WorkRegexp string
-	// Keep keeps one process of the service for all runs, instead of starting it
-	// anew for each.
+	// Keep means that one process of the service serves all runs. Otherwise the
+	// lab starts a new one for each run.
 	Keep bool
 	// SelfThreads and SelfMemory are for the service self: the number of its
 	// threads (one for each tested CPU), and the memory of each thread (8 MiB).

@@ -25,14 +25,14 @@ func newSleepersBench(t *testing.T) *sleepersBench {
 	return b
 }
 
-// ran makes a group have used so much CPU since it was made.
+// ran sets the CPU time that a group has used since it was made.
 func (b *sleepersBench) ran(t *testing.T, p string, used time.Duration) {
 	t.Helper()
 	b.put(t, filepath.Join(b.root, p, "cpu.stat"), fmt.Sprintf("usage_usec %d\n", used.Microseconds()))
 }
 
-// after returns what a snapshot shows of the policy of be, once all groups are due
-// for another look, and guards other work.
+// after lets so much time pass that all groups must be checked again. It takes
+// a snapshot, returns the value of the policy of be, and guards other work.
 func (b *sleepersBench) after(t *testing.T) node.Value {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())
@@ -46,8 +46,8 @@ func (b *sleepersBench) after(t *testing.T) node.Value {
 	return s.Knobs.Now[policyOf("be")]
 }
 
-// TestThreadsOfSleepersAreNotListedAgain: a thread that was moved into a group is
-// looked at when the group has run.
+// TestThreadsOfSleepersAreNotListedAgain checks that a thread that was moved
+// into a group is converted only after the group has run.
 func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
 	b := newSleepersBench(t)
 	b.thread(t, "be/a", task.Normal)
@@ -74,8 +74,8 @@ func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
 	}
 }
 
-// TestAllThreadsAreListedAfterAChangeOfGroups: an event of the kernel may be of
-// threads that were moved.
+// TestAllThreadsAreListedAfterAChangeOfGroups checks that all threads are
+// listed after an event about cgroups, because threads may have been moved.
 func TestAllThreadsAreListedAfterAChangeOfGroups(t *testing.T) {
 	for name, change := range map[string]func(b *bench){
 		"a group came or went": func(b *bench) { b.isolation.Expire() },
@@ -96,8 +96,9 @@ func TestAllThreadsAreListedAfterAChangeOfGroups(t *testing.T) {
 	}
 }
 
-// TestOtherWorkIsCheckedAfterItRan: a best-effort thread that was moved to a
-// service harms it only when it runs.
+// TestOtherWorkIsCheckedAfterItRan checks that a best-effort thread that was
+// moved to a service is found after it has run. Before that, it cannot harm the
+// service.
 func TestOtherWorkIsCheckedAfterItRan(t *testing.T) {
 	b := newSleepersBench(t)
 	b.thread(t, "be/a", task.Normal)

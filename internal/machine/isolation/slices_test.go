@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/machine/reread"
 )
 
-// TestTheDefaultSliceIsReadAgainAfterAWhile counts the readings, each of which
-// starts a thread of the kernel, by the groups whose threads are counted.
+// TestTheDefaultSliceIsReadAgainAfterAWhile counts how often the default slice
+// is read. Each reading starts a thread.
 func TestTheDefaultSliceIsReadAgainAfterAWhile(t *testing.T) {
 	at, reads, refused := time.Unix(0, 0), 0, error(nil)
 	l := longSlices{now: func() time.Time { return at }, read: func() (task.Slices, error) { reads++; return task.Slices{}, refused }}

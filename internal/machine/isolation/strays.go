@@ -108,18 +108,18 @@ func (i *Isolation) endDemotions(at time.Time) {
 	}
 }
 
-// checkedWork is how a workload was when its threads were last checked.
+// checkedWork is the state of a workload when its threads were last checked.
 type checkedWork struct {
 	class node.Class
 	used  node.Maybe[time.Duration] // its CPU time; absent: not counted
 }
 
 // guardOthers removes best-effort attributes from threads of other classes,
-// which with them would run only after all other threads. The class of the work
-// may be new, or a best-effort thread may have started it. It checks new work
-// at once, and work that has run since its last check again and again, while a
-// mechanism with thread attributes is in use and for a while after. A thread of
-// other work is checked after it has run.
+// because with them these threads would run only after all other threads. A
+// thread may have them because the class of its work is new, or because a
+// best-effort thread started it. guardOthers checks new work at once, and other
+// work each time after it has run. It does so while a mechanism with thread
+// attributes is in use, and for some time after that.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()

@@ -10,17 +10,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A tally is the number of threads that have the best-effort attribute of a knob,
-// that have the usual one, and that are left as they are: real-time threads, or
-// those with a slice of their own.
+// A tally is the result of counting threads for a knob: be have the best-effort
+// attribute, others have the usual one, and left are real-time threads or
+// threads with a slice of their own, which Tenon does not change.
 type tally struct{ be, others, left int }
 
 func (a tally) plus(b tally) tally { return tally{a.be + b.be, a.others + b.others, a.left + b.left} }
 
-// tallies are the last tallies of workloads, by knob and cgroup. A workload that
-// has used no CPU since has run none of its threads, so none of them has created
-// another or changed its attributes. A thread that another process moved there, or
-// changed, is counted after it has run.
+// tallies are the last tallies of workloads, by knob and cgroup. If a workload
+// has used no CPU since then, none of its threads ran, so none of them has
+// created a thread or changed its attributes. If another process has moved a
+// thread there or has changed one, that thread is counted after it has run.
 type tallies map[node.Knob]map[node.CgroupPath]tallied
 
 type tallied struct {
@@ -28,8 +28,8 @@ type tallied struct {
 	used time.Duration // CPU time when the threads were counted
 }
 
-// tallyOf counts the threads below the cgroup of a knob, but those that demoted
-// names.
+// tallyOf counts the threads below the cgroup of a knob. It omits threads for
+// which demoted returns true.
 func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, error) {
 	i.mu.Lock()
 	w := tallyWalk{i: i, k: k, demoted: demoted, classes: i.classes, used: i.used, was: i.tallies[k], now: map[node.CgroupPath]tallied{}}
@@ -94,7 +94,7 @@ func (w *tallyWalk) below(p node.CgroupPath) (tally, error) {
 	return sum, nil
 }
 
-// tallyThreads counts threads by an attribute.
+// tallyThreads counts the given threads by an attribute.
 func tallyThreads(i *Isolation, f node.File, tids []int) (n tally, err error) {
 	switch f {
 	case node.FilePolicy:

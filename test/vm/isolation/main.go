@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		// The siblings of LS are free while it works.
+		// While LS works, the siblings of its CPUs are free.
 		b, err := newBench(ctx, *settle, *measure, "1,3")
 		if err != nil {
 			return err

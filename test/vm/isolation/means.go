@@ -18,8 +18,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// The cgroups of a node of Kubernetes with systemd, as the kubelet makes them: a
-// service with requests, a batch pod without, and daemons of the system.
+// These are the cgroups of a Kubernetes node with systemd, as the kubelet makes
+// them: a service with requests, a batch pod without requests, and daemons of
+// the system.
 const (
 	kubepods     = cgroupRoot + "/kubepods"
 	serviceClass = kubepods + "/burstable"
@@ -31,8 +32,8 @@ const (
 	daemonGroup  = cgroupRoot + "/system.slice"
 )
 
-// A means is a way to let a service go before batch work, as Tenon or the
-// kubelet sets it.
+// A means is a way in which Tenon or the kubelet gives a service precedence
+// over batch work.
 type means struct {
 	name      string
 	idle      []string // cgroups with cpu.idle
@@ -51,13 +52,13 @@ var allMeans = []means{
 	{name: "scx", idle: []string{batchClass}, scheduler: true},
 }
 
-// The load, the same in all cells. Times are those of a machine whose CPUs are
-// all busy. Each thread of the service has requests of serviceWork and is busy
-// for a quarter of the time. There is one daemon for each CPU and as many batch
-// threads.
+// The load is equal in all cells. Times are those of a machine whose CPUs are
+// all busy. Each thread of the service has requests of serviceWork, and is busy
+// for a quarter of the time. For each CPU there is one daemon and one batch
+// thread.
 const (
 	serviceWork = time.Millisecond
-	serviceGap  = 4 * time.Millisecond // between two requests that are due, on average
+	serviceGap  = 4 * time.Millisecond // mean time between the due times of two requests
 	daemonWork  = 500 * time.Microsecond
 	daemonGap   = 10 * time.Millisecond
 )
@@ -69,13 +70,13 @@ type meansResult struct {
 	Threads int           `json:"threads"`
 	Means   string        `json:"means"`
 	Seed    int           `json:"seed"`
-	LateAt  time.Duration `json:"late_at_ns"` // from which on a wake-up is late
+	LateAt  time.Duration `json:"late_at_ns"` // waiting time from which on a wake-up is late
 	schedtrace.Waits
 	Service   []json.RawMessage `json:"service"`
 	Scheduler *scheduled        `json:"scheduler,omitempty"`
 }
 
-// A meansPlan tells which cells to run.
+// A meansPlan lists the cells to run.
 type meansPlan struct {
 	means          []string
 	threads, seeds []int
@@ -95,8 +96,8 @@ func numbers(text string) ([]int, error) {
 	return list, nil
 }
 
-// run runs all cells. Those of one means follow each other, because the emulator
-// takes seconds to load the scheduler.
+// run runs all cells. The cells of one means follow each other, because the
+// emulator takes seconds to load the scheduler.
 func (p meansPlan) run(ctx context.Context, b *bench) error {
 	for _, name := range p.means {
 		i := slices.IndexFunc(allMeans, func(m means) bool { return m.name == name })
@@ -183,7 +184,7 @@ func (b *bench) cell(ctx context.Context, m means, threads, seed int, late time.
 	return r, err
 }
 
-// loads returns the arguments of the load programs, without their times.
+// loads returns the arguments of the load programs, except their times.
 func (m means) loads(b *bench, cpus, threads, seed int) [][]string {
 	random := func(what, group string, n int, gap, work time.Duration) []string {
 		return []string{"-g", group, what, strconv.Itoa(n), strconv.Itoa(seed), nanos(gap), b.loopsFor(work)}
@@ -222,7 +223,8 @@ func makeTree() error {
 }
 
 // weigh sets the weights that the kubelet gives these pods, and cpu.idle. Each
-// thread of the service has a request of 250 millicores, which is what it uses.
+// thread of the service has a request of 250 millicores, which is also what it
+// uses.
 func (m means) weigh(cpus, threads int) error {
 	service := kubeletWeight(256 * threads)
 	for _, dir := range []string{batchClass, batchPod, batchGroup} {

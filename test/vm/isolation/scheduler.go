@@ -24,8 +24,8 @@ func loadScheduler(smtRule bool, classes map[string]scx.Class) (*scx.Scheduler, 
 	if err != nil {
 		return nil, err
 	}
-	// The machine numbers its CPUs core by core and cache by cache, and a core
-	// and a cache are named by their first CPU.
+	// The machine numbers its CPUs core by core and cache by cache. The number
+	// of a core or a cache is that of its first CPU.
 	caches, err := firstOf("cache/index3/shared_cpu_list")
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// A setting is what the cells of a row of the table have in common.
+// A setting is what the cells in a row of the table have in common.
 type setting struct {
 	kernel        string
 	cpus, threads int
@@ -40,12 +40,12 @@ func version(release string) int {
 	return 1000*major + minor
 }
 
-// A measured is what the runs of a cell show together, or one of them.
+// A measured is the result of one run of a cell, or the sum of all its runs.
 type measured struct {
 	wakes, preempted int
 	found, late      schedtrace.By[int]
 	waited           time.Duration
-	be, left         time.Duration // CPU time of BE, and what service and daemons left
+	be, left         time.Duration // be: CPU time of BE; left: CPU time that the service and daemons left
 }
 
 func (m *measured) add(r meansResult) {
@@ -59,20 +59,20 @@ func (m *measured) add(r meansResult) {
 	m.left += r.CPU.BE + r.CPU.Idle
 }
 
-// perWake is all waiting per wake-up, in µs.
+// perWake returns the waiting time per wake-up, in µs.
 func (m measured) perWake() float64 { return float64(m.waited) / 1e3 / float64(m.wakes) }
 
-// share is the part of the CPU time that the others left which BE used.
+// share returns the share of the CPU time left by other work that BE used.
 func (m measured) share() float64 { return float64(m.be) / float64(m.left) }
 
-// perThousand formats the late wake-ups behind BE, other threads of the service,
-// and all others, of a thousand.
+// perThousand formats the numbers of late wake-ups per thousand: those behind
+// BE, behind other threads of the service, and behind all others.
 func (m measured) perThousand() string {
 	of := func(n int) float64 { return 1000 * float64(n) / float64(m.wakes) }
 	return fmt.Sprintf("%.0f / %.0f / %.0f", of(m.late.BE), of(m.late.Own), of(m.late.Other))
 }
 
-// printTable prints what the files show.
+// printTable prints the table of the results in the files.
 func printTable(w io.Writer, files []string) error {
 	results, err := readMeans(files)
 	if err != nil {
@@ -131,8 +131,8 @@ func printGrid(w io.Writer, rows []setting, cells map[setting]map[string]*measur
 	}
 }
 
-// printComparisons compares the means within the runs of one setting and seed,
-// in which all means have the same schedules.
+// printComparisons compares the means within the runs of one setting and one
+// seed, because all means have the same schedules there.
 func printComparisons(w io.Writer, runs map[string]map[string]*measured) {
 	fmt.Fprint(w, "| waiting per wake-up | runs | less in | median | least | most | BE CPU |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, pair := range [][2]string{
