@@ -38,24 +38,33 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 		cached = h.cache.read(s.At, groups, touched)
 	}
 	h.controls.Fill(s, touches)
+	divides := len(s.Knobs.Now) > 0 // L3 caches; a control group may be made again under its name
 	h.isolation.Fill(s, touches)
 	if len(h.blocks.Shown()) > 0 {
 		s.Devices = h.blocks.List()
 	}
-	alone := len(s.Knobs.Now) == 0 && h.cache != nil // the cache contains all knobs
-	switch {
-	case alone:
-		s.Knobs.Now = cached
-	case h.cache != nil:
-		own := s.Knobs.Now
-		s.Knobs.Now = maps.Clone(cached)
-		maps.Copy(s.Knobs.Now, own)
-	}
-	if alone && len(s.Devices) == 0 {
-		s.Knobs.Before = x.before(h, cached, touches)
-		return
+	if h.cache != nil {
+		s.Knobs.Now = x.joined(cached, s.Knobs.Now)
+		if !divides && len(s.Devices) == 0 {
+			s.Knobs.Before = x.before(h, s.Knobs.Now, touches)
+			return
+		}
 	}
 	s.Knobs.Before = beforeOf(h, s.Knobs.Now, touches)
+}
+
+// joined returns the knobs of the cache, and those that the parts of the host add.
+func (x *shown) joined(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
+	if len(added) == 0 {
+		return cached
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !sameMap(x.cached, cached) || !maps.Equal(x.added, added) {
+		x.cached, x.added, x.all = cached, added, maps.Clone(cached)
+		maps.Copy(x.all, added)
+	}
+	return x.all
 }
 
 // beforeOf returns the values from before for the shown knobs. A cgroup that
@@ -89,7 +98,9 @@ type shown struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 
-	now    map[node.Knob]node.Value // the map from which earlier was made
+	cached, added, all map[node.Knob]node.Value // all is cached and added
+
+	now    map[node.Knob]node.Value // the map from which former was made
 	of     map[node.Knob]journal.Touch
 	former map[node.Knob]node.Value
 }
@@ -121,8 +132,7 @@ func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[no
 	return x.groups, x.touched
 }
 
-// before returns the values from before for the shown knobs of cgroups. now are
-// the present values from the cache.
+// before returns the values from before for the shown knobs of cgroups, now.
 func (x *shown) before(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	x.mu.Lock()
 	defer x.mu.Unlock()
