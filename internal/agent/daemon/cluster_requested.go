@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,16 +30,27 @@ const mostRequested = 1 << 54
 type requested struct {
 	cpu    pledge[unit.MilliCPU]
 	memory pledge[unit.Bytes]
+
+	// The running pods, which are the same slice in most ticks, with what each
+	// requests.
+	running []*corev1.Pod
+	uids    []string // by kube.UID
+	cpus    []unit.MilliCPU
+	bytes   []unit.Bytes
 }
 
 // take takes over the amounts of a tick and the running pods. It returns what
 // the pods that count request.
 func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (unit.MilliCPU, unit.Bytes) {
-	cpu, memory := make([]unit.MilliCPU, len(running)), make([]unit.Bytes, len(running))
-	for i, p := range running {
-		cpu[i], memory[i] = kube.Requested(p)
+	if len(r.running) != len(running) || len(running) > 0 && &r.running[0] != &running[0] {
+		r.running, r.uids = running, make([]string, len(running))
+		r.cpus, r.bytes = make([]unit.MilliCPU, len(running)), make([]unit.Bytes, len(running))
+		for i, p := range running {
+			r.uids[i] = kube.UID(p)
+			r.cpus[i], r.bytes[i] = kube.Requested(p)
+		}
 	}
-	return r.cpu.take(at, b.CPU, running, cpu), r.memory.take(at, b.Memory, running, memory)
+	return r.cpu.take(at, b.CPU, r.uids, r.cpus), r.memory.take(at, b.Memory, r.uids, r.bytes)
 }
 
 // A pledge holds, for one resource, which pods count.
@@ -50,7 +62,7 @@ type pledge[T unit.MilliCPU | unit.Bytes] struct {
 	count        map[string]bool // by kube.UID; nil: no tick yet
 }
 
-func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []*corev1.Pod, each []T) (sum T) {
+func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []string, each []T) (sum T) {
 	if d := at.Sub(g.since); d < 0 || d > onItsWay {
 		g.before, g.most, g.since = g.most, 0, at
 	}
@@ -60,14 +72,17 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []*corev1.Pod, 
 	// started, so that the pods are older; or the node has not measured its
 	// services, so that its amount admits no new pod.
 	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.most)
+	if enough && len(g.count) == len(running) && !slices.ContainsFunc(running, func(uid string) bool { return !g.count[uid] }) {
+		return all
+	}
 	count := make(map[string]bool, len(running))
-	for _, p := range running {
-		if uid := kube.UID(p); enough || g.count[uid] {
+	for _, uid := range running {
+		if enough || g.count[uid] {
 			count[uid] = true
 		}
 	}
 	g.count = count
-	return total(each, func(i int) bool { return count[kube.UID(running[i])] })
+	return total(each, func(i int) bool { return count[running[i]] })
 }
 
 func total[T unit.MilliCPU | unit.Bytes](each []T, counts func(int) bool) (sum T) {

@@ -6,10 +6,10 @@ package kubelet
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net/http"
 	"strings"
@@ -62,12 +62,18 @@ type Client struct {
 	http *http.Client
 
 	body  bytes.Buffer
-	pods  []corev1.Pod       // the pods of the last answer
-	known map[sum]corev1.Pod // the same pods by their hash; nil: there was no answer yet
+	pods  []corev1.Pod // of the last answer
+	known map[text]int // the index of each in pods; nil: there was no answer yet
+	texts []text       // of the answer that is being read
+	seed  maphash.Seed
 }
 
-// A sum is the hash of the text of a pod.
-type sum [sha256.Size]byte
+// A text identifies the text of a pod. Only this process knows the seed of the
+// hash, so that no other can make two texts look alike.
+type text struct {
+	hash   uint64
+	length int
+}
 
 // Open makes a client. It opens no connection yet.
 func Open(o Options) (*Client, error) {
@@ -106,30 +112,49 @@ func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err er
 // take decodes an answer. It decodes only those pods that were not in the last
 // answer.
 func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
-	texts, err := items(answer)
+	listed, err := items(answer)
 	if err != nil {
 		return nil, false, err
 	}
-	now := make(map[sum]corev1.Pod, len(texts))
-	same = c.known != nil
-	for i, text := range texts {
-		id := sum(sha256.Sum256(text))
-		pod, known := c.known[id]
-		if !known {
-			same = false
-			if err := json.Unmarshal(text, &pod); err != nil {
+	if c.known == nil {
+		c.seed = maphash.MakeSeed()
+	}
+	c.texts = c.texts[:0]
+	same = c.known != nil && len(listed) == len(c.known) && len(listed) == len(c.pods)
+	for _, of := range listed {
+		id := text{maphash.Bytes(c.seed, of), len(of)}
+		c.texts = append(c.texts, id)
+		_, known := c.known[id]
+		same = same && known
+	}
+	if same && distinct(c.texts) {
+		return c.pods, true, nil
+	}
+	now := make(map[text]int, len(listed))
+	for i, of := range listed {
+		var pod corev1.Pod
+		if last, known := c.known[c.texts[i]]; known {
+			pod = c.pods[last]
+		} else {
+			if err := json.Unmarshal(of, &pod); err != nil {
 				return nil, false, fmt.Errorf("items[%d]: %w", i, err)
 			}
 			Slim(&pod)
 		}
-		now[id] = pod
+		now[c.texts[i]] = i
 		pods = append(pods, pod)
-	}
-	if same && len(pods) == len(c.pods) && len(now) == len(c.known) {
-		return c.pods, true, nil
 	}
 	c.pods, c.known = pods, now
 	return pods, false, nil
+}
+
+// distinct reports whether no two texts are the same.
+func distinct(texts []text) bool {
+	seen := make(map[text]bool, len(texts))
+	for _, id := range texts {
+		seen[id] = true
+	}
+	return len(seen) == len(texts)
 }
 
 // Facts holds the settings of a kubelet that matter to Tenon.
