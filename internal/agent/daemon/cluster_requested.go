@@ -20,8 +20,8 @@ const onItsWay = 30 * time.Second
 // every real machine, and fits the number types of all readers.
 const mostRequested = 1 << 54
 
-// requested are the batch resources that those running pods request that count.
-// The manager publishes at least this amount (manager.Decide).
+// requested are the batch resources that running pods request. The manager
+// publishes at least this amount (manager.Decide). Not all pods count.
 //
 // A new pod counts only if the other pods leave room for it in the amount. If
 // every pod counted, a queue of work would let the scheduler fill each gap
@@ -39,8 +39,8 @@ type requested struct {
 	bytes   []unit.Bytes
 }
 
-// take takes over the amounts of a tick and the running pods. It returns what
-// the pods that count request.
+// take takes over the amounts of a tick and the running pods. It returns the
+// requests of the pods that count.
 func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	if len(r.running) != len(running) || len(running) > 0 && &r.running[0] != &running[0] {
 		r.running, r.uids = running, make([]string, len(running))

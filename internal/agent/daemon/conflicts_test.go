@@ -139,10 +139,10 @@ func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestAFightIsSaidAndStaysSaidAfterARelease has another component write a knob
-// again and again. The policy then gives that knob back and limits best-effort
-// work by a second knob. The conflict must stay reported, because the component
-// still writes.
+// TestAFightIsSaidAndStaysSaidAfterARelease simulates a component that writes a
+// knob again and again. The policy then releases that knob and limits
+// best-effort work by a second knob. The conflict must stay reported, because
+// the component still writes.
 func TestAFightIsSaidAndStaysSaidAfterARelease(t *testing.T) {
 	var c writeConflicts
 	now := time.Unix(1e9, 0)

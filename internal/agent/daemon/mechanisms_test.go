@@ -218,8 +218,9 @@ func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 	}
 }
 
-// TestFailuresOfEarlierDaemonsAreReportedOnce also checks that failures with a
-// time in the future are dropped.
+// TestFailuresOfEarlierDaemonsAreReportedOnce checks that the first tick with a
+// time returns the failures of an earlier daemon, and the second tick none. A
+// failure with a time in the future must be dropped.
 func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 	dir, now := t.TempDir(), time.Now().Round(0)
 	keep(t, reopened(t, dir, nil), node.Failure{At: now.Add(-time.Minute), Why: "stall"}, node.Failure{At: now.Add(6 * time.Hour), Why: "ahead"})

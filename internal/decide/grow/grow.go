@@ -1,6 +1,6 @@
-// Package grow decides which L3 caches a pool that may grow has beside its
-// home. It gets free caches while its own are full. It gives them back at once
-// when their owners claim them or a service waits.
+// Package grow decides which L3 caches a pool may use in addition to its home. A
+// pool that may grow gets free caches while its own are full. It gives them back
+// at once when their owners claim them or a service waits.
 package grow
 
 import (

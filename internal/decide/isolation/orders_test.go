@@ -267,8 +267,8 @@ func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	}
 }
 
-// TestOrdersAreTheSameForTheSameInput also checks that a second decision after
-// the orders are applied has no steps.
+// TestOrdersAreTheSameForTheSameInput checks that two decisions on the same input
+// are equal, and that a decision after the orders are applied has no steps.
 func TestOrdersAreTheSameForTheSameInput(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)

@@ -72,10 +72,10 @@ func (n *scene) fill(rnd *rand.Rand) {
 }
 
 // TestOnlyAsLittleAsNeededEnds runs random nodes for some time. It checks that
-// only BE work that may be evicted is stopped, and that no workload is chosen
-// while the use of memory is below the threshold or unknown. The lowest
-// priority must go first, and without the last victim the others must not have
-// freed enough.
+// Tenon stops only BE work that it may evict, and that it chooses no workload
+// while the use of memory is below the threshold or unknown. The lowest priority
+// must go first. The other victims alone must not have freed enough memory, or
+// the last victim was not necessary.
 func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	chosen, killed, frozen := 0, 0, 0

@@ -279,8 +279,9 @@ func TestEventsDoNotMakeSamples(t *testing.T) {
 	}
 }
 
-// TestPageCacheCountsOnlyIfTheOwnerSaysSo also checks that the page cache of BE
-// does not reduce the measured use of the system.
+// TestPageCacheCountsOnlyIfTheOwnerSaysSo checks that the page cache of services
+// counts as their use only with the setting WithPageCache. The page cache of BE
+// must never reduce the measured use of the system.
 func TestPageCacheCountsOnlyIfTheOwnerSaysSo(t *testing.T) {
 	for with, want := range map[bool]string{
 		false: "36454Mi = 65% of 65536Mi - 2048Mi used by the system - 4096Mi used by LS",

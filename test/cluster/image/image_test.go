@@ -103,8 +103,8 @@ func TestRegistryServesAnImage(t *testing.T) {
 	}
 }
 
-// TestRegistryHasOnlyWhatItWasGiven also checks that clients cannot write to
-// the registry.
+// TestRegistryHasOnlyWhatItWasGiven checks that the registry serves no other file
+// of its machine, and that clients cannot write to it.
 func TestRegistryHasOnlyWhatItWasGiven(t *testing.T) {
 	l := hello(t, "")
 	secret := filepath.Join(filepath.Dir(l.Dir), "secret")
