@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# walk-cold [DIR]: a newcomer's way from a fresh clone to batch resources, timed
-# without any cache. It makes a minimal Debian in a new folder DIR (default: below
-# /var/tmp), clones the commit of this tree into it, and runs
-# scripts/walk-cluster.sh there as root, with an empty home. The machine lends its
-# kernel, its devices and its network; no program and no cache of it is seen there.
-# It needs root, debootstrap, 15 GB in DIR, and package registries that can be
-# reached. The folder is removed afterwards; KEEP=1 leaves it.
-#
-#	WALK=0 scripts/walk-cold.sh DIR    only makes and tries the folder, in minutes
+# walk-cold [DIR [COMMAND...]]: a newcomer's way from a fresh clone to batch
+# resources, timed without any cache. It makes a minimal Debian in a new folder DIR
+# (default: below /var/tmp), clones the commit of this tree into it, and runs
+# COMMAND (default: scripts/walk-cluster.sh) in the clone as root, with an empty
+# home. The machine lends its kernel, its devices and its network; none of its
+# programs and caches is seen there. It needs root, debootstrap, 15 GB in DIR, and
+# package registries that can be reached. It removes DIR afterwards, unless KEEP=1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 say() { printf '== %6d s  walk-cold: %s\n' $((SECONDS - begun)) "$*"; }
@@ -17,6 +15,8 @@ begun=$SECONDS
 command -v debootstrap >/dev/null || fail "no debootstrap: apt-get install debootstrap"
 [ -z "$(git status --porcelain)" ] || echo "walk-cold: the tree has changes that are not committed: the clone lacks them" >&2
 root=${1-$(mktemp -d /var/tmp/tenon-cold-XXXXXX)}
+shift $(($# > 0))
+[ $# -gt 0 ] || set -- scripts/walk-cluster.sh
 mkdir -p "$root"
 [ -z "$(ls -A "$root")" ] || fail "$root is not empty"
 root=$(realpath "$root")
@@ -61,9 +61,7 @@ within sh -ec '
 	! command -v go && [ -z "$(ls -A /root | grep -v -e tenon -e "^[.]")" ] && ls /sys/fs/cgroup >/dev/null
 	git log -1 --format="walk-cold: %h, %s"
 	apt-get -qq update && echo "walk-cold: missing: $(scripts/install-deps.sh --missing cluster | tr "\n" " ")"'
-say "the folder works"
-[ "${WALK-1}" = 1 ] || exit 0
-
+say "its clone is ready: $*"
 walk=$SECONDS
-within scripts/walk-cluster.sh
-say "walked in $((SECONDS - walk)) s, of which the build of Kubernetes is in the lines of build.sh"
+within "$@"
+say "$* took $((SECONDS - walk)) s"
