@@ -17,20 +17,24 @@ const (
 	// After each tick, the loop rests for restShare times the length of that
 	// tick.
 	restShare = 20
+	// pauseShare bounds what the ticks of a large node without events cost: the
+	// pause is pauseShare times the CPU time of a tick. It is more than restShare,
+	// because the rest of the process needs part of the 5 % of a CPU.
+	pauseShare = 25
 	// longestPause is the longest time between two ticks on a large node
 	// without events.
 	longestPause = 10 * time.Second
 )
 
 // pauseAfter returns the least time between two ticks at which ticks use no
-// more of a CPU than in a storm. cost is the CPU time of a tick. After a tick
+// more than 1/pauseShare of a CPU. cost is the CPU time of a tick. After a tick
 // that wrote, it returns 0: new work may not have its limits yet, so the next
 // tick must come after the period.
 func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	if wrote {
 		return 0
 	}
-	return min(restShare*cost, longestPause)
+	return min(pauseShare*cost, longestPause)
 }
 
 // A pace limits the CPU that a storm of events can cost. A single event starts
