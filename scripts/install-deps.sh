@@ -105,6 +105,7 @@ tests() {
 	need containerd containerd
 	need runc runc
 	need e2fsprogs mke2fs
+	need debootstrap debootstrap
 	need git git # tells which files are the project's
 }
 case $set in
