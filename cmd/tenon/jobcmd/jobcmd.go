@@ -3,11 +3,14 @@
 package jobcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +41,7 @@ type Frame struct {
 
 func newImport(f Frame) *cobra.Command {
 	var e concurrency.Experiment
-	var out string
+	var out, strategy string
 	cmd := &cobra.Command{
 		Use:   "import PATH... --out DIR [flags]",
 		Short: "Make an experiment from a table of jobs, or from the logs of containers",
@@ -47,7 +50,8 @@ lab report and tenon advise read. PATH is a table (CSV) with the columns of the
 published transcoding experiment, with or without a dash in the type of a job;
 or a folder: a node's /var/log/containers, or one with links.txt and the logs of
 Docker. The name of the folder is the name of the node. Nothing but --out is
-written.`,
+written. --strategy, --node-cpus and --node-cores let tenon advise predict for
+machines of other sizes.`,
 		Example: `  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published
   tenon lab concurrency import node00/ node01/ --out published`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,9 +61,15 @@ written.`,
 			case e.Node.CPUs < 0 || e.Node.Cores < 0 || e.Node.Cores > e.Node.CPUs:
 				return f.Usage(fmt.Errorf("--node-cpus %d, --node-cores %d: want numbers from 0, and no more cores than CPUs", e.Node.CPUs, e.Node.Cores))
 			}
+			if strategy != "" && !slices.Contains(strategyNames(), strategy) {
+				return f.Usage(fmt.Errorf("--strategy %q: want one of %s", strategy, strings.Join(strategyNames(), ", ")))
+			}
 			in, err := concurrency.ReadPaths(args)
 			if err != nil {
 				return err
+			}
+			for i := range in.Jobs {
+				in.Jobs[i].Extra.Strategy = cmp.Or(in.Jobs[i].Extra.Strategy, strategy)
 			}
 			if out == "" {
 				out = "tenon-lab-" + time.Now().Format("20060102-150405")
@@ -82,8 +92,11 @@ written.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
+	flags.StringVar(&strategy, "strategy", "", "how the CPUs were divided among these jobs, if the files do not say: "+strings.Join(strategyNames(), ", "))
 	flags.IntVar(&e.Node.CPUs, "node-cpus", 0, "CPUs of a node, with sibling threads (default: not known)")
 	flags.IntVar(&e.Node.Cores, "node-cores", 0, "cores of a node (default: not known)")
+	// The error means that the flag does not exist. A test completes each flag.
+	_ = cmd.RegisterFlagCompletionFunc("strategy", cobra.FixedCompletions(strategyNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -92,18 +105,24 @@ func NewAdvise(f Frame) *cobra.Command {
 	var g jobs.Goal
 	var price float64
 	var patch string
+	var size nodeSize
 	cmd := &cobra.Command{
 		Use:   "advise DIR [flags]",
 		Short: "Say how many jobs to run at once and with which CPU limit",
 		Long: `Say how many jobs to run at once on a node and with which CPU limit, from an
 experiment of tenon lab concurrency. The advice is one of the ways that were
 measured, never one beyond them. Of ways that the measurement cannot tell apart
-it names the simplest: no limit before a limit, fewer jobs before more.`,
+it names the simplest: no limit before a limit, fewer jobs before more.
+
+With --cores it is for a machine of another size, by a model of the one that was
+measured. The error of the model for the cells that were held out is printed with
+it. It refuses what is too far from the measurement, and says why.`,
 		Example: `  tenon advise published
   tenon advise published --shortest
   tenon advise published --deadline 30s
   tenon advise published --jobs 200 --within 2h --price 0.80
-  tenon advise published --patch transcoder`,
+  tenon advise published --patch transcoder
+  tenon advise published --cores 16 --threads-per-core 2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return f.Usage(fmt.Errorf("advise wants one directory, got %d: see tenon advise --help", len(args)))
@@ -111,7 +130,7 @@ it names the simplest: no limit before a limit, fewer jobs before more.`,
 			if price < 0 {
 				return f.Usage(fmt.Errorf("--price %g: want the cost of a node for an hour, from 0", price))
 			}
-			if err := g.Check(); err != nil {
+			if err := errors.Join(g.Check(), size.check(cmd)); err != nil {
 				return f.Usage(err)
 			}
 			e, all, err := concurrency.Load(args[0])
@@ -119,18 +138,28 @@ it names the simplest: no limit before a limit, fewer jobs before more.`,
 				return err
 			}
 			r := concurrency.Analyse(e, all)
-			advice, err := r.Advise(g, price)
-			if err != nil {
-				return fmt.Errorf("advise %s: %w", args[0], err)
+			var v any
+			var text, job string
+			if size.cores > 0 {
+				forecast, err := r.Forecast(size.of(e.Node), g, price)
+				if err != nil {
+					return fmt.Errorf("advise %s: %w", args[0], err)
+				}
+				v, text, job = forecast, forecast.Text(), forecast.Patch(patch)
+			} else {
+				advice, err := r.Advise(g, price)
+				if err != nil {
+					return fmt.Errorf("advise %s: %w", args[0], err)
+				}
+				v, text, job = advice, advice.Text(), advice.Patch(patch)
 			}
 			if patch != "" {
-				return f.Print(cmd, advice, advice.Patch(patch))
+				return f.Print(cmd, v, job)
 			}
-			text := advice.Text()
 			for _, w := range r.Warnings {
 				text += w + "\n"
 			}
-			return f.Print(cmd, advice, text)
+			return f.Print(cmd, v, text)
 		},
 	}
 	flags := cmd.Flags()
@@ -139,6 +168,33 @@ it names the simplest: no limit before a limit, fewer jobs before more.`,
 	flags.IntVar(&g.Jobs, "jobs", 0, "number of jobs that have to end; needs --within")
 	flags.DurationVar(&g.Within, "within", 0, "time in which --jobs have to end on one node")
 	flags.Float64Var(&price, "price", 0, "cost of a node for an hour")
+	flags.IntVar(&size.cores, "cores", 0, "cores of another machine that the advice is for")
+	flags.IntVar(&size.threads, "threads-per-core", 0, "CPUs on each of the --cores (default: as measured)")
 	flags.StringVar(&patch, "patch", "", "print a patch for a Job whose container has this name")
 	return cmd
+}
+
+// A nodeSize is the machine that the user asks about.
+type nodeSize struct{ cores, threads int }
+
+func (s nodeSize) check(cmd *cobra.Command) error {
+	switch given := cmd.Flags().Changed; {
+	case given("cores") && s.cores < 1:
+		return fmt.Errorf("--cores %d: want a number of cores from 1", s.cores)
+	case given("threads-per-core") && (s.threads < 1 || s.threads > 8):
+		return fmt.Errorf("--threads-per-core %d: want a number of CPUs on each core from 1 to 8", s.threads)
+	case given("threads-per-core") && !given("cores"):
+		return errors.New("--threads-per-core needs --cores")
+	}
+	return nil
+}
+
+// of returns the machine, with as many CPUs on each core as the measured one has
+// if the user did not say.
+func (s nodeSize) of(measured concurrency.Node) concurrency.Node {
+	threads := s.threads
+	if threads == 0 {
+		threads = max(1, measured.CPUs/max(measured.Cores, 1))
+	}
+	return concurrency.Node{CPUs: s.cores * threads, Cores: s.cores}
 }

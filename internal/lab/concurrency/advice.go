@@ -41,7 +41,12 @@ func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	if err != nil {
 		return Advice{}, err
 	}
-	o := optionOf(best, r.measured)
+	return adviceOf(best, ties, r.measured, g, price), nil
+}
+
+// adviceOf is the advice of the best of all options.
+func adviceOf(best jobs.Option, ties, all []jobs.Option, g jobs.Goal, price float64) Advice {
+	o := optionOf(best, all)
 	a := Advice{
 		Goal: goalText(g), How: name(best.Cell), Limit: o.Limit, Memory: o.Memory, Jobs: o.Asked,
 		Seconds: o.Seconds, Hourly: o.Hourly, CPUSeconds: o.CPUSeconds,
@@ -55,7 +60,7 @@ func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	if price > 0 {
 		a.Price = report.Number(price / best.Hourly.Value)
 	}
-	return a, nil
+	return a
 }
 
 func goalText(g jobs.Goal) string {
@@ -109,11 +114,13 @@ func (a Advice) line() string { return a.how() + " " + a.what() }
 
 // span prints an interval. For a value that was measured once, it prints
 // nothing.
-func span(i report.Interval) string {
+func span(i report.Interval) string { return spanOf(i, 1) }
+
+func spanOf(i report.Interval, digits int) string {
 	if i.Blocks < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s to %s)", report.FormatNumber(i.Low, 1), report.FormatNumber(i.High, 1))
+	return fmt.Sprintf(" (%s to %s)", report.FormatNumber(i.Low, digits), report.FormatNumber(i.High, digits))
 }
 
 // Patch prints the advice as a strategic merge patch for a Job of Kubernetes

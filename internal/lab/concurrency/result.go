@@ -219,10 +219,16 @@ func (r Result) Best(g jobs.Goal) (best jobs.Option, ties []jobs.Option, err err
 	return jobs.Best(r.measured, g, r.tie())
 }
 
-// tie returns the factor below which two options count as equal. It is the
-// median over the options of the distance between the value of an option and
-// its bound.
+// tie is the factor below which two options count as equal: half of what two
+// equal cells may differ by. The simplest of equal options is advised, so a wider
+// tie would often advise one that is worse by more than the measurement can
+// tell (docs/lab-statistics.md). Without a control it is what separates the value
+// of an option from its bound, as a median over the options, and 2 % if each ran
+// once.
 func (r Result) tie() float64 {
+	if r.ControlHalf > 0 {
+		return 1 + float64(r.ControlHalf)/2
+	}
 	widths := stat.Sample{}
 	for i, o := range r.measured {
 		if o.Hourly.Blocks > 1 {
@@ -232,5 +238,5 @@ func (r Result) tie() float64 {
 	if len(widths) == 0 {
 		return 1.02
 	}
-	return max(1, stat.Median(widths), 1+float64(r.ControlHalf))
+	return max(1, stat.Median(widths))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/paired"
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
@@ -117,12 +118,23 @@ func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err er
 	if g.Shortest {
 		value = func(o Option) float64 { return 1 / o.Seconds.Value }
 	}
-	top := value(slices.MaxFunc(fit, func(a, b Option) int { return cmp.Compare(value(a), value(b)) }))
-	equal := slices.DeleteFunc(fit, func(o Option) bool { return value(o)*tie < top })
+	top := slices.MaxFunc(fit, func(a, b Option) int { return cmp.Compare(value(a), value(b)) })
+	equal := slices.DeleteFunc(fit, func(o Option) bool { return value(top)/value(o)*top.drift(o) > tie })
 	slices.SortStableFunc(equal, func(a, b Option) int {
 		return cmp.Or(cmp.Compare(complexity(a), complexity(b)), cmp.Compare(a.Beside, b.Beside), cmp.Compare(value(b), value(a)))
 	})
 	return equal[0], equal[1:], nil
+}
+
+// drift is the factor that turns the ratio of the means of two options into the
+// ratio within blocks: a slow hour of the machine is in the means of those that
+// ran in it.
+func (o Option) drift(to Option) float64 {
+	within := stat.Ratio(to.SecondsBy, o.SecondsBy, paired.Rule{})
+	if within.Blocks == 0 {
+		return 1
+	}
+	return within.Value * o.Seconds.Value / to.Seconds.Value
 }
 
 // complexity orders ways to run jobs by how much a user must set.

@@ -1,0 +1,104 @@
+// Package capacity is a model of how long a batch job takes beside others, on a
+// machine that was measured and on others of the same kind. Its parameters are
+// the CPU time of a job alone, what a busy sibling and a busy machine cost, and
+// how well the job uses several CPUs. It predicts only near what was measured,
+// and says why it refuses the rest.
+package capacity
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Machine is the size of a node.
+type Machine struct {
+	CPUs, Cores int
+}
+
+// Check returns an error unless each core has the same number of CPUs.
+func (m Machine) Check() error {
+	if m.CPUs < 1 || m.Cores < 1 || m.CPUs%m.Cores != 0 {
+		return fmt.Errorf("%d CPUs on %d cores: want at least one core, and the same number of CPUs on each", m.CPUs, m.Cores)
+	}
+	return nil
+}
+
+// A Cell is a way to run jobs on a machine.
+type Cell struct {
+	Jobs  int
+	Limit float64 // CPUs of a job; 0: no limit
+	// Threads that a job runs at once; 0: as many as the machine has CPUs.
+	Threads int
+	// Apart: jobs have CPUs of their own, on cores of their own while there are
+	// enough. Otherwise the threads of all jobs run on all CPUs, and a quota stops
+	// them.
+	Apart bool
+}
+
+// A point is what a cell means on a machine.
+type point struct {
+	cpus    float64 // that a job has on average
+	total   float64 // that all jobs have
+	sibling float64 // share of the busy time in which a sibling is busy, too
+	busy    float64 // share of the time in which a core is busy, over all cores
+}
+
+// CPUs returns the CPUs that a job of the cell has on average.
+func (c Cell) CPUs(m Machine) float64 { return c.on(m).cpus }
+
+// on returns what the cell means on a machine.
+func (c Cell) on(m Machine) point {
+	all, jobs := float64(m.CPUs), float64(max(c.Jobs, 1))
+	threads := all
+	if c.Threads > 0 {
+		threads = min(float64(c.Threads), all)
+	}
+	p := point{cpus: min(threads, all/jobs)}
+	if c.Limit > 0 {
+		p.cpus = min(p.cpus, c.Limit)
+	}
+	p.total = p.cpus * jobs
+	together := min(all, jobs*threads) // CPUs that run at the same time
+	if c.Apart {
+		together = p.total
+	}
+	cores := float64(m.Cores)
+	if each := all / cores; together > cores && each > 1 {
+		p.sibling = min(1, each/(each-1)*(together-cores)/together)
+	}
+	p.busy = min(1, min(together, cores)/cores*p.total/together)
+	return p
+}
+
+// The parameters of the model. The CPU time of a job on one CPU of an idle
+// machine is work. Its rate there is lower by the share sibling while a sibling
+// is busy, and by the share clock where all cores are busy: the clock is slower
+// then, and caches and memory are shared. On a CPUs it is faster by
+// a / (1 + serial (a−1) + coherence a (a−1)) (Gunther's law of scalability).
+const (
+	work = iota // its logarithm, because it is a factor
+	sibling
+	clock
+	serial
+	coherence
+	parameters
+)
+
+// seconds returns the logarithm of the time of a job, and whether the
+// parameters make sense there.
+func (p point) seconds(of [parameters]float64) (float64, bool) {
+	more := max(0, p.cpus-1)
+	scale := 1 + of[serial]*more + of[coherence]*p.cpus*more
+	slow := (1 - of[sibling]*p.sibling) * (1 - of[clock]*p.busy)
+	if scale <= 0 || slow <= 0 {
+		return 0, false
+	}
+	return of[work] - math.Log(p.cpus) + math.Log(scale) - math.Log(slow), true
+}
+
+// column returns what the point says about a parameter: the part of its effect
+// that varies between points.
+func (p point) column(parameter int) float64 {
+	more := max(0, p.cpus-1)
+	return [parameters]float64{1, p.sibling, p.busy, more / (1 + more), p.cpus * more / (1 + p.cpus*more)}[parameter]
+}

@@ -1,0 +1,165 @@
+package concurrency
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/capacity"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Forecast is advice for a machine that was not measured, by the model of the
+// one that was.
+type Forecast struct {
+	Advice
+	Node Node `json:"node"`
+	// HeldOut is the largest error with which the cells with the most jobs are
+	// predicted from all the others, and HeldOutCells their number.
+	HeldOut      report.Number    `json:"held_out_error"`
+	HeldOutCells int              `json:"held_out_cells"`
+	Model        []ModelParameter `json:"model"`
+	// NotPredicted are the ways to run jobs that are too far from what was
+	// measured, with the reason.
+	NotPredicted []string `json:"not_predicted,omitempty"`
+}
+
+// A ModelParameter is one of the parameters of the model that the measurement
+// determines.
+type ModelParameter struct {
+	Name  string          `json:"name"`
+	Value report.Interval `json:"value"`
+}
+
+// modelled are the strategies that the model knows: those that keep their jobs on
+// CPUs of their own, and those that do not.
+var modelled = map[string]bool{"pinned": true, "static": true, quotaStrategy: false, "matched": false, unlimited: false}
+
+// cellOf returns the cell of the model; known is false for a strategy that it
+// does not know.
+func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
+	apart, known := modelled[cmp.Or(c.Strategy, c.Type)]
+	return capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}, known
+}
+
+// capacity fits the model to the measured ways to run jobs.
+func (r Result) capacity() (*capacity.Model, error) {
+	var all []capacity.Observation
+	for _, o := range r.measured {
+		if cell, known := cellOf(o.Cell); known {
+			all = append(all, capacity.Observation{Cell: cell, Seconds: o.SecondsBy})
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no job ran in a way that the model knows: quota, matched, pinned, static or unbounded, as its strategy or else its type")
+	}
+	return capacity.Fit(capacity.Machine(r.Experiment.Node), all)
+}
+
+// Forecast returns the best predicted way to run jobs on a machine for a goal,
+// of the strategies and limits that were measured. It returns jobs.ErrNoOption
+// if none that can be predicted reaches the goal, and capacity.ErrBeyond if none
+// can be predicted.
+func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
+	f := Forecast{Node: n}
+	m, err := r.capacity()
+	if err != nil {
+		return f, fmt.Errorf("predict for %s: %w", n, err)
+	}
+	all, refused, err := r.predict(m, n)
+	if err != nil {
+		return f, fmt.Errorf("predict for %s: %w", n, err)
+	}
+	f.NotPredicted = refused
+	best, ties, err := jobs.Best(all, g, r.tie())
+	if err != nil {
+		return f, fmt.Errorf("predict for %s: %w", n, err)
+	}
+	f.Advice = adviceOf(best, ties, all, g, price)
+	f.HeldOut, f.HeldOutCells = report.Number(m.HeldOut-1), m.Held
+	for _, p := range m.Parameters() {
+		f.Model = append(f.Model, ModelParameter{p.Name, report.IntervalOf(p.Value)})
+	}
+	return f, nil
+}
+
+// predict returns the ways to run jobs on a machine that the model can predict,
+// and says of each other strategy and limit where it ends.
+func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused []string, err error) {
+	most := 0
+	seen := map[jobs.Cell]bool{}
+	var ways []jobs.Cell
+	for _, o := range r.measured {
+		most = max(most, o.Cell.Concurrency)
+		way := o.Cell
+		way.Concurrency = 0
+		if _, known := cellOf(way); known && !seen[way] {
+			seen[way] = true
+			ways = append(ways, way)
+		}
+	}
+	for _, way := range ways {
+		for way.Concurrency = 1; way.Concurrency <= 2*most; way.Concurrency++ {
+			cell, _ := cellOf(way)
+			if way.Concurrency > 1 && cell.Limit*float64(cell.Jobs) > float64(n.CPUs) {
+				break // more than the machine has: not a way that the lab runs either
+			}
+			e, err := m.Predict(capacity.Machine(n), cell)
+			switch {
+			case errors.Is(err, capacity.ErrBeyond):
+				refused = append(refused, fmt.Sprintf("%s: %s", describe(way), strings.TrimPrefix(err.Error(), capacity.ErrBeyond.Error()+": ")))
+			case err != nil:
+				return nil, nil, err
+			default:
+				all = append(all, optionFrom(way, e, cell.CPUs(capacity.Machine(n))))
+				continue
+			}
+			if way.Concurrency > 1 {
+				break // more jobs are further away
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, fmt.Errorf("%w: %s", capacity.ErrBeyond, strings.Join(refused, "; "))
+	}
+	return all, refused, nil
+}
+
+// optionFrom is a predicted way to run jobs, in the form of a measured one. A job
+// has the given CPUs.
+func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus float64) jobs.Option {
+	rate := 3600 * float64(way.Concurrency)
+	return jobs.Option{
+		Cell: way, Beside: float64(way.Concurrency), Seconds: seconds, CPUSeconds: cpus * seconds.Value, Waves: 1,
+		Hourly: stat.Estimate{Value: rate / seconds.Value, Low: rate / seconds.High, High: rate / seconds.Low, Blocks: seconds.Blocks},
+	}
+}
+
+// String names the size of a machine.
+func (n Node) String() string {
+	return fmt.Sprintf("a machine of %s and %s", layout.Plural(n.CPUs, "CPU", "CPUs"), layout.Plural(n.Cores, "core", "cores"))
+}
+
+// Text prints the forecast as sentences.
+func (f Forecast) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Predicted for %s of the kind that was measured, with as many sockets:\n%s", f.Node, f.Advice.Text())
+	fmt.Fprintf(&b, "The model misses the %s with the most jobs by up to %s %% when it knows only the others.\n",
+		layout.Plural(f.HeldOutCells, "cell", "cells"), report.Scaled(f.HeldOut, 100, 1))
+	for _, p := range f.Model {
+		fmt.Fprintf(&b, "  %-24s %s%s\n", p.Name, report.FormatNumber(p.Value.Estimate, 3), spanOf(p.Value, 3))
+	}
+	const shown = 4
+	for i, text := range f.NotPredicted {
+		if i == shown {
+			fmt.Fprintf(&b, "Not predicted: %d more.\n", len(f.NotPredicted)-shown)
+			break
+		}
+		fmt.Fprintf(&b, "Not predicted: %s.\n", text)
+	}
+	return b.String()
+}
