@@ -155,7 +155,7 @@ func (b *bench) cell(ctx context.Context, m means, threads, seed int, late time.
 	if err := m.weigh(r.CPUs, threads); err != nil {
 		return r, err
 	}
-	from := now() + b.settle
+	from := now() + b.settle + b.around
 	to := from + b.measure
 	var loads []*load
 	defer func() {

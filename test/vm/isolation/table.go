@@ -79,7 +79,7 @@ func printTable(w io.Writer, files []string) error {
 		return err
 	}
 	cells := map[setting]map[string]*measured{}
-	runs := map[string]map[string]*measured{} // by setting and seed, by means
+	runs := map[schedule]map[string]*measured{} // by means
 	at := func(m map[string]*measured, name string) *measured {
 		if m[name] == nil {
 			m[name] = &measured{}
@@ -92,11 +92,11 @@ func printTable(w io.Writer, files []string) error {
 			cells[s] = map[string]*measured{}
 		}
 		at(cells[s], r.Means).add(r)
-		run := fmt.Sprint(s, r.Seed)
-		if runs[run] == nil {
-			runs[run] = map[string]*measured{}
+		one := schedule{s, r.Seed}
+		if runs[one] == nil {
+			runs[one] = map[string]*measured{}
 		}
-		at(runs[run], r.Means).add(r)
+		at(runs[one], r.Means).add(r)
 	}
 	out := bufio.NewWriter(w)
 	rows := slices.SortedFunc(maps.Keys(cells), setting.compare)
@@ -106,8 +106,14 @@ func printTable(w io.Writer, files []string) error {
 	printGrid(out, rows, cells, func(m measured) string { return fmt.Sprintf("%.0f", m.perWake()) })
 	fmt.Fprint(out, "\nShare of the CPU time left by service and daemons that BE used, %:\n\n")
 	printGrid(out, rows, cells, func(m measured) string { return fmt.Sprintf("%.0f", 100*m.share()) })
-	fmt.Fprint(out, "\n")
-	printComparisons(out, runs)
+	fmt.Fprint(out, "\n| kernel | waiting per wake-up | runs | less in | median | least | most | BE CPU |\n|"+strings.Repeat(" --- |", 8)+"\n")
+	var kernels []string
+	for _, s := range rows {
+		kernels = append(kernels, series(s.kernel))
+	}
+	for _, kernel := range append(slices.Compact(kernels), "all") {
+		printComparisons(out, kernel, runs)
+	}
 	return out.Flush()
 }
 
@@ -131,19 +137,23 @@ func printGrid(w io.Writer, rows []setting, cells map[setting]map[string]*measur
 	}
 }
 
-// printComparisons compares the means within the runs of one setting and one
-// seed, because all means have the same schedules there.
-func printComparisons(w io.Writer, runs map[string]map[string]*measured) {
-	fmt.Fprint(w, "| waiting per wake-up | runs | less in | median | least | most | BE CPU |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+// A schedule is one setting and seed: all means get the same requests.
+type schedule struct {
+	setting
+	seed int
+}
+
+// printComparisons compares the means within the runs of a kernel, or of all.
+func printComparisons(w io.Writer, kernel string, runs map[schedule]map[string]*measured) {
 	for _, pair := range [][2]string{
 		{"floor", "default"}, {"idle", "default"}, {"idle-pods", "default"}, {"scx", "default"},
 		{"idle", "floor"}, {"idle-pods", "floor"}, {"scx", "floor"}, {"scx", "idle"},
 	} {
 		var ratios, shares []float64
 		less := 0
-		for _, run := range runs {
-			a, b := run[pair[0]], run[pair[1]]
-			if a == nil || b == nil || a.wakes == 0 || b.wakes == 0 || a.waited == 0 || b.waited == 0 {
+		for r, of := range runs {
+			a, b := of[pair[0]], of[pair[1]]
+			if kernel != "all" && kernel != series(r.kernel) || a == nil || b == nil || a.wakes*b.wakes == 0 || b.waited == 0 {
 				continue
 			}
 			ratio := a.perWake() / b.perWake()
@@ -157,7 +167,7 @@ func printComparisons(w io.Writer, runs map[string]map[string]*measured) {
 		}
 		slices.Sort(ratios)
 		slices.Sort(shares)
-		fmt.Fprintf(w, "| %s to %s | %d | %d | %.2f | %.2f | %.2f | %.2f |\n", pair[0], pair[1], len(ratios), less,
+		fmt.Fprintf(w, "| %s | %s to %s | %d | %d | %.2f | %.2f | %.2f | %.2f |\n", kernel, pair[0], pair[1], len(ratios), less,
 			median(ratios), ratios[0], ratios[len(ratios)-1], median(shares))
 	}
 }

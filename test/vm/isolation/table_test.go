@@ -42,7 +42,8 @@ func TestTheTableAddsSeedsAndComparesWithinThem(t *testing.T) {
 		"| 6.18 | 8 | 4 | – | 100 / 0 / 0 | 40 / 0 / 0 | – | – | – |", // 40 of 400 and 8 of 200
 		"| 6.18 | 8 | 4 | – | 125 | 150 | – | – | – |",                // 50 ms of 400 and 30 ms of 200
 		"| 6.18 | 8 | 4 | – | 75 | 75 | – | – | – |",
-		"| floor to default | 2 | 1 | 1.00 | 0.50 | 2.00 | 1.00 |", // 100 to 200 µs, 200 to 100 µs
+		"| 6.18 | floor to default | 2 | 1 | 1.00 | 0.50 | 2.00 | 1.00 |",
+		"| all | floor to default | 2 | 1 | 1.00 | 0.50 | 2.00 | 1.00 |", // 100 to 200 µs, 200 to 100 µs
 	} {
 		if !strings.Contains(out.String(), want+"\n") {
 			t.Errorf("no line %q in\n%s", want, &out)
