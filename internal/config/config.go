@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/config/textfile"
+	"tenon.sh/tenon/internal/config/workers"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/policy"
 )
@@ -120,9 +121,10 @@ func Parse(data []byte) (Config, []Fault) {
 		Signals:          f.Signals.signals(),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
-		Notices:          slices.Concat(noticesOfRules(f.Rules), f.noticesOfObjectives(), f.Notices()),
+		Notices:          slices.Concat(noticesOfRules(f.Rules), f.noticesOfObjectives(), workers.Notices(f.Slices, f.uses()), f.Notices()),
 	}
 	c.Policy.Pool.CPUs = f.cpus()
+	c.Policy.Seats.Slices = workers.Of(f.Slices, f.uses())
 	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)
 	f.reserve(&c.Policy.Overcommit)
 	for _, r := range f.Rules {

@@ -77,7 +77,7 @@ func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path 
 		case f.Kind() == reflect.Struct && !isLeaf(f):
 			visitKeys(f, at, off, visit)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
-			if at == "rules" {
+			if at == "rules" || at == "slices" {
 				visit(k, at, f, off)
 			}
 			visitKeys(reflect.Zero(f.Type().Elem()), at+"[]", off, visit)
@@ -90,8 +90,10 @@ func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path 
 // documentedAt returns the section and the row of a key on the page. All
 // classes share the same rows.
 func documentedAt(path string) (section, name string) {
-	if name, ok := strings.CutPrefix(path, "rules[]."); ok {
-		return "rules", name
+	for _, list := range []string{"rules", "slices"} {
+		if name, ok := strings.CutPrefix(path, list+"[]."); ok {
+			return list, name
+		}
 	}
 	section, name, nested := strings.Cut(path, ".")
 	if !nested {

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/config/workers"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -25,6 +25,7 @@ type file struct {
 	Signals         signals                `json:"signals"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
+	Slices          []workers.Slice        `json:"slices"`
 	// ContainerSockets are the runtimes' sockets, for rules on containers.
 	ContainerSockets []string `json:"containerSockets"`
 	Strategies
@@ -41,8 +42,9 @@ type rule struct {
 	Requests   requests `json:"requests"`
 	Limits     limits   `json:"limits"`
 	// Priority has the range of a Kubernetes pod priority.
-	Priority  node.Maybe[int64] `json:"priority" range:"-2147483648..2147483647"`
-	Objective objective         `json:"objective"`
+	Priority  node.Maybe[int64]  `json:"priority" range:"-2147483648..2147483647"`
+	Objective objective          `json:"objective"`
+	Slice     node.Maybe[string] `json:"slice"` // the slice whose workers its work shares
 }
 
 // requests are the amounts that a workload requests.
@@ -79,6 +81,14 @@ func (r rule) rule() match.Rule {
 	}
 }
 
+// uses returns what the rules say about slices.
+func (f file) uses() (all []workers.Use) {
+	for _, r := range f.Rules {
+		all = append(all, workers.Use{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})
+	}
+	return all
+}
+
 // cpus returns the CPUs that the policies share; empty: all. A list that cannot
 // be parsed has a fault already.
 func (f file) cpus() unit.CPUSet {
@@ -91,10 +101,6 @@ func valueOf[T any](m node.Maybe[T]) T {
 	v, _ := m.Value()
 	return v
 }
-
-// ruleName matches the valid names of rules. Names occur in metrics, logs and
-// on command lines.
-var ruleName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
 // leastMemory is the smallest memory.max of a workload. With less, the kernel kills
 // a program when it starts, so container runtimes also refuse less than 6 MB. The
@@ -124,6 +130,7 @@ func (c *checker) file(f file) {
 			c.fault(fmt.Sprintf("containerSockets[%d]", i), quoted(address)+": want docker://, podman:// or containerd:// and the path of a socket, such as docker:///run/docker.sock")
 		}
 	}
+	workers.Check(f.Slices, f.uses(), c.bad, c.fault)
 	first := map[string]int{}
 	for i, r := range f.Rules {
 		if c.full() {
@@ -135,8 +142,8 @@ func (c *checker) file(f file) {
 		if name, named := r.Name.Value(); named {
 			if other, twice := first[name]; twice {
 				c.fault(at+".name", fmt.Sprintf("%s: rules[%d] has this name already", quoted(name), other))
-			} else if first[name] = i; !ruleName.MatchString(name) {
-				c.fault(at+".name", quoted(name)+": want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last")
+			} else if first[name] = i; !workers.IsName(name) {
+				c.fault(at+".name", quoted(name)+": "+workers.NameForm)
 			}
 		}
 		c.amounts(r, at)
@@ -198,14 +205,11 @@ func noticesOfRules(rules []rule) []string {
 	return noticesOfOwnCPUs(rules)
 }
 
-// all returns the errors joined in err, or err itself.
+// all returns the errors joined in err.
 func all(err error) []error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		return joined.Unwrap()
-	}
-	if err != nil {
-		return []error{err}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -46,21 +47,7 @@ func BenchmarkDecide(b *testing.B) {
 			for _, cpus := range []int{104, 1024} {
 				b.Run(fmt.Sprintf("v%d/workloads=%d/cpus=%d", version, workloads, cpus), func(b *testing.B) {
 					n := busyNode(b, workloads, cpus, version)
-					p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
-					for _, w := range n.snap.Workloads {
-						p.use[w.ID] = unit.MilliCPU(cpus * 500 / workloads)
-						if w.Class == node.LS {
-							p.waits = append(p.waits, waiting{id: w.ID, kind: "waits", counts: map[time.Duration]uint64{100 * time.Microsecond: 500}})
-						}
-						if version == 1 {
-							p.on[w.ID] = n.snap.Topology.All()
-						}
-					}
-					for range 20 {
-						n.pass(p)
-						n.decide(b)
-					}
-					n.pass(p)
+					n.steady(b, cpus*500/workloads)
 					b.ReportAllocs()
 					for b.Loop() {
 						_, wants := Decide(n.config, n.state, n.snap)
@@ -69,5 +56,49 @@ func BenchmarkDecide(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// steady makes the node's use the same for twenty ticks, and passes one more
+// period.
+func (n *scene) steady(b *testing.B, each int) {
+	p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
+	for _, w := range n.snap.Workloads {
+		p.use[w.ID] = unit.MilliCPU(each)
+		if w.Class == node.LS {
+			p.waits = append(p.waits, waiting{id: w.ID, kind: "waits", counts: map[time.Duration]uint64{100 * time.Microsecond: 500}})
+		}
+		if n.snap.Knobs.Kernel.CgroupVersion == 1 {
+			p.on[w.ID] = n.snap.Topology.All()
+		}
+	}
+	for range 20 {
+		n.pass(p)
+		n.decide(b)
+	}
+	n.pass(p)
+}
+
+// BenchmarkDecideSlices measures one tick of Decide on a node with 256 CPUs, 100
+// services and 100 workloads of BE, which are in no slice or in forty workers.
+func BenchmarkDecideSlices(b *testing.B) {
+	for name, all := range map[string][]slice.Slice{"off": nil, "on": {{Name: "enc", CPUs: 3, Count: 40, Rules: []string{"enc"}}}} {
+		b.Run(name, func(b *testing.B) {
+			n := busyNode(b, 200, 256, 2)
+			n.config.Seats.Slices = all
+			for i := range n.snap.Workloads {
+				if w := &n.snap.Workloads[i]; w.Class == node.BE {
+					w.Rule = "enc"
+				}
+			}
+			n.steady(b, 400)
+			if all != nil && len(n.state.Seats.Workers) != 40 {
+				b.Fatalf("%d workers have CPUs, want 40", len(n.state.Seats.Workers))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				Decide(n.config, n.state, n.snap)
+			}
+		})
 	}
 }

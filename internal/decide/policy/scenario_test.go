@@ -277,6 +277,8 @@ func (n *scene) configure(t *testing.T, w word) {
 		n.config.Pool.CPUSetsManagedExternally = w.val == "kept"
 	case "seats":
 		n.config.Seats.Enable = true
+	case "slice": // NAME:COUNTxCPUS, whose rule has the same name
+		n.readSlice(t, w)
 	case "lend":
 		n.config.Pool.LendLSR = true
 	case "burst":
@@ -334,6 +336,8 @@ func (n *scene) read(t *testing.T, line string) {
 		n.snap.Workloads = slices.Clone(n.snap.Workloads)
 		i := slices.IndexFunc(n.snap.Workloads, func(w node.Workload) bool { return string(w.ID) == f[0] })
 		n.snap.Workloads[i].CPULimit = node.Some(must(t, word{f[0], f[1]}, unit.ParseMilliCPU))
+	case "resize":
+		n.readSlice(t, word{f[0], f[0]})
 	case "gone":
 		n.snap.Workloads = slices.DeleteFunc(slices.Clone(n.snap.Workloads), func(w node.Workload) bool { return string(w.ID) == rest })
 	case "was":
@@ -392,6 +396,8 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 			n.readChoice(t, &w, v)
 		case "priority":
 			w.Priority = must(t, v, number)
+		case "rule":
+			w.Rule = v.val
 		case "limit":
 			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
 		case "cpurequest":

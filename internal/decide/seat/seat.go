@@ -6,17 +6,19 @@
 // While there are enough cores, each seat is on a core of its own. If there are
 // not enough, seats use the siblings too. If BE work demands more CPUs than it
 // may use, there are no seats, and all work shares the CPUs by its quotas.
+//
+// The virtual workers of slices get their CPUs in the same way: a worker is a
+// claim for as many CPUs as the slice says, and all work in it has these CPUs.
 package seat
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -25,7 +27,11 @@ import (
 type Config struct {
 	// Enable gives seats to BE work with a CPU limit (policies.cpuLimitSeats).
 	Enable bool `json:"enable,omitempty"`
+	// Slices have virtual workers for the BE work of rules (slices).
+	Slices []slice.Slice `json:"slices,omitempty"`
 }
+
+func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
 
 const (
 	// calm is how long the demand must fit before work gets seats again.
@@ -48,6 +54,9 @@ const (
 type State struct {
 	// Have are the seats of the workloads.
 	Have map[node.WorkloadID]unit.CPUSet `json:"have,omitempty"`
+	// In are the workers of work in slices, and Workers their CPUs.
+	In      slice.Places `json:"in,omitempty"`
+	Workers []WorkerCPUs `json:"workers,omitempty"`
 	// May are all CPUs that the workloads with seats may use together.
 	May unit.CPUSet `json:"may,omitzero"`
 	// Pooled says that the demand exceeds the CPUs and all work shares them.
@@ -55,6 +64,12 @@ type State struct {
 	// it is not.
 	Pooled bool      `json:"pooled,omitempty"`
 	Fits   time.Time `json:"fits,omitzero"`
+}
+
+// WorkerCPUs are the CPUs of a virtual worker.
+type WorkerCPUs struct {
+	slice.Place
+	CPUs unit.CPUSet `json:"cpu_set"`
 }
 
 // An Input is all that the choice of seats depends on.
@@ -89,15 +104,6 @@ type Grant struct {
 // Grants holds the grant of each workload that demands seats.
 type Grants map[node.WorkloadID]Grant
 
-// A claim is the demand of one workload for seats.
-type claim struct {
-	work  *node.Workload
-	limit unit.MilliCPU
-	cpus  int
-	may   unit.CPUSet
-	have  unit.CPUSet
-}
-
 // A round is one call of Decide.
 type round struct {
 	Input
@@ -110,84 +116,67 @@ type round struct {
 // and demands the same number. If the number changes, it keeps as many as it
 // can. At most one workload in each call moves to better CPUs.
 func (st State) Decide(in Input) (State, Grants) {
-	if !in.Enable {
+	if !in.on() {
 		return State{}, nil
 	}
-	claims, may := st.claims(in)
+	places := slice.Assign(in.Slices, st.In, in.Snap.Workloads, func(id node.WorkloadID) bool { return !in.May[id].Empty() })
+	claims, may := st.claims(in, places)
 	if len(claims) == 0 {
 		return State{}, nil
 	}
 	next := st.pool(claims, may.Len(), in.Snap.At)
-	next.May = may
+	next.May, next.In = may, places
 	r := round{Input: in, grants: make(Grants, len(claims))}
 	if next.Pooled {
+		how := fmt.Sprintf("%s demands %s and may use %s: all share them", in.demanding(), facts.CountCPUs(demandOf(claims)), facts.CountCPUs(may.Len()))
 		for _, c := range claims {
-			r.grants[c.work.ID] = Grant{Limit: c.limit, How: fmt.Sprintf(
-				"work with a CPU limit demands %s and may use %s: all share them", facts.CountCPUs(demandOf(claims)), facts.CountCPUs(may.Len()))}
+			for w := range c.all() {
+				limit, _ := limitOf(w, in.Snap.Knobs)
+				r.grants[w.ID] = Grant{Limit: limit, How: how}
+			}
 		}
 		return next, r.grants
 	}
 	r.cores = coresOf(in.Snap.Topology)
 	r.seat(claims)
 	next.Have = make(map[node.WorkloadID]unit.CPUSet, len(claims))
-	for id, g := range r.grants {
-		if !g.CPUs.Empty() {
-			next.Have[id] = g.CPUs
+	for _, c := range claims {
+		switch set := r.grants[c.work.ID].CPUs; {
+		case set.Empty():
+		case c.at.Slice != "":
+			next.Workers = append(next.Workers, WorkerCPUs{c.at, set})
+		default:
+			next.Have[c.work.ID] = set
 		}
 	}
+	slices.SortFunc(next.Workers, func(a, b WorkerCPUs) int { return a.Compare(b.Place) })
 	return next, r.grants
 }
 
-// claims lists the workloads that demand seats, and all CPUs that they may use.
-// Workloads that have seats come first.
-func (st State) claims(in Input) ([]claim, unit.CPUSet) {
-	all := make([]claim, 0, len(in.May))
-	var union unit.CPUSet
-	for i := range in.Snap.Workloads {
-		w := &in.Snap.Workloads[i]
-		may := in.May[w.ID]
-		limit, limited := limitOf(w, in.Snap.Knobs)
-		if may.Empty() || !limited {
-			continue
-		}
-		n := int((limit + 999) / unit.CPUs(1))
-		all = append(all, claim{work: w, limit: limit, cpus: min(n, may.Len()), may: may, have: st.Have[w.ID].Intersect(may)})
-		union = union.Union(may)
-	}
-	slices.SortStableFunc(all, func(a, b claim) int {
-		return cmp.Or(compareKept(a, b), cmp.Compare(b.work.Priority, a.work.Priority), strings.Compare(string(a.work.ID), string(b.work.ID)))
-	})
-	return all, union
-}
-
-// kept reports whether the workload has exactly the seats that it demands.
-func (c claim) kept() bool { return c.have.Len() == c.cpus }
-
-func compareKept(a, b claim) int {
+// demanding names the work that demands CPUs.
+func (c Config) demanding() string {
 	switch {
-	case a.kept() == b.kept():
-		return 0
-	case a.kept():
-		return -1
+	case len(c.Slices) == 0:
+		return "work with a CPU limit"
+	case c.Enable:
+		return "work in slices or with a CPU limit"
 	}
-	return 1
+	return "work in slices"
 }
 
-// limitOf returns the CPU limit that the owner of a BE workload set.
-func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
-	if m, asked := w.CPULimit.Value(); asked {
-		return m, w.Class == node.BE && m > 0
+// Slices returns the slices with what their workers have.
+func (st State) Slices(c Config) []slice.Status {
+	if len(c.Slices) == 0 {
+		return nil
 	}
-	before, _ := facts.Original(k, node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}).(node.CPUMax)
-	return facts.MilliOf(before), w.Class == node.BE && facts.IsQuota(before)
+	return slice.StatusOf(c.Slices, st.In, st.cpusOf)
 }
 
-func demandOf(claims []claim) int {
-	n := 0
-	for _, c := range claims {
-		n += c.cpus
+func (st State) cpusOf(p slice.Place) unit.CPUSet {
+	if i, found := slices.BinarySearchFunc(st.Workers, p, func(w WorkerCPUs, p slice.Place) int { return w.Compare(p) }); found {
+		return st.Workers[i].CPUs
 	}
-	return n
+	return unit.CPUSet{}
 }
 
 // pool decides whether all work shares the CPUs. It does so as soon as the
@@ -278,17 +267,37 @@ func (r *round) anyCoreIsFree() bool {
 	return false
 }
 
-// give records the seats of a workload.
+// give records the seats of a workload, or of all workloads of a worker. A
+// workload of a worker has no need of its quota if the worker has no more CPUs
+// than its limit.
 func (r *round) give(c claim, set unit.CPUSet) {
-	g := Grant{CPUs: set, Limit: c.limit}
-	if set.Empty() {
-		g.How = fmt.Sprintf("%s has no seats: too few of the CPUs that it may use are free", c.work.ID)
-	} else {
-		g.Full = unit.CPUs(set.Len()) <= c.limit
-		g.How = fmt.Sprintf("%s has seats on %s in place of time on %d", c.work.ID, facts.CountCPUs(set.Len()), c.may.Len())
-	}
 	r.taken = r.taken.Union(set)
-	r.grants[c.work.ID] = g
+	if c.at.Slice == "" {
+		r.grants[c.work.ID] = grantOf(c.work.ID, c.limit, set, c.may)
+		return
+	}
+	for w := range c.all() {
+		limit, limited := limitOf(w, r.Snap.Knobs)
+		g := Grant{CPUs: set, Limit: limit, Full: limited && !set.Empty() && unit.CPUs(set.Len()) <= limit}
+		if set.Empty() {
+			g.How = fmt.Sprintf("%s is in %v, which has no CPUs: too few of the CPUs that it may use are free", w.ID, c.at)
+		} else {
+			g.How = fmt.Sprintf("%s is in %v, which has %s", w.ID, c.at, facts.CountCPUs(set.Len()))
+		}
+		r.grants[w.ID] = g
+	}
+}
+
+// grantOf is what one workload has by its CPU limit.
+func grantOf(id node.WorkloadID, limit unit.MilliCPU, set, may unit.CPUSet) Grant {
+	g := Grant{CPUs: set, Limit: limit}
+	if set.Empty() {
+		g.How = fmt.Sprintf("%s has no seats: too few of the CPUs that it may use are free", id)
+	} else {
+		g.Full = unit.CPUs(set.Len()) <= limit
+		g.How = fmt.Sprintf("%s has seats on %s in place of time on %d", id, facts.CountCPUs(set.Len()), may.Len())
+	}
+	return g
 }
 
 // choose chooses the seats of a workload from the CPUs without seats. It

@@ -2,9 +2,11 @@ package seat
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -86,6 +88,88 @@ func TestThePoolEndsOnlyAfterAWhileWithRoom(t *testing.T) {
 		if st, _ = st.Decide(some); st.Pooled != (i < 10) {
 			t.Errorf("after %d s pooled: %v", i, st.Pooled)
 		}
+	}
+}
+
+// inSlices puts the workloads of an input into slices, in turn.
+func inSlices(in Input, all ...slice.Slice) Input {
+	for i := range in.Snap.Workloads {
+		w := &in.Snap.Workloads[i]
+		w.Rule, w.CPULimit = all[i%len(all)].Name, node.Maybe[unit.MilliCPU]{}
+	}
+	for _, s := range all {
+		s.Rules = []string{s.Name}
+		in.Slices = append(in.Slices, s)
+	}
+	in.Enable = false
+	return in
+}
+
+// TestAWorkerKeepsItsCPUsWhenItsSizeChanges: it loses some of them, or gets more
+// beside them.
+func TestAWorkerKeepsItsCPUsWhenItsSizeChanges(t *testing.T) {
+	sized := func(n int) Input { return inSlices(input(32, 1, 1), slice.Slice{Name: "enc", CPUs: n, Count: 1}) }
+	st, grants := State{}.Decide(sized(4))
+	first := grants["w000"].CPUs
+	if first.Len() != 4 || grants["w001"].CPUs != first || grants["w000"].Full {
+		t.Fatalf("%+v: want 4 CPUs for both, without a say about quotas", grants)
+	}
+	for _, n := range []int{2, 7, 1, 4, 16} {
+		before := grants["w000"].CPUs
+		st, grants = st.Decide(sized(n))
+		now := grants["w000"].CPUs
+		if now.Len() != n || !now.Contains(before) && !before.Contains(now) {
+			t.Errorf("from %v to %d CPUs: %v", before, n, now)
+		}
+	}
+	st, grants = st.Decide(sized(33))
+	if grants["w000"].CPUs.Len() != 32 {
+		t.Errorf("more CPUs than there are: %+v, want all", grants["w000"])
+	}
+	if got := st.Slices(sized(33).Config); len(got) != 1 || len(got[0].Workers[0].Work) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWorkersThatDoNotFitShare(t *testing.T) {
+	in := inSlices(input(8, 1, 1, 1), slice.Slice{Name: "enc", CPUs: 3, Count: 3})
+	st, grants := State{}.Decide(in)
+	if !st.Pooled || !grants["w000"].CPUs.Empty() || !strings.Contains(grants["w000"].How, "work in slices demands 9 CPUs and may use 8 CPUs: all share them") {
+		t.Errorf("%+v, %+v", st, grants)
+	}
+	if got := st.Slices(in.Config); len(got[0].Workers[2].Work) != 1 || !got[0].Workers[2].CPUs.Empty() {
+		t.Errorf("%+v: the work stays in its workers, which have no CPUs", got)
+	}
+}
+
+// BenchmarkDecideSlices is a tick of a node with 256 CPUs and 100 workloads in
+// fifty workers.
+func BenchmarkDecideSlices(b *testing.B) {
+	limits := make([]unit.MilliCPU, 100)
+	in := inSlices(input(256, limits...), slice.Slice{Name: "a", CPUs: 4, Count: 25}, slice.Slice{Name: "b", CPUs: 5, Count: 25})
+	st, _ := State{}.Decide(in)
+	if st.Pooled || len(st.Workers) != 50 {
+		b.Fatalf("%d workers have CPUs, want 50", len(st.Workers))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		st, _ = st.Decide(in)
+	}
+}
+
+// TestSlicesAllocateNoMoreInEachTick: what a tick allocates depends on the work
+// and not on the ticks before it.
+func TestSlicesAllocateNoMoreInEachTick(t *testing.T) {
+	limits := make([]unit.MilliCPU, 100)
+	in := inSlices(input(256, limits...), slice.Slice{Name: "a", CPUs: 4, Count: 25}, slice.Slice{Name: "b", CPUs: 5, Count: 25})
+	st, _ := State{}.Decide(in)
+	count := func() float64 { return testing.AllocsPerRun(20, func() { st, _ = st.Decide(in) }) }
+	first := count()
+	for range 500 {
+		st, _ = st.Decide(in)
+	}
+	if last := count(); last > first {
+		t.Errorf("%g allocations in a tick after 500 ticks, %g at first", last, first)
 	}
 }
 

@@ -19,14 +19,14 @@ type seater struct {
 	at     map[node.Knob]int // the place of each knob in bounds
 }
 
-// Wants decides cpuset.cpus of BE workloads with a CPU limit that are no
-// contention root. The cpuset and the quota of a contention root belong to
+// Wants decides cpuset.cpus of BE workloads with a CPU limit or in a slice that
+// are no contention root. The cpuset and the quota of a contention root belong to
 // suppress. On cgroup v1 the cpusets below it belong to suppress, too; there
 // Wants narrows what suppress wants. bounds are the wants of suppress, and
 // Wants returns them with its own. Seats are always a part of what suppress
 // allows, and never CPUs that another workload owns.
 func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own hold.Grants, bounds []plan.Want, s node.Snapshot) (State, Grants, []plan.Want) {
-	if !c.Enable || pool.CPUSetsManagedExternally {
+	if !c.on() || pool.CPUSetsManagedExternally {
 		return State{}, nil, bounds
 	}
 	x := seater{Layout: l, snap: s, bounds: bounds, at: make(map[node.Knob]int, len(bounds))}

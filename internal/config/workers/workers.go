@@ -1,0 +1,115 @@
+// Package workers is the part of the configuration file that divides a machine
+// into virtual workers: the key slices, and the key slice of rules (pure).
+package workers
+
+import (
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/slice"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Slice is an entry of slices.
+type Slice struct {
+	Name  node.Maybe[string] `json:"name"`
+	CPUs  node.Maybe[int64]  `json:"cpus" range:"1..2048"`
+	Count node.Maybe[int64]  `json:"count" range:"1..1000"`
+}
+
+// A Use is what a rule says about slices.
+type Use struct {
+	Rule, Class string
+	Slice       node.Maybe[string]
+}
+
+// NameForm is the form of the names of rules and slices, which occur in metrics,
+// logs and on command lines.
+const NameForm = "want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last"
+
+// IsName reports whether a name has NameForm.
+func IsName(name string) bool {
+	edge := func(c byte) bool { return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' }
+	n := len(name)
+	if n < 1 || n > 63 || !edge(name[0]) || !edge(name[n-1]) {
+		return false
+	}
+	for i := range n {
+		if c := name[i]; !edge(c) && !strings.ContainsRune("._-", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Check calls fault for each mistake that ranges cannot express, except in the
+// fields in bad.
+func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, problem string)) {
+	add := func(field, format string, args ...any) {
+		if !bad[field] {
+			fault(field, fmt.Sprintf(format, args...))
+		}
+	}
+	first := map[string]int{}
+	var names []string
+	for i, s := range all {
+		at := fmt.Sprintf("slices[%d]", i)
+		name, named := s.Name.Value()
+		other, twice := first[name]
+		switch {
+		case !named:
+			add(at+".name", "missing: want a name that no other slice has")
+		case twice:
+			add(at+".name", "%q: slices[%d] has this name already", name, other)
+		case !IsName(name):
+			add(at+".name", "%q: %s", name, NameForm)
+		default:
+			first[name] = i
+			names = append(names, name)
+		}
+		if !s.CPUs.Known() {
+			add(at+".cpus", "missing: want the number of CPUs of each worker, from 1 to 2048")
+		}
+	}
+	for i, u := range uses {
+		name, given := u.Slice.Value()
+		_, known := first[name]
+		at := fmt.Sprintf("rules[%d].slice", i)
+		switch {
+		case !given:
+		case len(names) == 0:
+			add(at, "%q: want the name of an entry of slices, and there is none", name)
+		case !known:
+			add(at, "%q: want one of %s, the names below slices", name, strings.Join(names, ", "))
+		case u.Class != string(node.BE):
+			add(at, "%q: want it for class BE only, and class %s is not divided into workers", name, u.Class)
+		}
+	}
+}
+
+// Of returns the slices of a file without faults, with the rules whose work is in
+// them.
+func Of(all []Slice, uses []Use) []slice.Slice {
+	var to []slice.Slice
+	for _, s := range all {
+		name := s.Name.Or("")
+		one := slice.Slice{Name: name, CPUs: int(s.CPUs.Or(1)), Count: int(s.Count.Or(1))}
+		for _, u := range uses {
+			if u.Slice.Or("") == name {
+				one.Rules = append(one.Rules, u.Rule)
+			}
+		}
+		to = append(to, one)
+	}
+	return to
+}
+
+// Notices names the slices without work.
+func Notices(all []Slice, uses []Use) (notices []string) {
+	for i, s := range Of(all, uses) {
+		if len(s.Rules) == 0 {
+			notices = append(notices, fmt.Sprintf("slices[%d]: no rule has slice: %s, so its workers stay empty", i, s.Name))
+		}
+	}
+	return notices
+}

@@ -1,0 +1,152 @@
+// Package slice divides the best-effort (BE) work of rules among virtual workers
+// of one machine: a slice is a number of workers with a number of CPUs each. It
+// decides which workload is in which worker, and package seat which CPUs a worker
+// has.
+package slice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Slice is a named set of equal virtual workers.
+type Slice struct {
+	Name  string `json:"name"`
+	CPUs  int    `json:"cpus"`  // of each worker
+	Count int    `json:"count"` // of workers
+	// Rules are the names of the rules whose work is in the slice.
+	Rules []string `json:"rules,omitempty"`
+}
+
+// A Place is a worker of a slice, numbered from 1.
+type Place struct {
+	Slice  string `json:"slice"`
+	Worker int    `json:"worker"`
+}
+
+// String names the worker in reasons.
+func (p Place) String() string { return fmt.Sprintf("worker %d of slice %s", p.Worker, p.Slice) }
+
+// Compare orders places by slice and worker.
+func (p Place) Compare(o Place) int {
+	return cmp.Or(strings.Compare(p.Slice, o.Slice), cmp.Compare(p.Worker, o.Worker))
+}
+
+// Places are the workers of the workloads that are in a slice.
+type Places map[node.WorkloadID]Place
+
+// Assign returns the worker of each BE workload of a slice. A workload keeps its
+// worker while there is one of this number. A new one goes to the worker with
+// the fewest workloads. When a worker has at least two more than another one of
+// its slice, because work has ended, one workload moves in each call. in reports
+// whether a workload takes part.
+func Assign(all []Slice, before Places, work []node.Workload, in func(node.WorkloadID) bool) Places {
+	if len(all) == 0 {
+		return nil
+	}
+	of := map[string]int{} // the slice of a rule
+	for i, s := range all {
+		for _, r := range s.Rules {
+			of[r] = i
+		}
+	}
+	places := make(Places, len(before))
+	load := make([][]int, len(all))
+	for i, s := range all {
+		load[i] = make([]int, max(s.Count, 1))
+	}
+	type comer struct {
+		id node.WorkloadID
+		to int
+	}
+	var fresh []comer
+	for _, w := range work {
+		i, named := of[w.Rule]
+		if !named || w.Rule == "" || w.Class != node.BE || !in(w.ID) {
+			continue
+		}
+		if p, had := before[w.ID]; had && p.Slice == all[i].Name && p.Worker >= 1 && p.Worker <= len(load[i]) {
+			places[w.ID] = p
+			load[i][p.Worker-1]++
+		} else {
+			fresh = append(fresh, comer{w.ID, i})
+		}
+	}
+	slices.SortFunc(fresh, func(a, b comer) int { return strings.Compare(string(a.id), string(b.id)) })
+	for _, c := range fresh {
+		least := idlest(load[c.to])
+		places[c.id] = Place{all[c.to].Name, least + 1}
+		load[c.to][least]++
+	}
+	for i, s := range all {
+		places.balance(s.Name, load[i])
+	}
+	return places
+}
+
+// balance moves one workload from the busiest worker of a slice to the idlest.
+func (p Places) balance(name string, load []int) {
+	from, to := busiest(load), idlest(load)
+	if load[from]-load[to] < 2 {
+		return
+	}
+	var last node.WorkloadID // a fixed choice, so that equal snapshots decide equally
+	for id, at := range p {
+		if at == (Place{name, from + 1}) && id > last {
+			last = id
+		}
+	}
+	p[last] = Place{name, to + 1}
+}
+
+func idlest(load []int) int {
+	return slices.Index(load, slices.Min(load))
+}
+
+func busiest(load []int) int {
+	return slices.Index(load, slices.Max(load))
+}
+
+// A Status is a slice with what its workers have, for a reader.
+type Status struct {
+	Slice
+	Workers []Worker `json:"workers"`
+}
+
+// A Worker is one virtual worker. CPUs is empty if no work is in it, or if its
+// work shares the CPUs of all.
+type Worker struct {
+	Number int               `json:"worker"`
+	CPUs   unit.CPUSet       `json:"cpu_set"`
+	Work   []node.WorkloadID `json:"workloads,omitempty"`
+}
+
+// StatusOf returns the slices with their workers.
+func StatusOf(all []Slice, places Places, cpus func(Place) unit.CPUSet) []Status {
+	status := make([]Status, 0, len(all))
+	for _, s := range all {
+		st := Status{Slice: s}
+		for i := range max(s.Count, 1) {
+			st.Workers = append(st.Workers, Worker{Number: i + 1, CPUs: cpus(Place{s.Name, i + 1})})
+		}
+		status = append(status, st)
+	}
+	for id, p := range places {
+		i := slices.IndexFunc(status, func(s Status) bool { return s.Name == p.Slice })
+		if i >= 0 && p.Worker >= 1 && p.Worker <= len(status[i].Workers) {
+			w := &status[i].Workers[p.Worker-1]
+			w.Work = append(w.Work, id)
+		}
+	}
+	for _, s := range status {
+		for i := range s.Workers {
+			slices.Sort(s.Workers[i].Work)
+		}
+	}
+	return status
+}
