@@ -176,6 +176,7 @@ var arch = []struct {
 	{"lab/kubectl", affects, "lab/site lab/work"},
 	{"lab/steps", affects, "model/unit kernel/task lab/site lab/work"},
 	{"lab/concurrency/sweep", affects, "model/unit model/node decide/facts decide/pick decide/policy kernel/cgroup kernel/perf lab/layout lab/jobs lab/meter lab/report lab/site lab/frame lab/work lab/concurrency"},
+	{"lab/concurrency/cluster", affects, "model/unit lab/jobs lab/report lab/site lab/frame lab/kubectl lab/concurrency lab/concurrency/sweep"},
 	{"lab/pinning/run", affects, "model/unit model/node decide/pick kernel/cgroup kernel/perf lab/load lab/pi lab/meter lab/report lab/site lab/frame lab/work lab/pinning"},
 	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/concurrency lab/pi lab/pinning lab/site lab/frame lab/work lab/kubectl lab/steps"},
 	// cmd
@@ -183,7 +184,7 @@ var arch = []struct {
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/labcmd", affects, "lab/report lab/site lab/frame lab/work lab cmd/tenon/labflag"},
 	{"cmd/tenon/metacmd", affects, "lab lab/archive lab/report lab/colocation lab/colocation/submission lab/frame"},
-	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/layout lab/report lab/site lab/frame lab/concurrency lab/concurrency/sweep lab/pinning lab/pinning/run cmd/tenon/labflag"},
+	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/layout lab/report lab/site lab/frame lab/concurrency lab/concurrency/sweep lab/concurrency/cluster lab/pinning lab/pinning/run cmd/tenon/labflag"},
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/top lab/load lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/metacmd cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},

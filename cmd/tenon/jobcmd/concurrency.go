@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/lab/concurrency/cluster"
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/model/unit"
@@ -23,7 +24,9 @@ type sweepFlags struct {
 
 // NewConcurrency returns the command tenon lab concurrency.
 func NewConcurrency(f Frame) *cobra.Command {
-	var c sweep.Config
+	var k cluster.Config
+	var on clusterFlags
+	c := &k.Config
 	var text sweepFlags
 	cmd := &cobra.Command{
 		Use:   "concurrency [flags] [-- COMMAND...]",
@@ -46,27 +49,44 @@ Strategies:
 
 Each block runs every cell once in random order, and a job alone without a limit
 twice, to show what this machine can distinguish. Cells that exceed the machine
-are left out and named. It needs root (for cgroups). Ten minutes at most.`,
+are left out and named. It needs root (for cgroups). Ten minutes at most.
+
+With --kubernetes the jobs of a cell are Jobs on nodes of a cluster, with the
+names of the published experiment, and begin together. It needs kubectl and no
+root. Its strategies are quota, unbounded, burst, matched, static (if the kubelet
+has this CPU manager policy) and tenon (batch resources, class BE). The logs are
+kept for import. All that it made is removed at the end, and what a killed run
+left by the next.`,
 		Example: `  sudo tenon lab concurrency
   sudo tenon lab concurrency --jobs 1,2,4 --limits 0.5,1,none --strategies quota,unbounded -- ./encode.sh
   sudo tenon lab concurrency --preset below-one
   sudo tenon lab concurrency --preset published-aws --as-published
+  tenon lab concurrency --kubernetes --node worker-1 --limits 0.5,1,none --jobs 1,2,4
   tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return f.Usage(fmt.Errorf("unknown command %q: want import, or -- before the command of a job", args[0]))
 			}
 			c.Argv = args
-			if err := text.parse(&c); err != nil {
+			if err := text.parse(c); err != nil {
+				return f.Usage(err)
+			}
+			if err := on.apply(cmd, &k); err != nil {
 				return f.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting); err != nil {
 				return err
 			}
-			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) { return sweep.Run(ctx, c) })
+			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) {
+				if on.on {
+					return cluster.Run(ctx, k)
+				}
+				return sweep.Run(ctx, *c)
+			})
 		},
 	}
-	addSweepFlags(cmd, &c, &text)
+	addSweepFlags(cmd, c, &text)
+	on.add(cmd, &k)
 	cmd.AddCommand(newImport(f))
 	return cmd
 }
@@ -89,7 +109,7 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 	flags.DurationVar(&c.MaxTime, "max-time", 9*time.Minute+30*time.Second, "stop before a block that does not fit into this time")
 	flags.BoolVar(&c.AsPublished, "as-published", false, "run each cell once, in order, as a wave, and give slices the quota of the limit")
 	flags.StringVar(&c.Type, "type", "", "word in the column Type of jobs.csv (default: the strategy)")
-	flags.DurationVar(&c.Work, "work", 500*time.Millisecond, "CPU time of one transcode, alone")
+	flags.DurationVar(&c.Work, "work", 500*time.Millisecond, "CPU time of one transcode, alone (with --kubernetes 5s)")
 	flags.IntVar(&c.Height, "height", 0, "lines of the transcoded picture: 360, 720 or 1080 (default: enough for a thread on each CPU)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: the lab's own, rendered once)")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")

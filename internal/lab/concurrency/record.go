@@ -35,6 +35,8 @@ type Experiment struct {
 	// Imported lists the files and folders that the jobs were read from.
 	Imported []string `json:"imported,omitempty"`
 	Node     Node     `json:"node"`
+	// Nodes names the nodes of a cluster on which the lab ran the jobs.
+	Nodes []string `json:"nodes,omitempty"`
 	// Blocks is how often each cell ran. It is 1 for imported tables, which
 	// contain no repetition.
 	Blocks  int      `json:"blocks"`

@@ -26,6 +26,9 @@ func headline(r Result) string {
 			size += fmt.Sprintf(" (%s)", layout.Plural(n.Cores, "core", "cores"))
 		}
 	}
+	if nodes := r.Experiment.Nodes; len(nodes) > 0 {
+		size += fmt.Sprintf(" of a cluster (%s)", strings.Join(nodes, ", "))
+	}
 	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), size, layout.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
 }
 

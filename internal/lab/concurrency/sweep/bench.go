@@ -45,7 +45,7 @@ type run struct {
 // no cgroup of the experiment is left. If it returns an error together with an
 // Outcome that has runs, the Outcome describes the runs that had finished.
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
-	c, err := c.orDefaults()
+	c, err := c.OrDefaults()
 	if err != nil {
 		return frame.Outcome{}, err
 	}
@@ -91,7 +91,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	}
 	t := transcode{height: c.Height, input: c.Input}
 	if t.height == 0 {
-		t.height = heightFor(b.Place.Tested.Len())
+		t.height = HeightFor(b.Place.Tested.Len())
 	}
 	if t.ffmpeg, err = work.FFmpegProgram.Find(); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 	if b.task.reports() {
 		endless := *b
 		endless.Fill = Window
-		r, err := endless.measure(ctx, reference, 0, 0)
+		r, err := endless.measure(ctx, Reference, 0, 0)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -145,7 +145,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 	} else {
 		one := *b
 		one.Fill = Wave
-		r, err := one.measure(ctx, reference, 0, 0)
+		r, err := one.measure(ctx, Reference, 0, 0)
 		if err != nil {
 			return nil, nil, err
 		}

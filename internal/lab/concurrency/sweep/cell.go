@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
@@ -52,25 +53,14 @@ func (c Cell) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// reference is the cell with which all others are compared: one job, no limit.
-var reference = Cell{Strategy: Unbounded, Jobs: 1}
+// Reference is the cell with which all others are compared: one job, no limit.
+var Reference = Cell{Strategy: Unbounded, Jobs: 1}
 
-// cells returns the cells that this machine can run, and says why it cannot run
-// the others. They include the reference and its repetition, unless the cells
-// are run as published.
-func (c Config) cells(m machine) (cells []Cell, refused []string) {
+// Combinations returns the cells of the lists, each once and in their order,
+// without regard to a machine.
+func (c Config) Combinations() []Cell {
+	var cells []Cell
 	seen := map[Cell]bool{}
-	add := func(cell Cell) {
-		if seen[cell] {
-			return
-		}
-		seen[cell] = true
-		if why := c.refuse(cell, m); why != "" {
-			refused = append(refused, fmt.Sprintf("%v: %s", cell, why))
-			return
-		}
-		cells = append(cells, cell)
-	}
 	for _, g := range c.grids() {
 		for _, s := range g.strategies {
 			for _, limit := range g.limits {
@@ -83,20 +73,44 @@ func (c Config) cells(m machine) (cells []Cell, refused []string) {
 							if s == Matched {
 								threads = ceil(limit)
 							}
-							add(Cell{s, n, limit, memory, threads})
+							if cell := (Cell{s, n, limit, memory, threads}); !seen[cell] {
+								seen[cell] = true
+								cells = append(cells, cell)
+							}
 						}
 					}
 				}
 			}
 		}
 	}
-	if !c.AsPublished && len(cells) > 0 {
-		add(reference)
-		control := reference
-		control.Strategy = Control
-		add(control)
+	return cells
+}
+
+// WithReference adds the reference cell and its repetition to cells that run.
+// Cells that run as published have none.
+func (c Config) WithReference(cells []Cell) []Cell {
+	if c.AsPublished || len(cells) == 0 {
+		return cells
 	}
-	return cells, refused
+	if !slices.Contains(cells, Reference) {
+		cells = append(cells, Reference)
+	}
+	control := Reference
+	control.Strategy = Control
+	return append(cells, control)
+}
+
+// cells returns the cells that this machine can run, and says of the others why
+// not.
+func (c Config) cells(m machine) (cells []Cell, refused []string) {
+	for _, cell := range c.Combinations() {
+		if why := c.refuse(cell, m); why != "" {
+			refused = append(refused, fmt.Sprintf("%v: %s", cell, why))
+			continue
+		}
+		cells = append(cells, cell)
+	}
+	return c.WithReference(cells), refused
 }
 
 func orNone[T int | unit.Bytes](list []T) []T {
@@ -123,16 +137,16 @@ func (c Config) refuse(cell Cell, m machine) string {
 		return "the kubelet gives exclusive CPUs for whole numbers of CPUs only"
 	case cell.Strategy == PinnedBlind && !m.uneven:
 		return "every CPU here is a core of its own with the same cache: it is the same as pinned"
-	case cell.Strategy == Burst && c.burst(cell.Limit) >= unit.CPUs(cpus):
-		return fmt.Sprintf("its quota of %g CPUs is no limit on %d: it is the same as unbounded", c.burst(cell.Limit).Cores(), cpus)
+	case cell.Strategy == Burst && c.Burst(cell.Limit) >= unit.CPUs(cpus):
+		return fmt.Sprintf("its quota of %g CPUs is no limit on %d: it is the same as unbounded", c.Burst(cell.Limit).Cores(), cpus)
 	case (cell.Strategy == PinnedSlices || cell.Strategy == PinnedBlind) && c.slice(cell.Limit) > cpus:
 		return fmt.Sprintf("a slice of %d CPUs is larger than the machine", c.slice(cell.Limit))
 	}
 	return ""
 }
 
-// burst returns the quota of the strategy burst.
-func (c Config) burst(limit unit.MilliCPU) unit.MilliCPU { return max(2*limit, c.BurstMax) }
+// Burst returns the quota of the strategy burst.
+func (c Config) Burst(limit unit.MilliCPU) unit.MilliCPU { return max(2*limit, c.BurstMax) }
 
 // slice returns the number of CPUs of a virtual worker.
 func (c Config) slice(limit unit.MilliCPU) int {

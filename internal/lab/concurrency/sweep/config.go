@@ -80,9 +80,9 @@ const (
 	leastWindow = 200 * time.Millisecond
 )
 
-// orDefaults sets defaults and returns all faults at once. If both the preset
+// OrDefaults sets defaults and returns all faults at once. If both the preset
 // and the caller set a field, the caller's value counts.
-func (c Config) orDefaults() (Config, error) {
+func (c Config) OrDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Preset == "" {

@@ -51,7 +51,7 @@ func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 	case Quota, Matched:
 		all.quota = cell.Limit
 	case Burst:
-		all.quota = c.burst(cell.Limit)
+		all.quota = c.Burst(cell.Limit)
 	case PinnedSlices, PinnedBlind:
 		order := rand.New(rand.NewPCG(seed, uint64(block)))
 		workers := workers(m, c.slice(cell.Limit), cell.Strategy == PinnedBlind, order)

@@ -31,12 +31,12 @@ func plain(cpus int) machine {
 }
 
 func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
-	c, err := Config{}.orDefaults()
+	c, err := Config{}.OrDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cells, refused := c.cells(plain(2))
-	if n := len(cells); n != 24 || !slices.Contains(cells, reference) {
+	if n := len(cells); n != 24 || !slices.Contains(cells, Reference) {
 		t.Errorf("%d cells %v", n, cells)
 	}
 	if len(refused) != 1 || !strings.Contains(refused[0], "quota, 4 jobs, limit 1: the jobs ask for 4 CPUs together, the machine has 2") {
@@ -56,12 +56,12 @@ func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 		"it is the same as pinned":                        {Strategy: PinnedBlind, Jobs: 1, Limit: 1000},
 		"8 CPUs is no limit on 2: it is the same as unbo": {Strategy: Burst, Jobs: 1, Limit: 1000},
 	} {
-		c, _ := Config{}.orDefaults()
+		c, _ := Config{}.OrDefaults()
 		if why := c.refuse(cell, plain(2)); !strings.Contains(why, want) {
 			t.Errorf("%v: %q, want %q", cell, why, want)
 		}
 	}
-	c, _ := Config{Slice: 3}.orDefaults()
+	c, _ := Config{Slice: 3}.OrDefaults()
 	if why := c.refuse(Cell{Strategy: PinnedSlices, Jobs: 1, Limit: 500}, plain(2)); !strings.Contains(why, "a slice of 3 CPUs is larger") {
 		t.Errorf("%q", why)
 	}
@@ -73,7 +73,7 @@ func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 // TestPublishedCellsNeedNoControl checks that a replica runs exactly what was
 // published, in the same order, without the control.
 func TestPublishedCellsNeedNoControl(t *testing.T) {
-	c, err := Config{Preset: "published-aws", AsPublished: true}.orDefaults()
+	c, err := Config{Preset: "published-aws", AsPublished: true}.OrDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestPublishedCellsNeedNoControl(t *testing.T) {
 	if len(cells) != 6 || len(refused) != 48 { // 1 job: limits 1 and 2, three amounts of memory
 		t.Errorf("%d cells %v, %d refused", len(cells), cells, len(refused))
 	}
-	if slices.Contains(cells, reference) || c.Fill != Wave || c.Blocks != 1 {
+	if slices.Contains(cells, Reference) || c.Fill != Wave || c.Blocks != 1 {
 		t.Errorf("fill %s, %d blocks, cells %v", c.Fill, c.Blocks, cells)
 	}
 }
@@ -183,7 +183,7 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 		"--max-time -1s: want 0 or more":                   {MaxTime: -time.Second},
 		"--agent":                                          {Setting: site.Setting{Agent: "/no/such/tenond"}},
 	} {
-		if _, err := c.orDefaults(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -191,7 +191,7 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 
 func TestThePictureIsLargeEnoughForAThreadOnEachCPU(t *testing.T) {
 	for cpus, want := range map[int]int{2: 360, 7: 360, 8: 720, 14: 720, 16: 1080, 128: 1080} {
-		if h := heightFor(cpus); h != want {
+		if h := HeightFor(cpus); h != want {
 			t.Errorf("%d CPUs: %d lines, want %d", cpus, h, want)
 		}
 	}

@@ -32,9 +32,9 @@ type transcode struct {
 // x264 starts at most one thread for each lines lines of a picture.
 const lines = 32
 
-// heightFor returns the smallest height of a picture at which x264 chooses its
+// HeightFor returns the smallest height of a picture at which x264 chooses its
 // number of threads by the CPUs (3/2 of them) and not by the height.
-func heightFor(cpus int) int {
+func HeightFor(cpus int) int {
 	for _, h := range []int{360, 720} {
 		if h/lines >= (3*cpus+1)/2 {
 			return h
@@ -52,13 +52,21 @@ func (t transcode) argv(_, threads int, frames float64) []string {
 		args = append(args, "-stats_period", "0.2")
 	}
 	args = append(args,
-		"-stream_loop", "-1", "-threads", n, "-i", t.input,
-		"-c:v", "libx264", "-s", fmt.Sprintf("%dx%d", t.height*16/9, t.height), "-crf", "22", "-profile:v", "main",
-		"-pix_fmt", "yuv420p", "-threads", n)
+		"-stream_loop", "-1", "-threads", n, "-i", t.input)
+	args = append(args, EncoderArgs(t.height, threads)...)
 	if frames > 0 {
 		args = append(args, "-frames:v", strconv.Itoa(int(frames)))
 	}
 	return append(args, "-an", "-f", "mp4", "/dev/null")
+}
+
+// EncoderArgs returns ffmpeg's arguments for the encoder of the published
+// experiment. Published are 1080 lines, and threads 0: the encoder's choice.
+func EncoderArgs(height, threads int) []string {
+	return []string{
+		"-c:v", "libx264", "-s", fmt.Sprintf("%dx%d", height*16/9, height), "-crf", "22", "-profile:v", "main",
+		"-pix_fmt", "yuv420p", "-threads", strconv.Itoa(threads),
+	}
 }
 
 func (transcode) reports() bool    { return true }

@@ -1,0 +1,91 @@
+// Package cluster runs the experiment on concurrent jobs on nodes of a
+// Kubernetes cluster: the jobs of a cell are Jobs with the names of the published
+// experiment, which begin together, and their logs hold their times and counters.
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+)
+
+// A Config configures the experiment. The comment of a field names its default,
+// which the zero value selects. Of the embedded Config the fields count that
+// are not about this machine; jobs run as a wave.
+type Config struct {
+	sweep.Config
+	Context   string   // kubectl context; the current one
+	Nodes     []string // tested nodes; all that take ordinary pods
+	Namespace string   // of the jobs; made, and removed at the end, if it does not exist; tenon-lab
+	Image     string   // of the jobs: it has sh, and ffmpeg unless there is a command; that of the published experiment
+	// Input is the path of the film in the image; a film that ffmpeg renders in
+	// each pod before its job begins.
+	Input string
+}
+
+// image is that of the published experiment.
+const image = "docker.io/jrottenberg/ffmpeg:ubuntu"
+
+// Strategies lists the strategies that make sense on a cluster.
+var Strategies = []sweep.Strategy{sweep.Quota, sweep.Unbounded, sweep.Burst, sweep.Matched, sweep.Static, sweep.Tenon}
+
+// unsuited says why the other strategies need the machine itself.
+var unsuited = map[sweep.Strategy]string{
+	sweep.PinnedSlices: "no part of Kubernetes gives several pods a set of CPUs in common: cut the node into virtual machines, or use static",
+	sweep.PinnedBlind:  "no part of Kubernetes draws CPUs at random",
+}
+
+// orDefaults fills in defaults and returns all faults at once.
+func (c Config) orDefaults() (Config, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Fill != "" && c.Fill != sweep.Wave {
+		fault("--fill %s: on a cluster jobs run as a wave: leave it out", c.Fill)
+	}
+	c.Fill = sweep.Wave
+	if c.Slice != 0 {
+		fault("--slice %d: a cluster has no pinned virtual workers", c.Slice)
+	}
+	if !c.CPUs.Empty() {
+		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use", c.CPUs)
+	}
+	if c.Work == 0 {
+		c.Work = 5 * time.Second
+	}
+	if len(c.Argv) > 0 && c.Input != "" {
+		fault("--input belongs to the lab's own job, and a command was given")
+	}
+	if c.Input != "" && !strings.HasPrefix(c.Input, "/") {
+		fault("--input %q: want the path of a film in the image, from /", c.Input)
+	}
+	c.Namespace, c.Image = cmp.Or(c.Namespace, "tenon-lab"), cmp.Or(c.Image, image)
+	if strings.Trim(c.Namespace, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		fault("--namespace %q: want the name of a namespace", c.Namespace)
+	}
+	input := c.Input
+	c.Input, c.Config.Input = "", ""
+	var err error
+	c.Config, err = c.Config.OrDefaults()
+	c.Input = input
+	return c, errors.Join(append(faults, err)...)
+}
+
+// combinations returns the cells that a cluster could run, and of the others one
+// line for each strategy.
+func (c Config) combinations() (cells []sweep.Cell, refused []string) {
+	for _, cell := range c.Combinations() {
+		if slices.Contains(Strategies, cell.Strategy) {
+			cells = append(cells, cell)
+			continue
+		}
+		if why := fmt.Sprintf("%s: %s", cell.Strategy, unsuited[cell.Strategy]); !slices.Contains(refused, why) {
+			refused = append(refused, why)
+		}
+	}
+	return cells, refused
+}

@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// The labels and the annotation of the experiment's objects.
+const (
+	labLabel = "tenon.sh/lab"     // concurrency: made by this experiment
+	runLabel = "tenon.sh/lab-run" // number of the run
+	startKey = "tenon.sh/lab-start"
+)
+
+// startFile is the file in which a container sees the annotation startKey.
+const startFile = "/tenon/start"
+
+// barrier waits until the annotation of the pod says at which second of the
+// node's clock all jobs of the wave begin, and then until that second. The
+// kubelet brings the annotation into the file.
+const barrier = `until [ -s ` + startFile + ` ]; do sleep 0.2; done
+read -r due < ` + startFile + ` || :
+while [ "$(date +%s)" -lt "$due" ]; do sleep 0.05; done
+`
+
+// job runs the command between two marks in the log.
+const job = `mark start due=$due $TENON_MARK
+"$@"
+status=$?
+mark end status=$status
+exit $status
+`
+
+// script is the script of a job's container. Its arguments are the command.
+func (b *bench) script() string {
+	if b.AsPublished {
+		return jobs.MarkScript + "due=\n" + job
+	}
+	return jobs.MarkScript + barrier + job
+}
+
+// typeOf is the word in the column Type.
+func (b *bench) typeOf(cell sweep.Cell) string {
+	if b.Type != "" {
+		return strings.ToLower(b.Type)
+	}
+	return strings.ReplaceAll(string(cell.Strategy), "-", "")
+}
+
+// published is the cell as the names of its jobs tell it.
+func (b *bench) published(cell sweep.Cell) jobs.Cell {
+	return jobs.Cell{Type: b.typeOf(cell), Concurrency: cell.Jobs, CPU: cell.Limit, Memory: cell.Memory}
+}
+
+// manifests returns the Jobs of a run of a cell.
+func (b *bench) manifests(cell sweep.Cell, index, block int) []kubectl.Object {
+	var all []kubectl.Object
+	for i := range cell.Jobs {
+		labels := kubectl.Object{"role": "transcoder", labLabel: labWord, runLabel: strconv.Itoa(index)}
+		podLabels := kubectl.Object{"role": "transcoder", labLabel: labWord, runLabel: strconv.Itoa(index)}
+		if cell.Strategy == sweep.Tenon {
+			podLabels["koordinator.sh/qosClass"] = "BE"
+		}
+		all = append(all, kubectl.Object{
+			"apiVersion": "batch/v1", "kind": "Job",
+			"metadata": kubectl.Object{"name": b.published(cell).JobName(i), "labels": labels},
+			"spec": kubectl.Object{
+				"parallelism": 1, "backoffLimit": 0,
+				"template": kubectl.Object{"metadata": kubectl.Object{"labels": podLabels}, "spec": b.pod(cell, i, index, block)},
+			},
+		})
+	}
+	return all
+}
+
+// labWord is the value of labLabel.
+const labWord = "concurrency"
+
+func (b *bench) pod(cell sweep.Cell, i, index, block int) kubectl.Object {
+	limits, requests := b.resources(cell)
+	resources := kubectl.Object{"limits": limits, "requests": requests}
+	mark := fmt.Sprintf("strategy=%s block=%d run=%d threads=%d source=%s", cell.Strategy, block, index, cell.Threads, strings.ReplaceAll(b.source(), " ", "_"))
+	secured := kubectl.Object{"allowPrivilegeEscalation": false, "capabilities": kubectl.Object{"drop": []string{"ALL"}}}
+	mounts := []kubectl.Object{{"name": "start", "mountPath": path.Dir(startFile)}}
+	volumes := []kubectl.Object{{"name": "start", "downwardAPI": kubectl.Object{"items": []kubectl.Object{{
+		"path": path.Base(startFile), "fieldRef": kubectl.Object{"fieldPath": fmt.Sprintf("metadata.annotations['%s']", startKey)},
+	}}}}}
+	spec := kubectl.Object{
+		"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "affinity": b.affinity(),
+		"securityContext": kubectl.Object{"seccompProfile": kubectl.Object{"type": "RuntimeDefault"}},
+	}
+	if len(b.Nodes) > 0 {
+		spec["tolerations"] = []kubectl.Object{{"operator": "Exists"}}
+	}
+	if b.renders() {
+		mounts = append(mounts, kubectl.Object{"name": "film", "mountPath": path.Dir(ownFilm)})
+		volumes = append(volumes, kubectl.Object{"name": "film", "emptyDir": kubectl.Object{}})
+		film := kubectl.Object{
+			"name": "film", "image": b.Image, "imagePullPolicy": "IfNotPresent", "command": filmCommand(b.height),
+			"volumeMounts": mounts[1:], "securityContext": secured,
+		}
+		if cell.Strategy == sweep.Static || cell.Strategy == sweep.Tenon {
+			// Init containers count for the QoS class of the pod.
+			film["resources"] = resources
+		}
+		spec["initContainers"] = []kubectl.Object{film}
+	}
+	spec["containers"] = []kubectl.Object{{
+		"name": "transcoder-" + strconv.Itoa(i), "image": b.Image, "imagePullPolicy": "IfNotPresent",
+		"command": append([]string{"sh", "-c", b.script(), "sh"}, b.argv(cell.Threads)...),
+		"env": []kubectl.Object{
+			{"name": "TENON_JOB", "value": strconv.Itoa(i)}, {"name": "TENON_THREADS", "value": strconv.Itoa(cell.Threads)}, {"name": "TENON_MARK", "value": mark},
+		},
+		"resources": resources, "volumeMounts": mounts, "securityContext": secured,
+	}}
+	spec["volumes"] = volumes
+	return spec
+}
+
+// affinity binds the pods to the tested nodes and leaves the choice among them
+// to the scheduler, as in the published experiment.
+func (b *bench) affinity() kubectl.Object {
+	var terms []kubectl.Object
+	for _, t := range b.nodes {
+		terms = append(terms, kubectl.Object{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{t.name}}}})
+	}
+	return kubectl.Object{"nodeAffinity": kubectl.Object{"requiredDuringSchedulingIgnoredDuringExecution": kubectl.Object{"nodeSelectorTerms": terms}}}
+}
+
+// resources returns the limits and the requests of a job.
+func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
+	need := b.requests(cell)
+	if cell.Strategy == sweep.Tenon {
+		list := func() kubectl.Object {
+			return kubectl.Object{batchCPU: strconv.Itoa(int(need.batchCPU)), batchMemory: strconv.Itoa(int(need.batchMemory))}
+		}
+		return list(), list()
+	}
+	limits, requests = kubectl.Object{}, kubectl.Object{}
+	switch cell.Strategy {
+	case sweep.Quota, sweep.Matched, sweep.Static:
+		limits["cpu"] = cell.Limit.String()
+	case sweep.Burst:
+		limits["cpu"] = b.Burst(cell.Limit).String()
+	}
+	if cell.Memory > 0 {
+		limits["memory"], requests["memory"] = amountOf(cell.Memory), amountOf(cell.Memory)
+	}
+	cpu := need.cpu
+	if cell.Strategy != sweep.Static && !b.AsPublished && cpu%1000 == 0 && b.mayPin() {
+		cpu-- // a whole number would make the kubelet pin the job, and there would be no quota
+	}
+	requests["cpu"] = cpu.String()
+	return limits, requests
+}
+
+// mayPin tells whether a kubelet gives exclusive CPUs to a pod that fits, or
+// does not tell.
+func (b *bench) mayPin() bool {
+	for _, t := range b.nodes {
+		if t.policy != "none" {
+			return true
+		}
+	}
+	return false
+}
+
+func amountOf(m unit.Bytes) string { return strconv.FormatInt(int64(m), 10) }

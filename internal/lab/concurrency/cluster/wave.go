@@ -1,0 +1,331 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/kubectl"
+)
+
+const (
+	// podPatience is the longest time from the creation of a wave until all its
+	// containers run; it includes the image download.
+	podPatience = 5 * time.Minute
+	// roomPatience is the longest time for which a pod of a wave with a common
+	// begin may find no room.
+	roomPatience = 30 * time.Second
+	// webhookPatience is the longest time for which a webhook may be out of reach.
+	webhookPatience = time.Minute
+)
+
+// leadOf is the time from the release of a wave of n jobs until it begins. The
+// annotations of all pods are written in it, and the kubelet brings them into
+// the pods.
+func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*time.Millisecond }
+
+// mostLead bounds the time that late jobs make the lab wait before each wave.
+const mostLead = 20 * time.Second
+
+// measure runs a cell once.
+func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) (r run, err error) {
+	r.cell = cell
+	selector := runLabel + "=" + strconv.Itoa(index)
+	defer func() {
+		// The jobs must not work beside those of the next run.
+		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
+		defer stop()
+		err = errors.Join(err, b.clear(clean, selector))
+	}()
+	if err := b.create(ctx, b.manifests(cell, index, block)); err != nil {
+		return r, err
+	}
+	if !b.AsPublished {
+		why, err := b.gather(ctx, selector, cell.Jobs)
+		if err != nil {
+			return r, err
+		}
+		if why != "" {
+			r.void = []string{why}
+			return r, nil
+		}
+		if err := b.release(ctx, selector, cell.Jobs); err != nil {
+			return r, err
+		}
+	}
+	if err := b.finish(ctx, selector, cell.Jobs); err != nil {
+		return r, err
+	}
+	if r.rows, err = b.collect(ctx, selector); err != nil {
+		return r, err
+	}
+	for _, j := range r.rows {
+		if j.Extra.Void != "" {
+			r.void = append(r.void, fmt.Sprintf("job %d: %s", j.Index, j.Extra.Void))
+		}
+		if late := j.Extra.LateSeconds.Or(0); late > 0.25 {
+			b.lead = min(b.lead+time.Second, mostLead)
+		}
+	}
+	if len(r.rows) != cell.Jobs {
+		r.void = append(r.void, fmt.Sprintf("%d pods ran, not %d", len(r.rows), cell.Jobs))
+	}
+	return r, nil
+}
+
+// create creates the Jobs. If a webhook does not answer, create retries.
+func (b *bench) create(ctx context.Context, objects []kubectl.Object) error {
+	for deadline := time.Now().Add(webhookPatience); ; {
+		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
+			return err
+		}
+		b.Status.Now("waiting for a webhook: %v", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// A podLine is what a watch says of a pod.
+type podLine struct {
+	name, phase, started, why string
+}
+
+// podColumns are the columns of a podLine. kubectl would turn tabs into blanks.
+const podColumns = `jsonpath={.metadata.name}{"|"}{.status.phase}{"|"}{.status.containerStatuses[*].state.running.startedAt}` +
+	`{"|"}{.status.conditions[?(@.type=="PodScheduled")].reason}{" "}{.status.containerStatuses[*].state.waiting.reason}{" "}{.status.initContainerStatuses[*].state.waiting.reason}{"\n"}`
+
+func (b *bench) watch(ctx context.Context, selector string, see func(pods map[string]podLine) (bool, error)) error {
+	pods := map[string]podLine{}
+	return b.kubectl.Watch(ctx, func(line string) (bool, error) {
+		f := strings.Split(line, "|")
+		if len(f) != 4 {
+			return false, fmt.Errorf("kubectl says %q of a pod", line)
+		}
+		pods[f[0]] = podLine{f[0], f[1], strings.TrimSpace(f[2]), strings.Join(strings.Fields(f[3]), ", ")}
+		return see(pods)
+	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
+}
+
+// gather waits until the containers of all n jobs run and wait for their begin.
+// why is the reason for which they cannot; an error ends the experiment.
+func (b *bench) gather(ctx context.Context, selector string, n int) (why string, err error) {
+	for begun := time.Now(); ; {
+		pods, err := b.gatherFor(ctx, roomPatience, selector, n)
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return "", err
+		}
+		state, unplaced := describe(pods, n)
+		if unplaced {
+			return state, nil
+		}
+		if time.Since(begun) > podPatience {
+			return "", fmt.Errorf("the jobs do not run after %v: %s", podPatience, state)
+		}
+		b.Status.Now("waiting for the jobs: %s", state)
+	}
+}
+
+// gatherFor gathers for a time: a pod that finds no room does not change, so
+// that a watch says nothing of it. It returns the pods as they were seen last.
+func (b *bench) gatherFor(ctx context.Context, patience time.Duration, selector string, n int) (last map[string]podLine, err error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	err = b.watch(ctx, selector, func(pods map[string]podLine) (bool, error) {
+		last = pods
+		running := 0
+		for _, p := range pods {
+			switch {
+			case p.phase == "Failed" || p.phase == "Succeeded":
+				return false, fmt.Errorf("pod %s ended before its begin (%s)%w", p.name, p.phase, b.complaint(ctx, p.name))
+			case p.phase == "Running" && p.started != "":
+				running++
+			}
+		}
+		return running == n, nil
+	})
+	return last, err
+}
+
+// describe says which of n pods do not run, and whether one has no node.
+func describe(pods map[string]podLine, n int) (state string, unplaced bool) {
+	var waiting []string
+	for _, p := range pods {
+		if p.started == "" {
+			waiting = append(waiting, strings.TrimSpace(p.name+": "+p.phase+" "+p.why))
+			unplaced = unplaced || strings.Contains(p.why, "Unschedulable")
+		}
+	}
+	slices.Sort(waiting)
+	if missing := n - len(pods); missing > 0 {
+		waiting = append(waiting, fmt.Sprintf("%d jobs have no pod", missing))
+	}
+	if unplaced {
+		return "not all jobs found room at once: " + strings.Join(waiting, "; "), true
+	}
+	return strings.Join(waiting, "; "), false
+}
+
+// release tells all pods when to begin.
+func (b *bench) release(ctx context.Context, selector string, n int) error {
+	if err := b.compareClocks(ctx, selector); err != nil {
+		return err
+	}
+	begin := time.Now().Add(b.skew + max(b.lead, leadOf(n)))
+	due := begin.Unix()
+	if begin.Nanosecond() > 0 {
+		due++
+	}
+	_, err := b.kubectl.Do(ctx, "", "annotate", "pods", "-l", selector, "--overwrite", startKey+"="+strconv.FormatInt(due, 10))
+	return err
+}
+
+// compareClocks asks a pod for the time of its node, once. The clocks of the
+// tested nodes are taken to agree. A lab that may run no command in a pod takes
+// its own clock.
+func (b *bench) compareClocks(ctx context.Context, selector string) error {
+	if b.skew != 0 {
+		return nil
+	}
+	pod, err := b.kubectl.Do(ctx, "", "get", "pods", "-l", selector, "-o", "jsonpath={.items[0].metadata.name}")
+	if err != nil {
+		return err
+	}
+	asked := time.Now()
+	out, err := b.kubectl.Do(ctx, "", "exec", strings.TrimSpace(string(pod)), "--", "date", "+%s")
+	b.skew = time.Nanosecond // compared
+	if s, parseErr := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err == nil && parseErr == nil {
+		// Within two seconds the difference is that of the question.
+		if d := time.Unix(s, 0).Sub(asked); d.Abs() > 2*time.Second {
+			b.skew = d
+		}
+	}
+	return ctx.Err()
+}
+
+// finish waits until all jobs have ended.
+func (b *bench) finish(ctx context.Context, selector string, n int) error {
+	return b.watch(ctx, selector, func(pods map[string]podLine) (bool, error) {
+		ended := 0
+		for _, p := range pods {
+			if p.phase == "Failed" || p.phase == "Succeeded" {
+				ended++
+			}
+		}
+		return ended >= n, nil
+	})
+}
+
+// A podObject is what the lab reads of a pod that has ended.
+type podObject struct {
+	Metadata struct{ Name string }
+	Spec     struct{ NodeName string }
+	Status   struct {
+		Reason, Message   string
+		ContainerStatuses []struct {
+			Name, ContainerID string
+			State             struct {
+				Terminated *struct {
+					ExitCode              int
+					Reason                string
+					StartedAt, FinishedAt time.Time
+				}
+			}
+		}
+	}
+}
+
+// collect makes the rows of the jobs from the logs of their containers.
+func (b *bench) collect(ctx context.Context, selector string) ([]jobs.Job, error) {
+	var pods struct{ Items []podObject }
+	if err := b.kubectl.Get(ctx, &pods, "pods", "-l", selector); err != nil {
+		return nil, err
+	}
+	rows, faults := make([]jobs.Job, len(pods.Items)), make([]error, len(pods.Items))
+	var readers sync.WaitGroup
+	free := make(chan struct{}, 4)
+	for i, p := range pods.Items {
+		readers.Go(func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			rows[i], faults[i] = b.row(ctx, p)
+		})
+	}
+	readers.Wait()
+	slices.SortFunc(rows, func(x, y jobs.Job) int { return x.Index - y.Index })
+	return rows, errors.Join(faults...)
+}
+
+// row reads the log of a pod, saves it in the form in which a node has it, and
+// makes the row of the job, as an import of the node's logs does.
+func (b *bench) row(ctx context.Context, p podObject) (jobs.Job, error) {
+	fault := func(err error) error { return fmt.Errorf("pod %s: %w", p.Metadata.Name, err) }
+	if len(p.Status.ContainerStatuses) != 1 {
+		return jobs.Job{}, fault(fmt.Errorf("it ended before its container began: %s %s", p.Status.Reason, p.Status.Message))
+	}
+	c := p.Status.ContainerStatuses[0]
+	_, id, _ := strings.Cut(c.ContainerID, "://")
+	name := jobs.LinkName(p.Metadata.Name, b.Namespace, c.Name, id)
+	j, ok, err := jobs.FromLink(p.Spec.NodeName, name)
+	if err != nil || !ok {
+		return j, fault(errors.Join(err, fmt.Errorf("a log with the name %q is not that of a job", name)))
+	}
+	text, err := b.kubectl.Do(ctx, "", "logs", p.Metadata.Name, "-c", c.Name, "--timestamps")
+	if err != nil {
+		return j, fault(err)
+	}
+	file := filepath.Join(b.Out, "logs", p.Spec.NodeName, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return j, fault(err)
+	}
+	log := nodeLog(string(text))
+	if err := os.WriteFile(file, []byte(log), 0o644); err != nil {
+		return j, fault(err)
+	}
+	t := c.State.Terminated
+	l, err := jobs.ReadLog(strings.NewReader(log))
+	switch {
+	case err == nil:
+		j = j.With(l)
+	case t != nil:
+		j.In, j.Out, j.Extra.Void = t.StartedAt, t.FinishedAt, err.Error()
+	default:
+		return j, fault(err)
+	}
+	if t != nil && t.Reason != "Completed" && t.Reason != "" && j.Extra.Void != "" {
+		j.Extra.Void += " (" + t.Reason + ")"
+	}
+	return j, nil
+}
+
+// nodeLog turns the output of kubectl logs --timestamps into the form in which
+// a node has a log: kubectl leaves out the stream and the tag of each line.
+func nodeLog(text string) string {
+	var log strings.Builder
+	for line := range strings.Lines(text) {
+		at, rest, _ := strings.Cut(line, " ")
+		log.WriteString(at + " stderr F " + rest)
+	}
+	return log.String()
+}
+
+// complaint returns the last output of a pod, to be appended to an error.
+func (b *bench) complaint(ctx context.Context, pod string) error {
+	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
+	if err != nil || len(out) == 0 {
+		return errors.New("")
+	}
+	return errors.New(": " + strings.TrimSpace(string(out)))
+}
