@@ -12,12 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The full names of the images. The published manifests use the last two.
+// The full names of the images. The published manifests use the last three.
 const (
 	Pause   = "registry.k8s.io/pause:3.10"
 	BusyBox = "docker.io/library/busybox:1"
 	NGINX   = "docker.io/koordinatorsh/nginx:v1.18-koord-exmaple" //nolint:misspell // the published name
 	FFmpeg  = "registry.cn-zhangjiakou.aliyuncs.com/acs/ffmpeg-4-4-1-for-slo-test:v0.1"
+	// Transcoder has the files of FFmpeg, so that both have the same layer.
+	Transcoder = "docker.io/jrottenberg/ffmpeg:ubuntu"
 )
 
 //go:embed start-ffmpeg.sh
@@ -41,6 +43,7 @@ var recipes = []recipe{
 	{NGINX, []string{"busybox", "nginx"}, nginx,
 		[]string{"/usr/sbin/nginx", "-p", "/apps/nginx", "-c", "/apps/nginx/conf/nginx.conf", "-e", "stderr", "-g", "daemon off;"}},
 	{FFmpeg, []string{"busybox", "ffmpeg"}, ffmpeg, []string{"start-ffmpeg.sh", "1", "1", clip, "/apps/ffmpeg/"}},
+	{Transcoder, []string{"busybox", "ffmpeg"}, ffmpeg, []string{"/usr/bin/ffmpeg"}},
 }
 
 const clip = "/apps/ffmpeg/input/HD2-h264.ts"
@@ -95,7 +98,7 @@ func Build(ctx context.Context, cache string) (Layout, error) {
 func BuildSmall(ctx context.Context, dir string) (Layout, error) {
 	l := Layout{Dir: dir}
 	for _, r := range recipes {
-		if r.name == FFmpeg {
+		if r.name == FFmpeg || r.name == Transcoder {
 			r.programs, r.root = []string{"busybox"}, standIn
 		}
 		if err := r.make(ctx, dir, l); err != nil {
