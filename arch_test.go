@@ -199,7 +199,7 @@ var arch = []struct {
 	// test
 	{"test/chart", affects, ""},
 	{"test/cluster/image", affects, ""},
-	{"test/cluster", affects, "model/unit decide/pick decide/place kernel/task api/v1alpha1 cluster/kube cluster/cpureport test/cluster/image"},
+	{"test/cluster", affects, "model/unit model/node decide/pick decide/place decide/facts decide/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey test/cluster/image"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/digest", affects, ""},
 	{"test/e2e", affects, "model/unit model/node decide/paired decide/misfit decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease cluster/apiserver/apitest agent/loop agent/record agent/control lab/stat"},

@@ -3,11 +3,9 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +38,7 @@ type choosing struct {
 	c         *Cluster
 	binary    string
 	scheduler *daemon
+	nodes     []string
 }
 
 func newChoosing(t *testing.T, nodes int) *choosing {
@@ -64,7 +63,8 @@ func newChoosing(t *testing.T, nodes int) *choosing {
 		return err
 	})
 	for i := range nodes {
-		h.node(fmt.Sprintf("n%d", i))
+		h.nodes = append(h.nodes, fmt.Sprint("n", i))
+		h.node(h.nodes[i])
 	}
 	h.configureScheduler()
 	return h
@@ -117,10 +117,22 @@ func (h *choosing) apply(object string) {
 
 func (h *choosing) start() {
 	h.t.Helper()
-	var err error
-	h.scheduler, err = h.c.daemon(0, h.c.file("log", "tenon-scheduler"), h.binary, "--config="+h.c.file("scheduler.yaml"), "--secure-port=0", "--v=2")
-	must(h.t, err)
+	h.scheduler = h.startAs("tenon-scheduler")
 }
+
+// startAs starts a scheduler whose log has that name. It serves its metrics to
+// all clients.
+func (h *choosing) startAs(name string, flags ...string) *daemon {
+	h.t.Helper()
+	d, err := h.c.daemon(0, h.c.file("log", name), append([]string{
+		h.binary, "--config=" + h.c.file("scheduler.yaml"), "--secure-port=" + metricsPort, "--bind-address=127.0.0.1", "--authorization-always-allow-paths=/metrics", "--v=2",
+	}, flags...)...)
+	must(h.t, err)
+	return d
+}
+
+// metricsPort is the port of the metrics of a scheduler in the cluster's network.
+const metricsPort = "10269"
 
 func (h *choosing) kill() { must(h.t, h.scheduler.kill(h.t.Context())) }
 
@@ -177,33 +189,6 @@ func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
 	return contract.CPUs
 }
 
-// settles waits until no pod waits although a node has room for it.
-func (h *choosing) settles(nodes int) {
-	h.t.Helper()
-	eventually(h.t, time.Minute, "no pod waits while there is room", func() error {
-		free := map[string]int64{}
-		for i := range nodes {
-			free[fmt.Sprintf("n%d", i)] = 15
-		}
-		var waiting []corev1.Pod
-		for _, p := range h.look() {
-			if p.Spec.NodeName == "" {
-				waiting = append(waiting, p)
-				continue
-			}
-			free[p.Spec.NodeName] -= p.Spec.Containers[0].Resources.Requests.Cpu().Value()
-		}
-		for _, p := range waiting {
-			for node, n := range free {
-				if want := p.Spec.Containers[0].Resources.Requests.Cpu().Value(); want <= n {
-					return fmt.Errorf("%s waits for %d CPUs, and %s has %d", p.Name, want, node, n)
-				}
-			}
-		}
-		return nil
-	})
-}
-
 // TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server. A
 // pod must get its CPUs together with its node. A pod that does not fit must
 // wait, with the reason, and start when there is room. A scheduler that is
@@ -252,28 +237,7 @@ func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	t.Logf("bound %v after the deletion of the other pod was asked for", time.Since(begun).Round(time.Millisecond))
 	kubectl(t, h.c, "delete", "pod", "--all", "--force", "--grace-period=0")
 
-	rnd := rand.New(rand.NewPCG(17, uint64(time.Now().UnixNano())))
-	kills := long(10, 200)
-	for i := range kills {
-		sizes := make([]int, 6)
-		for j := range sizes {
-			sizes[j] = 1 + rnd.IntN(6)
-		}
-		h.pods(fmt.Sprintf("r%d-", i), sizes...)
-		time.Sleep(time.Duration(rnd.IntN(400)) * time.Millisecond)
-		h.kill()
-		h.start()
-		pods := h.look()
-		rnd.Shuffle(len(pods), func(a, b int) { pods[a], pods[b] = pods[b], pods[a] })
-		gone := []string{"delete", "pod", "--force", "--grace-period=0"}
-		for _, p := range pods[:min(len(pods), rnd.IntN(7))] {
-			gone = append(gone, p.Name)
-		}
-		if len(gone) > 4 {
-			kubectl(t, h.c, gone...)
-		}
-	}
-	h.settles(nodes)
-	bound := slices.DeleteFunc(h.look(), func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
-	t.Logf("after %d kills %d pods are bound", kills, len(bound))
+	f := newFlow(h)
+	t.Run("killed at random", f.killed)
+	t.Run("a leader that freezes", f.frozen)
 }
