@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,9 @@ type operator struct {
 	second int
 }
 
+// Handle registers no further requests.
+func (*operator) Handle(*http.ServeMux) {}
+
 func (o *operator) Pin(_ context.Context, mechanism node.Mechanism) error {
 	o.second++
 	o.ledger.Observe(withMechanism(o.second, mechanism), nil)
@@ -75,16 +79,22 @@ func (o *operator) Pin(_ context.Context, mechanism node.Mechanism) error {
 // agentAt serves a ledger with two ticks, and returns its state directory.
 func agentAt(t *testing.T) string {
 	t.Helper()
+	l := control.NewLedger("v1")
+	l.Observe(kept(1), nil)
+	l.Observe(withMechanism(2, ""), nil)
+	return serveAt(t, l, &operator{l, 2})
+}
+
+// serveAt serves a ledger, and returns its state directory.
+func serveAt(t *testing.T, l *control.Ledger, o control.Operator) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "tenon-see-") // t.TempDir is too long for a socket path
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := control.NewLedger("v1")
-	l.Observe(kept(1), nil)
-	l.Observe(withMechanism(2, ""), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- control.Serve(ctx, dir, l, &operator{l, 2}, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- control.Serve(ctx, dir, l, o, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -109,7 +119,7 @@ func see(t *testing.T, dir string, args ...string) (string, error) {
 	root := &cobra.Command{Use: "tenon", SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().VarP(&g.output, "output", "o", "")
 	root.PersistentFlags().StringVar(&g.stateDir, "state-dir", "", "")
-	root.AddCommand(newStatusCommand(g), newExplainCommand(g), newCaptureCommand(g), newReplayCommand(g), newQOSCommand(g))
+	root.AddCommand(newStatusCommand(g), newExplainCommand(g), newCaptureCommand(g), newReplayCommand(g), newQOSCommand(g), newSliceCommand(g))
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetArgs(append(args, "--state-dir", dir))

@@ -39,18 +39,18 @@ func NewClient(stateDir string) *Client {
 
 // Status returns the agent's status.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	return ask[Status](ctx, c, http.MethodGet, "status", nil)
+	return Ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
 // ExplainWorkload explains a workload or a cgroup. If the name is unknown, the
 // error is *Unknown.
 func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
-	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
+	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
 }
 
 // ExplainKnob explains a knob, named as for ParseKnob.
 func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, error) {
-	return ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
+	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
 // Follow calls see with the status after each tick, until ctx or the agent
@@ -77,7 +77,8 @@ func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	}
 }
 
-func ask[T any](ctx context.Context, c *Client, method, what string, about url.Values) (T, error) {
+// Ask sends a request to the agent and reads its answer.
+func Ask[T any](ctx context.Context, c *Client, method, what string, about url.Values) (T, error) {
 	var to T
 	body, err := c.do(ctx, method, what, about)
 	if err != nil {

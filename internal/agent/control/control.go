@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"
@@ -118,6 +119,8 @@ type Workload struct {
 	Run node.Run `json:"run,omitempty"`
 	// Misfit says why the CPU limit does not fit the workload; absent: it fits.
 	Misfit *misfit.Misfit `json:"misfit,omitempty"`
+	// Slice is its virtual worker; absent: its rule has no slice.
+	Slice *slice.Place `json:"slice,omitempty"`
 }
 
 // A Wait says how long, in each second, a workload waited while a runner had

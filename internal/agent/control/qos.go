@@ -160,6 +160,7 @@ type Operator interface {
 	// returns the choice to the configuration. Pin returns after the tick that
 	// applied the request, or when ctx ends.
 	Pin(ctx context.Context, mechanism node.Mechanism) error
+	Handle(mux *http.ServeMux) // registers further requests
 }
 
 // mostWait is how long a client waits at most until a request takes effect.
@@ -167,28 +168,25 @@ const mostWait = 5 * time.Second
 
 // handleQOS registers the handlers of requests about the isolation.
 func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
-	mux.HandleFunc("GET /v1/qos", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.QOS()) })
+	mux.HandleFunc("GET /v1/qos", func(w http.ResponseWriter, _ *http.Request) { Answer(w, l.QOS(), nil) })
 	mux.HandleFunc("POST /v1/pin", func(w http.ResponseWriter, r *http.Request) {
 		mechanism := node.Mechanism(r.FormValue("rung"))
 		if mechanism != "" {
 			if err := l.Pinnable(mechanism); err != nil {
-				refuse(w, err)
+				Answer(w, nil, err)
 				return
 			}
 		}
 		ctx, stop := context.WithTimeout(r.Context(), mostWait)
 		defer stop()
-		if err := o.Pin(ctx, mechanism); err != nil {
-			refuse(w, err)
-			return
-		}
-		answer(w, l.QOS())
+		err := o.Pin(ctx, mechanism)
+		Answer(w, l.QOS(), err)
 	})
 }
 
 // QOS returns the status of the isolation of best-effort work on the CPU.
 func (c *Client) QOS(ctx context.Context) (QOS, error) {
-	return ask[QOS](ctx, c, http.MethodGet, "qos", nil)
+	return Ask[QOS](ctx, c, http.MethodGet, "qos", nil)
 }
 
 // Pin pins an isolation mechanism and waits up to 5 s until it is in use. An
@@ -201,7 +199,7 @@ func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error)
 		return q, err
 	}
 	known := len(q.failuresOf(mechanism))
-	q, err = ask[QOS](ctx, c, http.MethodPost, "pin", url.Values{"rung": {string(mechanism)}})
+	q, err = Ask[QOS](ctx, c, http.MethodPost, "pin", url.Values{"rung": {string(mechanism)}})
 	for err == nil {
 		settled, fault := q.settled(mechanism, known)
 		if settled || time.Now().After(deadline) {

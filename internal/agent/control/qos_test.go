@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,9 @@ type fakeOperator struct {
 	follow func(node.Mechanism)
 	err    error
 }
+
+// Handle registers no further requests.
+func (*fakeOperator) Handle(*http.ServeMux) {}
 
 func (o *fakeOperator) Pin(_ context.Context, mechanism node.Mechanism) error {
 	o.asked = append(o.asked, mechanism)

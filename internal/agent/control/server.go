@@ -121,7 +121,7 @@ func watch(ctx context.Context, every time.Duration, path string, removed contex
 // handler returns the handler of all requests.
 func handler(l *Ledger, o Operator) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, l.Status()) })
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { Answer(w, l.Status(), nil) })
 	mux.HandleFunc("GET /v1/explain", func(w http.ResponseWriter, r *http.Request) {
 		var e Explanation
 		var err error
@@ -133,13 +133,10 @@ func handler(l *Ledger, o Operator) http.Handler {
 		} else {
 			e, err = l.ExplainWorkload(r.FormValue("workload"))
 		}
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		answer(w, e)
+		Answer(w, e, err)
 	})
 	handleQOS(mux, l, o)
+	o.Handle(mux)
 	free := make(chan struct{}, streams)
 	mux.HandleFunc("GET /v1/ticks", func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -162,27 +159,27 @@ func ParseKnob(text string) (node.Knob, error) {
 	return node.KnobAt(f[0], node.File(f[1])), nil
 }
 
-func answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
-}
-
-// A refusal is the body of an answer whose status is not 200.
+// A refusal is the body of an answer with a status other than 200.
 type refusal struct {
 	Error string   `json:"error"`
 	Name  string   `json:"name,omitempty"`
 	Known []string `json:"known,omitempty"`
 }
 
-func refuse(w http.ResponseWriter, err error) {
-	body, status := refusal{Error: err.Error()}, http.StatusBadRequest
-	var unknown *Unknown
-	if errors.As(err, &unknown) {
-		body.Name, body.Known, status = unknown.Name, unknown.Known, http.StatusNotFound
+// Answer writes the answer to a request, or the reason why it failed.
+func Answer(w http.ResponseWriter, v any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		body := refusal{Error: err.Error()}
+		status = http.StatusBadRequest
+		if unknown, is := errors.AsType[*Unknown](err); is {
+			body.Name, body.Known, status = unknown.Name, unknown.Known, http.StatusNotFound
+		}
+		v = body
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body)
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }
 
 // stream sends the status after each tick, one in each line. A client that

@@ -134,7 +134,7 @@ func TestARemovedSocketIsMadeAgain(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- serveAgain(ctx, time.Millisecond, dir, NewLedger("v1"), nil, slog.New(slog.DiscardHandler))
+		ended <- serveAgain(ctx, time.Millisecond, dir, NewLedger("v1"), &fakeOperator{}, slog.New(slog.DiscardHandler))
 	}()
 	answers := func() {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
@@ -131,6 +132,7 @@ func (l *Ledger) workloads() []Workload {
 		c.Waits = l.waitsOf(w.ID)
 		c.Run = stoppedBy(l.last.Snapshot.Knobs, w)
 		c.Misfit = l.last.Misfits[w.ID]
+		c.Slice = slice.PlaceOf(l.last.Slices, w.ID)
 		all = append(all, c)
 	}
 	return all

@@ -222,7 +222,7 @@ func ruled(w Workload) string {
 }
 
 func (w Workload) describe(b *strings.Builder, at time.Time) {
-	fmt.Fprintf(b, "%s: a workload of class %s, by %s\n", w.Named(), w.Class, ruled(w))
+	fmt.Fprintf(b, "%s: a workload of class %s, by %s%s\n", w.Named(), w.Class, ruled(w), w.Slice.In())
 	fmt.Fprintf(b, "  uses       CPU %s, memory %s", Shown(w.CPU, unit.MilliCPU.String), Shown(w.Memory, Size))
 	if held, known := w.Throttled.Value(); known && held > 0 {
 		fmt.Fprintf(b, ", held back by its own quota %v of the time", held)

@@ -17,6 +17,7 @@ import (
 	"tenon.sh/tenon/internal/agent/configfile"
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/agent/slices"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -78,6 +79,7 @@ type daemon struct {
 	before     policy.State // the state of the policies before this tick
 	signals    *signals
 	mechanisms *mechanisms
+	slices     *slices.Desk
 
 	containers *inventory.Follower
 	cluster    *cluster // nil: this node is not in a cluster
@@ -148,6 +150,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		d.Log.Warn("the isolation mechanism pinned by hand and the mechanism failures are lost", "error", err)
 	}
+	if d.slices, err = slices.Open(o.StateDir, fs, d.Log, d.signals.send); err != nil {
+		return err
+	}
 	d.containers = inventory.Follow(d.Log, fs, func() {
 		d.changed.Store(true)
 		d.signals.send(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "containers have come or gone"})
@@ -165,7 +170,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.Run(ctx) })
 	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
-	d.show.serve(ctx, o, d.mechanisms, &background)
+	d.show.serve(ctx, o, slices.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns only the error of ctx
 	guarding.Wait()
@@ -213,6 +218,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		d.cluster.starting.Begin()
 	}
 	d.followConfig()
+	d.agent.Config.Seats.Slices = d.slices.Begin(d.config.Policy.Seats.Slices)
 	d.guard.begin() // again, because a new configuration may load a BPF program, which takes time
 	d.followGroups()
 	if d.cluster != nil && d.cluster.unknown() {
@@ -263,6 +269,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventHandover, Text: "a means of isolation was given up for another"})
 	}
 	d.mechanisms.end(!t.Snapshot.At.IsZero())
+	d.slices.End(t)
 	if d.cluster != nil {
 		d.cluster.starting.End()
 		d.cluster.tick(t, d.agent.Config)

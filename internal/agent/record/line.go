@@ -16,7 +16,7 @@ import (
 // version is the version of the lines below. A new field needs a new version:
 // without one of its fields, a record would replay to something else.
 // testdata/format.txt lists the fields of each version.
-const version = 15
+const version = 16
 
 // A line is the form of a tick in a record. A key line has a State and holds
 // everything. Every other line holds only what differs from the line before. A

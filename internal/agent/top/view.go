@@ -158,7 +158,7 @@ func (m model) table(room int) []string {
 	for i, w := range m.rows[first:min(first+max(room, 1), len(m.rows))] {
 		class := fmt.Sprintf("%-6s", w.Class)
 		rest := fmt.Sprintf("  %7s  %7s  %9s  %-12s  %s", control.Shown(w.CPU, unit.MilliCPU.String), control.Shown(w.Memory, control.Size),
-			throttled(w), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()), name))
+			throttled(w), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()+inSlice(w)), name))
 		if first+i == cursor {
 			lines = append(lines, chosen.Styled(class+rest))
 		} else {
@@ -176,6 +176,14 @@ func throttled(w control.Workload) string {
 		text = "!" + text
 	}
 	return text
+}
+
+// inSlice names the virtual worker of a workload.
+func inSlice(w control.Workload) string {
+	if w.Slice == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s %d)", w.Slice.Slice, w.Slice.Worker)
 }
 
 // tail shortens a path that is too long. It keeps the end, which says more than

@@ -21,6 +21,9 @@ type Slice struct {
 	Count int    `json:"count"` // of workers
 	// Rules are the names of the rules whose work is in the slice.
 	Rules []string `json:"rules,omitempty"`
+	// Configured is the number of CPUs in the configuration, if an operator has
+	// changed it while the agent runs; 0: CPUs is what is configured.
+	Configured int `json:"configured_cpus,omitempty"`
 }
 
 // A Place is a worker of a slice, numbered from 1.
@@ -31,6 +34,14 @@ type Place struct {
 
 // String names the worker in reasons.
 func (p Place) String() string { return fmt.Sprintf("worker %d of slice %s", p.Worker, p.Slice) }
+
+// In says in which worker something is; nothing for nil.
+func (p *Place) In() string {
+	if p == nil {
+		return ""
+	}
+	return ", in " + p.String()
+}
 
 // Compare orders places by slice and worker.
 func (p Place) Compare(o Place) int {
@@ -149,4 +160,16 @@ func StatusOf(all []Slice, places Places, cpus func(Place) unit.CPUSet) []Status
 		}
 	}
 	return status
+}
+
+// PlaceOf returns the worker of a workload, or nil.
+func PlaceOf(all []Status, id node.WorkloadID) *Place {
+	for _, s := range all {
+		for _, w := range s.Workers {
+			if slices.Contains(w.Work, id) {
+				return &Place{s.Name, w.Number}
+			}
+		}
+	}
+	return nil
 }

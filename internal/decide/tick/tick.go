@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 )
@@ -32,6 +33,8 @@ type Tick struct {
 	// Batch is the amount of CPU and memory that BE may request after this
 	// tick.
 	Batch node.Batch
+	// Slices are the virtual workers of the node and the work in them.
+	Slices []slice.Status
 	// Held are the CPUs that workloads hold after this tick.
 	Held hold.Held
 	// Selection is the isolation mechanism in use after this tick. Isolation is

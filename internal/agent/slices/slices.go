@@ -1,0 +1,258 @@
+// Package slices changes the size of virtual workers while tenond runs, on
+// request of an operator (tenon slice), and shows what the workers have.
+package slices
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/decide/slice"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// sizesFile has the sizes that an operator chose since boot, for the next
+	// daemon.
+	sizesFile = "slices.json"
+	// mostWait is the longest time until a request takes effect.
+	mostWait = 5 * time.Second
+)
+
+// saved is the content of sizesFile.
+type saved struct {
+	Boot  string         `json:"boot_id"`
+	Sizes map[string]int `json:"cpus"` // of each worker, by slice
+}
+
+// A Desk holds the sizes that an operator chose in place of those of the
+// configuration, and what the last tick made of them.
+type Desk struct {
+	path, boot string
+	send       func(tick.Event)
+
+	mu    sync.Mutex
+	sizes map[string]int
+	all   []slice.Slice // of the configuration
+	last  []slice.Status
+	cpus  unit.CPUSet // of the node in the last tick
+	// waiting holds the callers of Set whose size waits for a tick; ticking holds
+	// those whose size the present tick applies.
+	waiting, ticking []chan struct{}
+}
+
+// A Pinner performs the requests about isolation mechanisms.
+type Pinner interface {
+	Pin(ctx context.Context, mechanism node.Mechanism) error
+}
+
+// An Operator performs all requests on the socket of an agent.
+type Operator struct {
+	Pinner
+	*Desk
+}
+
+// Open loads the sizes chosen under an earlier daemon since boot. If they cannot be
+// read, it logs that and uses the sizes of the configuration. send wakes the loop.
+func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*Desk, error) {
+	boot, err := from.BootID()
+	if err != nil {
+		return nil, err
+	}
+	d := &Desk{path: filepath.Join(dir, sizesFile), boot: boot, send: send, sizes: map[string]int{}}
+	text, err := os.ReadFile(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	var last saved
+	if err == nil {
+		err = json.Unmarshal(text, &last)
+	}
+	if err != nil {
+		log.Warn("the sizes of slices that were set by hand are lost", "file", d.path, "error", err)
+		return d, nil
+	}
+	for name, cpus := range last.Sizes {
+		if last.Boot == boot && cpus > 0 {
+			d.sizes[name] = cpus
+		}
+	}
+	return d, nil
+}
+
+// Begin returns the slices of the configuration with the sizes that the operator
+// chose. Each tick calls it at its start.
+func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = configured
+	d.ticking = append(d.ticking, d.waiting...)
+	d.waiting = nil
+	all := slices.Clone(configured)
+	for i := range all {
+		if cpus, chosen := d.sizes[all[i].Name]; chosen && cpus != all[i].CPUs {
+			all[i].Configured, all[i].CPUs = all[i].CPUs, cpus
+		}
+	}
+	return all
+}
+
+// End shows the outcome of a tick, and wakes the callers whose size it applied. If
+// the tick could not read the node, they keep waiting.
+func (d *Desk) End(t tick.Tick) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t.Snapshot.At.IsZero() {
+		d.waiting, d.ticking = append(d.ticking, d.waiting...), nil
+		return
+	}
+	d.last, d.cpus = t.Slices, t.Snapshot.Topology.All()
+	for _, done := range d.ticking {
+		close(done)
+	}
+	d.ticking = nil
+}
+
+// Set gives the workers of a slice another number of CPUs until the node boots; 0
+// returns to the configuration. It returns after a tick that applied it.
+func (d *Desk) Set(ctx context.Context, name string, cpus int) error {
+	done := make(chan struct{})
+	if err := d.choose(name, cpus, done); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("slice %s has workers of %d CPUs by hand", name, cpus)
+	if cpus == 0 {
+		text = fmt.Sprintf("slice %s has the size of the configuration again", name)
+	}
+	d.send(tick.Event{At: time.Now(), Kind: tick.EventPin, Text: text})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s, but no tick of tenond has applied it yet: %w", text, ctx.Err())
+	}
+}
+
+func (d *Desk) choose(name string, cpus int, done chan struct{}) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for _, s := range d.all {
+		names = append(names, s.Name)
+	}
+	most := d.cpus.Len()
+	switch {
+	case len(names) == 0:
+		return errors.New("the configuration has no slices: see docs/configuration.md, slices")
+	case !slices.Contains(names, name):
+		return fmt.Errorf("slice %q: want one of %s", name, strings.Join(names, ", "))
+	case cpus < 0 || most > 0 && cpus > most:
+		return fmt.Errorf("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, most)
+	}
+	next := make(map[string]int, len(d.sizes)+1)
+	for other, n := range d.sizes {
+		next[other] = n
+	}
+	if next[name] = cpus; cpus == 0 {
+		delete(next, name)
+	}
+	if err := d.save(next); err != nil {
+		return fmt.Errorf("save the size of slice %s: %w", name, err)
+	}
+	d.sizes = next
+	d.waiting = append(d.waiting, done)
+	return nil
+}
+
+func (d *Desk) save(sizes map[string]int) error {
+	text, err := json.Marshal(saved{d.boot, sizes})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.path+".next", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(d.path+".next", d.path)
+}
+
+// List returns the slices after the last tick.
+func (d *Desk) List() []slice.Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.last)
+}
+
+// Handle registers the requests about slices.
+func (d *Desk) Handle(mux *http.ServeMux) {
+	mux.HandleFunc("GET /v1/slices", func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, d.List(), nil) })
+	mux.HandleFunc("POST /v1/slices", func(w http.ResponseWriter, r *http.Request) {
+		cpus, err := strconv.Atoi(r.FormValue("cpus"))
+		if err != nil {
+			control.Answer(w, nil, fmt.Errorf("cpus %q: want a whole number from 0", r.FormValue("cpus")))
+			return
+		}
+		ctx, stop := context.WithTimeout(r.Context(), mostWait)
+		defer stop()
+		err = d.Set(ctx, r.FormValue("name"), cpus)
+		control.Answer(w, d.List(), err)
+	})
+}
+
+// List asks an agent for its slices.
+func List(ctx context.Context, c *control.Client) ([]slice.Status, error) {
+	return control.Ask[[]slice.Status](ctx, c, http.MethodGet, "slices", nil)
+}
+
+// Set asks an agent to give the workers of a slice another number of CPUs, and
+// returns all slices after a tick that did it.
+func Set(ctx context.Context, c *control.Client, name string, cpus int) ([]slice.Status, error) {
+	return control.Ask[[]slice.Status](ctx, c, http.MethodPost, "slices", url.Values{"name": {name}, "cpus": {strconv.Itoa(cpus)}})
+}
+
+// Text prints slices as a table with a row for each worker.
+func Text(all []slice.Status) string {
+	if len(all) == 0 {
+		return "The configuration of tenond has no slices.\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-16s %6s  %-16s %s\n", "SLICE", "WORKER", "CPUS", "WORK")
+	for _, s := range all {
+		for _, w := range s.Workers {
+			set := "-"
+			switch {
+			case !w.CPUs.Empty():
+				set = w.CPUs.String()
+			case len(w.Work) > 0:
+				set = "shared"
+			}
+			var work []string
+			for _, id := range w.Work {
+				work = append(work, string(id))
+			}
+			fmt.Fprintf(&b, "%-16s %6d  %-16s %s\n", s.Name, w.Number, set, strings.Join(work, ", "))
+		}
+		if s.Configured > 0 {
+			fmt.Fprintf(&b, "Workers of %s have %d CPUs by hand; the configuration says %d.\n", s.Name, s.CPUs, s.Configured)
+		}
+		if slices.ContainsFunc(s.Workers, func(w slice.Worker) bool { return w.CPUs.Empty() && len(w.Work) > 0 }) {
+			fmt.Fprintf(&b, "Work of %s shares CPUs with all other work: workers of %d do not fit into what best-effort work may use now.\n", s.Name, s.CPUs)
+		}
+	}
+	return control.Printable(b.String())
+}
