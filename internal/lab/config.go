@@ -39,7 +39,7 @@ type Config struct {
 	// percent of the tested CPUs; 30.
 	LoadPercent float64
 	// StealPercent is the steal time above which a run is void, in percent of
-	// the tested CPUs' time; 1.
+	// the tested CPUs' time. The default is 1.
 	StealPercent float64
 	Client       string // ClientTenon
 	Connections  int    // tenon: 256; wrk: 54 scaled to the machine

@@ -163,8 +163,8 @@ func (u *unified) container(bin string) (dir string) {
 	return dir
 }
 
-// outside checks that tenond has left the cgroup namespace of its container for
-// that of the node, in which paths are those of the mount.
+// outside checks that tenond has joined the cgroup namespace of the node. There
+// the paths in /proc/PID/cgroup are those of the mounted tree.
 func (u *unified) outside(a *agent) {
 	u.t.Helper()
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/cgroup", a.pid))

@@ -103,8 +103,8 @@ func TestSaturatedByLS(t *testing.T) {
 			if s.Longest > 15*time.Second {
 				t.Errorf("a thread waited for %v before it was spilled, want at most 15 s", s.Longest)
 			}
-			// A round contains such a wait. After it, the thread runs with the
-			// share that the fair class gives an idle cgroup. Four threads may
+			// The time contains such a wait of 8 s. After it, the thread runs with
+			// the share that the fair class gives an idle cgroup. Four threads may
 			// have to divide that share on one CPU.
 			checkWorkers(t, s.BE, map[string]int{"be": 4}, 30*time.Second)
 			if len(s.LS) != 4 {

@@ -61,8 +61,8 @@ func (c isolationCase) wake() schedtrace.Quantiles { return c.LS[0].Wake }
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
-	// These are the tests of the judge itself. They run on each kernel whose
-	// trace it reads.
+	// Other tests of this package judge by schedtrace. Its own tests run on each
+	// kernel whose traces it reads.
 	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
 	for _, series := range inTurn(t, "isolation") {
 		t.Run(series, func(t *testing.T) {

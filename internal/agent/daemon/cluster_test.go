@@ -151,7 +151,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 }
 
 // TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks where each key
-// of ack-slo-pod-config counts: in the namespace of the other ConfigMap, or
+// of ack-slo-pod-config counts: in the namespace of Tenon's ConfigMap, or
 // else in the two namespaces of ACK's manuals.
 func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
 	s := apitest.New(t)

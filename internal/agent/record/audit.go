@@ -74,8 +74,8 @@ type Audit struct {
 	broken bool // the last line could not be written
 }
 
-// A failure says how the last write to a knob failed, and how often it has
-// failed in this way since.
+// A failure says how the last write to a knob failed, and how many writes in a
+// row have failed in this way.
 type failure struct {
 	text  string
 	times int

@@ -81,9 +81,9 @@ func (p *player) play(e entry) error {
 	return nil
 }
 
-// checkpoint handles an entry with the state of the policies. If the record
-// lacks the tick before, it takes that state from the record; otherwise it
-// compares the two states.
+// checkpoint handles an entry with the state of the policies. If the
+// record lacks the tick before, checkpoint continues from the state of the
+// entry. Otherwise it compares that state with the replayed one.
 func (p *player) checkpoint(e entry) error {
 	if !e.follows {
 		p.report.Stretches++
@@ -199,11 +199,11 @@ func bothKeys(a, b map[node.Knob]plan.Want) []node.Knob {
 	return keys
 }
 
-// askOf prints the intent and the value of a want; is says whether there is
+// askOf prints the intent and the value of a want; exists says whether there is
 // one.
-func askOf(w plan.Want, is bool) string {
+func askOf(w plan.Want, exists bool) string {
 	switch {
-	case !is:
+	case !exists:
 		return "nothing"
 	case w.Intent == plan.Set:
 		return fmt.Sprintf("%q", textOf(w.Value))
@@ -214,10 +214,10 @@ func askOf(w plan.Want, is bool) string {
 	}
 }
 
-// saysOf prints a want in full; is says whether there is one.
-func saysOf(w plan.Want, is bool) string {
-	s := askOf(w, is)
-	if is {
+// saysOf prints a want in full; exists says whether there is one.
+func saysOf(w plan.Want, exists bool) string {
+	s := askOf(w, exists)
+	if exists {
 		s += fmt.Sprintf(" by %s: %s", w.Owner, w.Reason)
 	}
 	return s

@@ -31,8 +31,8 @@ func waitedSince(last, now []node.Wait) waited {
 	return all[:end]
 }
 
-// after adds the differences to the list of the line before, and returns the
-// sum.
+// after returns the waits of a line of the record: those of the line before,
+// plus the differences w.
 func (w waited) after(last []node.Wait) []node.Wait {
 	now := slices.Clone(last)
 	for i := range min(len(w), len(now)) {

@@ -87,8 +87,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// colocationOff reports whether no node offers batch resources. While a manager
-// that has just started finds no ConfigMap, the nodes show it.
+// colocationOff reports whether no node offers batch resources. A manager that
+// has just started may not have read the ConfigMap; then the nodes decide.
 func (h *hooks) colocationOff(ctx context.Context) bool {
 	if c := h.settings.cluster(); c != nil {
 		return !c.Colocates()

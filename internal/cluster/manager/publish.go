@@ -277,7 +277,7 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	return all, nil
 }
 
-// bounded returns an upper bound of each possible amount of a node.
+// bounded returns an amount that no possible amount of the node exceeds.
 func (k kind) bounded(c Case) int64 {
 	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }

@@ -29,8 +29,8 @@ func JSON(text string) (*yaml.Node, error) {
 	return r.value(0)
 }
 
-// notJSON returns the error for text that is not JSON, with the line if there
-// are several.
+// notJSON returns the error for text that is not JSON. If the text has several
+// lines, the error names the line.
 func notJSON(text string, err error) error {
 	at := len(text)
 	var syntax *json.SyntaxError

@@ -37,8 +37,8 @@ type memoryRelief struct {
 	Cached map[node.WorkloadID]bool `json:"cached,omitempty"`
 	// Frozen holds the workloads that Tenon froze in this shortage.
 	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
-	// Then is the memory that the node used when the last victims were chosen.
-	// Expected is the memory that their end should free.
+	// Then is the node's use of memory at the time when the last victims were
+	// chosen. Expected is the memory that their end should free.
 	Then     unit.Bytes `json:"then,omitempty"`
 	Expected unit.Bytes `json:"expected,omitempty"`
 }

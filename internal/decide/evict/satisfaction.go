@@ -18,10 +18,11 @@ func (b balance) starved(c CPUConfig) bool {
 	return b.Request > 0 && near && b.Bound*100 <= b.Request*unit.MilliCPU(c.SatisfactionLower)
 }
 
-// A satisfaction is the balance of BE over a window of time. The mean over the
-// window decides, because single moments mislead: CPU suppress moves the bound
-// in each tick, and the measured use, a mean over the last tick, follows later.
-// After each rise of the bound, BE would seem to use less than it may.
+// A satisfaction holds the bound, the use and the requests of BE over a window
+// of time. The mean over the window decides, because single moments mislead: CPU
+// suppress moves the bound in each tick, and the measured use, a mean over the
+// last tick, follows later. After each rise of the bound, BE would seem to use
+// less than it may.
 type satisfaction struct {
 	// Last is the bound of the last tick.
 	Last  unit.MilliCPU `json:"last_mcpu,omitempty"`

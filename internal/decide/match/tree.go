@@ -26,8 +26,8 @@ type entry struct {
 	side  side // of the work that the group holds; unused inside a workload
 }
 
-// A side is a set of classes whose workloads may share a cgroup, because no CPU
-// weight need protect one of them from another.
+// A side is a set of classes whose workloads may share a cgroup, because they
+// need no CPU weights between them.
 type side int8
 
 const (

@@ -100,9 +100,8 @@ func (u *Summary) most(by int) *[levels]int32 {
 	return &u.more[by-len(u.first)]
 }
 
-// Stranded returns the number of CPUs that are free for exclusive use, but that
-// claims of n CPUs within one L3 cache could not use: in each cache, those that
-// remain when such claims have taken all that they can.
+// Stranded returns how many CPUs that are free for exclusive use would be left
+// over if claims of n CPUs took as many as they can, each within one L3 cache.
 func (u *Summary) Stranded(n int) int {
 	all := 0
 	for _, room := range u.sorted[L3] {

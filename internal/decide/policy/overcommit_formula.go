@@ -78,12 +78,10 @@ func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
 
 // formula computes
 //
-//	capacity × threshold − max(use of the system, reservation) − count of the
+//	capacity × threshold − max(use of the system, reservation) − count of the others
 //
-// others
-//
-// once with the use in the long window and once with that in the short one, and
-// returns the smaller result. Koordinator:
+// twice: with the use in the long window and with the use in the short window.
+// It returns the smaller result. Koordinator:
 // pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })

@@ -186,8 +186,8 @@ func (v Vendor) number(path, file string) (int, error) {
 
 // Switched reports whether marks have an effect
 // (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13). If
-// not, the kernel accepts only 0. Without the sysctl marks always have an
-// effect, and Switched returns ErrUnsupported.
+// not, the kernel accepts only 0. On a kernel without the sysctl, marks
+// always have an effect, and Switched returns ErrUnsupported.
 func (v Vendor) Switched() (bool, error) {
 	text, err := v.files.sysctl(sysctlIdentity)
 	return strings.TrimSpace(text) == "1", err

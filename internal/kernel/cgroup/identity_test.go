@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vendorKernel models which marks the kernels with marks accept and refuse
+// vendorKernel models the kernels of vendors: the marks that each accepts, and
+// those that it refuses
 // (docs of Alibaba Cloud Linux; ANCK and openEuler kernel sources).
 type vendorKernel struct {
 	groups  map[string]map[string]string

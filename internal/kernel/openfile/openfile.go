@@ -19,8 +19,8 @@ type Set struct {
 	buf   [16 << 10]byte
 }
 
-// New returns a Set that keeps at most most files open.
-func New(most int) *Set { return &Set{files: map[string]map[string]int{}, most: most, left: most} }
+// New returns a Set that keeps at most limit files open.
+func New(limit int) *Set { return &Set{files: map[string]map[string]int{}, most: limit, left: limit} }
 
 // Read reads a file of a group, whose folder is dir. It keeps the file open if
 // more than reserved further files could still be kept open; otherwise it fails

@@ -22,7 +22,7 @@ type Cookies struct {
 	id     uint64
 }
 
-// NewCookies makes a cookie. If a thread of from has a cookie already,
+// NewCookies makes a cookie. If a thread in the list from has a cookie already,
 // NewCookies adopts the first such cookie instead, so that the cookie of an
 // earlier process stays in use. Errors are those of CoreCookie.
 func NewCookies(from ...int) (*Cookies, error) {

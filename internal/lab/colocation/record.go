@@ -72,8 +72,8 @@ type Run struct {
 	// measured part, under the same load.
 	Traced *Traced `json:"traced,omitempty"`
 	// Work is what each batch work of an experiment with its own workloads did,
-	// in its unit per second. BE frames are then the mean over the batch works
-	// of their rate relative to their solo rate.
+	// in its unit per second. BE frames are then a mean over the batch works:
+	// of each, its rate divided by its rate alone.
 	Work []float64 `json:"be_work_per_second,omitempty"`
 }
 

@@ -36,9 +36,9 @@ const (
 	housekeeping = 5 * time.Millisecond
 	// retryAfter is the pause after a failed attempt to connect.
 	retryAfter = 20 * time.Millisecond
-	// longestWatch is the longest time that one poll of the clock and the
-	// sockets takes. If an iteration takes longer, the rest does not count as
-	// polling, because the thread lost its CPU or was busy.
+	// longestWatch is the most time of one iteration that counts as polling the
+	// clock and the sockets. The rest of a longer iteration does not count,
+	// because the thread lost its CPU or was busy.
 	longestWatch = 5 * time.Microsecond
 )
 

@@ -67,7 +67,7 @@ type Spread struct {
 
 const (
 	// lateCycle is the delay from which a cycle counts as late. It is one
-	// period, so that two cycles are then due at once. The lowest bound of the
+	// period: the next cycle is then due, too. The lowest bound of the
 	// batch work, 0.01 CPU, lets it run for 1 ms in each period of its quota. A
 	// wait for that does not count as late.
 	lateCycle = 2 * time.Millisecond

@@ -108,8 +108,8 @@ func (s *Site) Outside() error {
 	if err != nil {
 		return err
 	}
-	// Every cgroup except the real root has this file. On v1 only the real root
-	// has the other one.
+	// On v2, every cgroup except the real root has cgroup.type. On v1, only the
+	// real root has the file that is tested next.
 	_, child := os.Stat(filepath.Join(dir, "cgroup.type"))
 	_, root := os.Stat(filepath.Join(dir, "release_agent"))
 	if s.Tree.VersionOf("cpu") == 2 && child == nil || s.Tree.VersionOf("cpu") == 1 && root != nil {

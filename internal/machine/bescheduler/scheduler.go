@@ -186,8 +186,9 @@ func (x *Scheduler) Read() (node.Value, error) {
 	return x.as, nil
 }
 
-// Write loads the scheduler, changes its parameters, or unloads it. A resident
-// host loads it without blocking its loop: see ErrLoading.
+// Write loads the scheduler, changes its parameters, or unloads it. In
+// tenond, the load happens in the background: until it ends, Write returns
+// ErrLoading.
 func (x *Scheduler) Write(v node.Scheduler) error {
 	x.mu.Lock()
 	x.want = v // a load in progress also reads this field

@@ -86,8 +86,9 @@ func (c *cookies) id() uint64 {
 	return 0
 }
 
-// get returns the cookie for best-effort threads. It may be the cookie of an
-// earlier agent, if threads that from returns have it.
+// get returns the cookie for best-effort threads. If a
+// thread in the list that from returns has the cookie of an earlier agent, it is
+// that cookie.
 func (c *cookies) get(from func() []int) (Cookie, error) {
 	if own := c.present(); own != nil {
 		return own, nil

@@ -48,7 +48,7 @@ const BurstNone = "none"
 type MemoryOverride struct {
 	// OwnOnly says that only the values here count, and those of the class do not.
 	OwnOnly bool `json:"own,omitempty"`
-	// Enabled says that the values of the class count even if the class disables them.
+	// Enabled applies the values of the class although the class disables them.
 	Enabled           bool                `json:"enabled,omitempty"`
 	MinPercent        Maybe[unit.Percent] `json:"min_percent,omitzero"`
 	LowPercent        Maybe[unit.Percent] `json:"low_percent,omitzero"`

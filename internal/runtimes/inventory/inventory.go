@@ -170,8 +170,8 @@ type answer struct {
 	err error
 }
 
-// list asks every runtime, each for at most the time within, and reports
-// whether the list has changed. The containers of a runtime that does not
+// list asks every runtime, waits at most within for each, and reports whether
+// the list has changed. The containers of a runtime that does not
 // answer or is gone stay in the list, because their best-effort work must stay
 // bounded.
 func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool) {

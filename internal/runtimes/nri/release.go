@@ -98,7 +98,7 @@ func (p *plugin) leave() error {
 	return ErrReleased
 }
 
-// back returns the values of the kubelet for those values that Tenon has set.
+// back returns, for each value that Tenon has set, the value of the kubelet.
 func back(l Limits) (values Limits) {
 	if l.Quota != nil {
 		values.Quota = kubelet.Quota

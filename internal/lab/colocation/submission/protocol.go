@@ -57,8 +57,8 @@ type Hypothesis struct {
 	Limit   float64     `json:"limit"`
 }
 
-// Fixed returns the present protocol. It has thirty blocks, because a margin of
-// 3 % needs as many, of six modes. On the published machine it takes 27
+// Fixed returns the present protocol. It has six modes, and thirty blocks,
+// because a margin of 3 % needs that many. On the published machine it takes 27
 // minutes.
 func Fixed() Protocol {
 	return Protocol{
