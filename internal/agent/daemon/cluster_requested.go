@@ -72,7 +72,7 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []string, each 
 	// started, so that the pods are older; or the node has not measured its
 	// services, so that its amount admits no new pod.
 	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.most)
-	if enough && len(g.count) == len(running) && !slices.ContainsFunc(running, func(uid string) bool { return !g.count[uid] }) {
+	if enough && g.count != nil && len(g.count) == len(running) && !slices.ContainsFunc(running, func(uid string) bool { return !g.count[uid] }) {
 		return all
 	}
 	count := make(map[string]bool, len(running))

@@ -61,6 +61,15 @@ func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v", turn.claim, cpu, memory, turn.want)
 		}
 	}
+	var empty requested
+	for i, turn := range []struct {
+		pods []*corev1.Pod
+		want unit.MilliCPU
+	}{{nil, 0}, {[]*corev1.Pod{a, b}, 0}, {[]*corev1.Pod{d}, 500}} {
+		if cpu, _ := empty.take(noon.Add(time.Duration(i)*time.Second), amount(500), turn.pods); cpu != turn.want {
+			t.Errorf("tick %d of an agent that started on an empty node: %v, want %v", i, cpu, turn.want)
+		}
+	}
 	if cpu, _ := new(requested).take(noon, amount(1), []*corev1.Pod{jobOf("x", 1<<62), jobOf("y", 1<<62)}); cpu != mostRequested {
 		t.Errorf("a sum above the maximum: %v", cpu)
 	}
