@@ -78,7 +78,8 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 		gone := false
 		if asleep == nil || last.family == none || !x.families[last.family].slept {
 			last.usage, gone = c.workload(w, asleep)
-			last.known = !gone
+			// Without its counter it is unknown whether the workload sleeps.
+			last.known = !gone && last.usage.CPU.Known()
 		}
 		w.Usage = last.usage
 		pass(w, gone)

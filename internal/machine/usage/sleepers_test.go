@@ -101,6 +101,27 @@ func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	}
 }
 
+// TestACounterThatCouldNotBeReadIsReadAgain checks that a workload whose counter
+// could not be read once does not stay without CPU time because it sleeps.
+func TestACounterThatCouldNotBeReadIsReadAgain(t *testing.T) {
+	b := newSleepersBench(t)
+	if err := os.Remove(b.file("be/a/cpu.stat")); err != nil {
+		t.Fatal(err)
+	}
+	used := func() (known bool) {
+		b.at = b.at.Add(time.Second)
+		b.Workloads(b.at, b.list, false, func(w node.Workload, _ bool) { known = known || w.ID == "be/a" && w.Usage.CPU.Known() })
+		return known
+	}
+	if used() {
+		t.Fatal("the CPU time is known without its file")
+	}
+	b.write("be/a", "cpu.stat", "usage_usec 1000000")
+	if !used() {
+		t.Error("the CPU time of a workload that sleeps is unknown, although its file can be read again")
+	}
+}
+
 // TestAnotherListIsReadWhole adds and removes cgroups. Then the counters of all
 // workloads must be read.
 func TestAnotherListIsReadWhole(t *testing.T) {
