@@ -26,6 +26,10 @@ const (
 	// may run. Both are below nri.DefaultStartDeadline, so that a busy loop
 	// causes no warning for each container.
 	MostForCPUs = 900 * time.Millisecond
+	// answering is the time that a start leaves before the deadline of its
+	// context. The plugin then answers in time, and logs no warning, even if the
+	// runtime waits less than usual or the pod became known late.
+	answering = 50 * time.Millisecond
 	// reported is the time within which the kubelet must report the id of a
 	// container itself.
 	reported = time.Minute
@@ -58,8 +62,11 @@ func New(wake func()) *Containers {
 // Await adds a container of the pod with the given UID, by its name in the
 // pod's spec and its id as the kubelet reports it (containerd://0123abcd). It
 // returns when a tick that saw the container has ended, at the latest after
-// most or when ctx ends.
+// most, when ctx ends, or shortly before its deadline.
 func (s *Containers) Await(ctx context.Context, most time.Duration, uid, name, id string) {
+	if end, ends := ctx.Deadline(); ends {
+		most = min(most, time.Until(end)-answering)
+	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	s.mu.Lock()

@@ -45,6 +45,20 @@ func TestAContainerStartsAfterATickThatSawIt(t *testing.T) {
 	}
 }
 
+// TestAStartThatWaitsInVainAnswersInTime gives a start less time than it may
+// wait. A late answer would cause a warning for each container.
+func TestAStartThatWaitsInVainAnswersInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithTimeout(t.Context(), 750*time.Millisecond)
+		defer end()
+		s, begun := New(func() {}), time.Now()
+		s.Await(ctx, MostForCPUs, "u", "main", "containerd://1")
+		if took := time.Since(begun); ctx.Err() != nil || took != 750*time.Millisecond-answering {
+			t.Errorf("the start answered after %v: %v", took, ctx.Err())
+		}
+	})
+}
+
 func pod(id string) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{UID: "u"},
