@@ -195,7 +195,7 @@ func (d *Desk) save(sizes map[string]int) error {
 func (d *Desk) List() []slice.Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.last)
+	return append([]slice.Status{}, d.last...) // not nil, so that JSON has [] and not null
 }
 
 // Handle registers the requests about slices.

@@ -2,6 +2,7 @@ package slices
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,6 +82,9 @@ func TestWrongRequestsNameTheRange(t *testing.T) {
 	d := open(t, t.TempDir(), boot(t, "one"), func(d *Desk) { loop(d, 8) })
 	if err := d.Set(t.Context(), "encoders", 1); err == nil || !strings.Contains(err.Error(), "the configuration has no slices") {
 		t.Errorf("before the first tick: %v", err)
+	}
+	if text, err := json.Marshal(d.List()); err != nil || string(text) != "[]" {
+		t.Errorf("without slices the list is %s, %v", text, err)
 	}
 	loop(d, 8)
 	for want, c := range map[string]struct {
