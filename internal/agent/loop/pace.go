@@ -9,7 +9,7 @@ const (
 	// During a storm of events the gap grows in steps up to maxGap. A storm is
 	// then still answered within 100 ms.
 	maxGap = 80 * time.Millisecond
-	// If idleTurns ticks of a storm in a row have nothing to write, the gap
+	// If idleTicks ticks of a storm in a row have nothing to write, the gap
 	// grows up to idleGap. The loop cannot end the cause of such events.
 	idleGap   = 320 * time.Millisecond
 	idleTicks = 8

@@ -103,8 +103,8 @@ func (n *scene) readSlice(t *testing.T, w word) {
 
 // TestSlicesHoldTheirProperties checks, over random nodes whose slices are
 // resized while work comes and goes: workers have no CPU in common, with each
-// other and with owners; all work of a worker has its CPUs, or none has; and no
-// worker is left without work while another one has two more.
+// other and with owners; all work of a worker has its CPUs, or none has; and a
+// worker without work has no CPUs.
 func TestSlicesHoldTheirProperties(t *testing.T) {
 	rounds, seen := 60, 0
 	if testing.Short() {
