@@ -213,15 +213,16 @@ func (f *flow) decide(had hold.Had, at string, topology node.Topology) (hold.Gra
 	return hold.Decide(facts.Pool{}, 0, had, s), known
 }
 
-// report writes the report of a node.
+// report replaces the report of a node. A merge patch would keep the last pods
+// that held CPUs, because an empty list of them is omitted.
 func (f *flow) report(ctx context.Context, at string, sequence int64, r place.Report) error {
-	data, err := json.Marshal(map[string]any{"status": v1alpha1.NodeReportStatus{
+	data, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": v1alpha1.NodeReportStatus{
 		Run: "flow", Sequence: sequence, Reported: metav1.NowMicro(), CPUs: cpureport.Of(r),
-	}})
+	}}})
 	if err != nil {
 		return err
 	}
-	return f.client.Discovery().RESTClient().Patch(types.MergePatchType).AbsPath(reportsPath, at, "status").Body(data).Do(ctx).Error()
+	return f.client.Discovery().RESTClient().Patch(types.JSONPatchType).AbsPath(reportsPath, at, "status").Body(data).Do(ctx).Error()
 }
 
 // same reports whether the last report of a node said the same.
