@@ -85,8 +85,8 @@ machines of other sizes.`,
 			if err := f.Findings(cmd, findings); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s from %s and %s; other files: %d\nreport: %s\n",
-				layout.Plural(len(in.Jobs), "job", "jobs"), layout.Plural(in.Tables, "table", "tables"), layout.Plural(in.Logs, "log", "logs"), in.Others, filepath.Join(out, "report.html"))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s from %s and %s; logs that say nothing of a job: %d; other files: %d\nreport: %s\n",
+				layout.Plural(len(in.Jobs), "job", "jobs"), layout.Plural(in.Tables, "table", "tables"), layout.Plural(in.Logs, "log", "logs"), in.Silent, in.Others, filepath.Join(out, "report.html"))
 			return nil
 		},
 	}

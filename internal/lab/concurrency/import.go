@@ -23,8 +23,10 @@ const linksFile = "links.txt"
 type Import struct {
 	Jobs []jobs.Job
 	// Tables and Logs are the numbers of files that were read. Others is the
-	// number of files that are neither a table nor the log of a job.
-	Tables, Logs, Others int
+	// number of files that are neither a table nor the log of a job. Silent is the
+	// number of logs that say nothing of a job: logs without a line, links to logs
+	// that were removed, and logs of jobs with which the lab calibrated.
+	Tables, Logs, Others, Silent int
 }
 
 // ReadPaths reads jobs from tables (*.csv), and from folders with the logs of
@@ -113,9 +115,14 @@ func (in *Import) folder(dir string) error {
 	})
 }
 
-// log reads one log. Links below /var/log/containers lead to the log itself.
+// log reads one log. Links below /var/log/containers lead to the log itself, which
+// a node removes before the link. A container that waits has an empty log.
 func (in *Import) log(path string, j jobs.Job) error {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		in.Silent++
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -124,7 +131,11 @@ func (in *Import) log(path string, j jobs.Job) error {
 		return errors.Join(err, fmt.Errorf("%s is not a regular file", path))
 	}
 	l, err := jobs.ReadLog(f)
-	if err != nil {
+	switch {
+	case errors.Is(err, jobs.ErrNoLine), err == nil && l.Calibrates():
+		in.Silent++
+		return nil
+	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	in.Jobs = append(in.Jobs, j.With(l))

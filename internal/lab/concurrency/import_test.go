@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,6 +56,30 @@ func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 	}
 	if j := in.Jobs[1]; j.Host != "containers" || j.CPU != 2000 || j.Duration() != 10*time.Second {
 		t.Errorf("job of CRI: %+v", j)
+	}
+}
+
+// TestAnImportPassesOverLogsThatSayNothing: on a node in use, a pod that waits has
+// an empty log, and a link can outlive its log. The job with which the lab
+// calibrated has other work than the jobs of its runs.
+func TestAnImportPassesOverLogsThatSayNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "node00")
+	name := func(i int) string {
+		return filepath.Join(dir, fmt.Sprintf("unbounded-1-0-0-%d-abcde_lab_transcoder-%d-%s.log", i, i, idA))
+	}
+	marked := func(run int) string {
+		return fmt.Sprintf("2026-03-17T10:24:05Z stderr F tenon-lab start due=1 strategy=unbounded block=1 run=%d source=a cpu\n", run) +
+			"2026-03-17T10:24:15Z stderr F tenon-lab end status=0 cpu\n"
+	}
+	write(t, name(0), "")
+	write(t, name(1), marked(0))
+	write(t, name(2), marked(1))
+	if err := os.Symlink(filepath.Join(dir, "removed"), name(3)); err != nil {
+		t.Fatal(err)
+	}
+	in, err := ReadPaths([]string{dir})
+	if err != nil || len(in.Jobs) != 1 || in.Jobs[0].Extra.Run != 1 || in.Logs != 1 || in.Silent != 3 || in.Others != 0 {
+		t.Errorf("%+v, %v", in, err)
 	}
 }
 

@@ -24,6 +24,9 @@ type Log struct {
 	start, end  *mark   // of a job of the lab; nil: the log has none
 }
 
+// ErrNoLine means that a log has no line: its container has said nothing yet.
+var ErrNoLine = errors.New("it has no line")
+
 // mostLine is the maximum length of a line of a log that ReadLog accepts. The
 // runtimes cut lines at 16 KiB, and in JSON each byte can become six.
 const mostLine = 1 << 20
@@ -62,7 +65,7 @@ func ReadLog(r io.Reader) (Log, error) {
 		l.note(at, text)
 	}
 	if l.Lines == 0 {
-		return l, errors.New("read the log of a container: it has no line")
+		return l, fmt.Errorf("read the log of a container: %w", ErrNoLine)
 	}
 	return l, nil
 }
@@ -148,6 +151,10 @@ func (l *Log) note(at time.Time, text string) {
 		}
 	}
 }
+
+// Calibrates reports whether the log is that of the job with which the lab chose
+// the work of a job. That job belongs to no run, and no table of the lab has it.
+func (l Log) Calibrates() bool { return l.start != nil && l.start.number("run") == 0 }
 
 // Fault returns the reason why the log is not that of a job that did its work,
 // or "".
