@@ -132,14 +132,17 @@ func (b *bench) settleIn(ctx context.Context) error {
 		return err
 	}
 	b.Undo = append(b.Undo, b.cleanUp)
+	// The pods of the killed lab must be gone before the lab counts what others
+	// leave of the nodes.
+	removeJobs := func() error { return b.clear(ctx, labLabel+"="+labWord, "foreground") }
 	if !b.made {
-		return b.clear(ctx, labLabel+"="+labWord)
+		return removeJobs()
 	}
 	_, err := b.kubectl.Do(ctx, kubectl.Manifest([]kubectl.Object{{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": kubectl.Object{"name": b.Namespace, "labels": kubectl.Object{labLabel: labWord}},
 	}}), "apply", "-f", "-")
 	if err == nil {
-		err = b.clear(ctx, labLabel+"="+labWord)
+		err = removeJobs()
 	}
 	return err
 }
@@ -157,9 +160,11 @@ func (b *bench) cleanUp() error {
 	return err
 }
 
-// clear removes Jobs. Their pods have ended, or end within a second.
-func (b *bench) clear(ctx context.Context, selector string) error {
-	_, err := b.kubectl.Do(ctx, "", "delete", "jobs", "-l", selector, "--cascade=background", "--wait", "--timeout=60s", "--ignore-not-found")
+// clear removes Jobs. With the cascade "foreground" it waits for the end of their
+// pods, with "background" it does not: pods of a run have ended, or end within a
+// second.
+func (b *bench) clear(ctx context.Context, selector, cascade string) error {
+	_, err := b.kubectl.Do(ctx, "", "delete", "jobs", "-l", selector, "--cascade="+cascade, "--wait", "--timeout=60s", "--ignore-not-found")
 	return err
 }
 

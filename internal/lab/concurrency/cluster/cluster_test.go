@@ -181,6 +181,7 @@ echo "$*" >> calls
 case "$*" in
 *--watch*) n=$(ls watched-* 2>/dev/null | wc -l); : > watched-$n; [ -e watch-$n ] && cat watch-$n; exec sleep 100 ;;
 *"-o json pods"*) cat pods ;;
+*"-o json namespace"*) cat namespace ;;
 "get pods"*) echo quota-2-0.5-0-0-aaaaa ;;
 logs*) cat log-$2 ;;
 exec*) date +%s ;;
@@ -261,6 +262,19 @@ func table(t *testing.T, all []jobs.Job) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted: else the lab would take them
+// for pods of others, and leave out cells that have room.
+func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
+	b := nodes(t, "none", "a")
+	calls := fakeCluster(t, b, map[string]string{"namespace": `{"metadata":{"labels":{"tenon.sh/lab":"concurrency"}}}`})
+	if err := b.settleIn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := "delete jobs -l tenon.sh/lab=concurrency --cascade=foreground --wait"; !strings.Contains(calls(), want) {
+		t.Errorf("no call %q in\n%s", want, calls())
+	}
 }
 
 // TestAPodThatEndsBeforeItsBeginEndsTheExperiment: its message has what the pod

@@ -44,7 +44,7 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 		// The jobs must not work beside those of the next run.
 		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
 		defer stop()
-		err = errors.Join(err, b.clear(clean, selector))
+		err = errors.Join(err, b.clear(clean, selector, "background"))
 	}()
 	if err := b.create(ctx, b.manifests(cell, index, block)); err != nil {
 		return r, err
