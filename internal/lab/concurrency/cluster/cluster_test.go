@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
@@ -262,6 +263,25 @@ func table(t *testing.T, all []jobs.Job) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger, not a second for each job.
+func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
+	b := nodes(t, "none", "a")
+	one, two := "quota-2-0.5-0-0-aaaaa", "quota-2-0.5-0-1-bbbbb"
+	log := strings.ReplaceAll(podLog, "due=1773743075", "due=1773743074")
+	fakeCluster(t, b, map[string]string{
+		"watch-0":    one + "|Running|2026-03-17T10:24:30Z| \n" + two + "|Running|2026-03-17T10:24:30Z| \n",
+		"watch-1":    one + "|Succeeded|| \n" + two + "|Succeeded|| \n",
+		"pods":       `{"items":[` + podJSON(two, idB, "transcoder-1", "Completed") + "," + podJSON(one, idA, "transcoder-0", "Completed") + "]}",
+		"log-" + one: log,
+		"log-" + two: log,
+	})
+	b.lead = 3 * time.Second
+	r, err := b.measure(t.Context(), sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 500}, 7, 1)
+	if err != nil || len(r.void) != 2 || b.lead != 4*time.Second {
+		t.Errorf("void %q, lead %v (%v): want two late jobs and 4s", r.void, b.lead, err)
+	}
 }
 
 // TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted: else the lab would take them

@@ -68,13 +68,15 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 	if r.rows, err = b.collect(ctx, selector); err != nil {
 		return r, err
 	}
+	late := false
 	for _, j := range r.rows {
 		if j.Extra.Void != "" {
 			r.void = append(r.void, fmt.Sprintf("job %d: %s", j.Index, j.Extra.Void))
 		}
-		if late := j.Extra.LateSeconds.Or(0); late > 0.25 {
-			b.lead = min(b.lead+time.Second, mostLead)
-		}
+		late = late || j.Extra.LateSeconds.Or(0) > 0.25
+	}
+	if late {
+		b.lead = min(b.lead+time.Second, mostLead)
 	}
 	if len(r.rows) != cell.Jobs {
 		r.void = append(r.void, fmt.Sprintf("%d pods ran, not %d", len(r.rows), cell.Jobs))
