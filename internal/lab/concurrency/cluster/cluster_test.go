@@ -147,7 +147,7 @@ func TestJobsWaitForTheirCommonBegin(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", strings.ReplaceAll(b.script(), startFile, file), "sh", "sh", "-c", "echo $TENON_JOB; exit 3")
+	cmd := exec.Command("sh", "-c", strings.ReplaceAll(b.script(), startFile, file), "sh", "sh", "-c", "printf $TENON_JOB >&2; exit 3")
 	cmd.Env = append(os.Environ(), "TENON_JOB=5", "TENON_MARK=strategy=quota block=1 run=2 threads=0 source=a")
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said

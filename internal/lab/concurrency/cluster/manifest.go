@@ -30,10 +30,12 @@ read -r due < ` + startFile + ` || :
 while [ "$(date +%s)" -lt "$due" ]; do sleep 0.05; done
 `
 
-// job runs the command between two marks in the log.
+// job runs the command between two marks in the log. The last output of the command
+// may have no end of line, and a mark begins a line.
 const job = `mark start due=$due $TENON_MARK
 "$@"
 status=$?
+echo >&2
 mark end status=$status
 exit $status
 `
