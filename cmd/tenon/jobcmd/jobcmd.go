@@ -110,13 +110,15 @@ func NewAdvise(f Frame) *cobra.Command {
 		Use:   "advise DIR [flags]",
 		Short: "Say how many jobs to run at once and with which CPU limit",
 		Long: `Say how many jobs to run at once on a node and with which CPU limit, from an
-experiment of tenon lab concurrency. The advice is one of the ways that were
-measured, never one beyond them. Of ways that the measurement cannot tell apart
-it names the simplest: no limit before a limit, fewer jobs before more.
+experiment of tenon lab concurrency. Without --cores, the advice is one of the
+ways that were measured. Of ways that the measurement cannot tell apart it names
+the simplest: no limit before a limit, fewer jobs before more.
 
-With --cores it is for a machine of another size, by a model of the one that was
-measured. The error of the model for the cells that were held out is printed with
-it. It refuses what is too far from the measurement, and says why.`,
+With --cores it is for a machine of that size and the same kind, and a model of
+the measured machine predicts the time of a job. Printed with it is the error with
+which the model, fitted to the other cells, predicts the cells with the most jobs.
+What is too far from the measurement is refused, with the reason. The experiment
+must know the size of its machine: import --node-cpus and --node-cores.`,
 		Example: `  tenon advise published
   tenon advise published --shortest
   tenon advise published --deadline 30s
