@@ -58,7 +58,8 @@ exec env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/
 within() { unshare -m --propagation private sh -c "$inside" sh "$root" "$@"; }
 
 within sh -ec '
-	! command -v go && [ -z "$(ls -A /root | grep -v -e tenon -e "^[.]")" ] && ls /sys/fs/cgroup >/dev/null
+	! command -v go && [ -z "$(ls -A /root | grep -v -e tenon -e "^[.]")" ] && ls /sys/fs/cgroup >/dev/null ||
+		{ echo "walk-cold: the root is not clean: it has Go or files in /root, or no cgroups" >&2; exit 1; }
 	git log -1 --format="walk-cold: %h, %s"
 	apt-get -qq update && echo "walk-cold: missing: $(scripts/install-deps.sh --missing cluster | tr "\n" " ")"'
 say "its clone is ready: $*"
