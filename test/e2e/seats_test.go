@@ -60,6 +60,7 @@ func (s *site) encode(group string) *encoder {
 func (s *site) rest() {
 	for _, pid := range s.tasks {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
+		eventually(s.t, "a process of the site has ended", func() bool { return zombie(pid) })
 	}
 }
 
