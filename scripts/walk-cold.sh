@@ -35,8 +35,8 @@ if [ -d /usr/local/share/ca-certificates ]; then
 	chroot "$root" update-ca-certificates >/dev/null 2>&1
 fi
 say "a Debian of $(du -shx "$root" | cut -f1) stands in $root"
-git clone -q --no-local . "$root/root/tenon"
-git -C "$root/root/tenon" checkout -q "$(git rev-parse HEAD)"
+git clone -q --no-local . "$root/srv/tenon"
+git -C "$root/srv/tenon" checkout -q "$(git rev-parse HEAD)"
 
 # The folder becomes the root of a mount namespace, because the test cluster makes
 # further ones, which begin at that root.
@@ -52,13 +52,13 @@ mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs tmpfs tmp
 pivot_root . before
 umount -l /before
-cd /root/tenon
+cd /srv/tenon
 shift
 exec env -i HOME=/root TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"'
 within() { unshare -m --propagation private sh -c "$inside" sh "$root" "$@"; }
 
 within sh -ec '
-	! command -v go && [ -z "$(ls -A /root | grep -v -e tenon -e "^[.]")" ] && ls /sys/fs/cgroup >/dev/null ||
+	! command -v go && [ -z "$(ls -A /root | grep -v "^[.]")" ] && ls /sys/fs/cgroup >/dev/null ||
 		{ echo "walk-cold: the root is not clean: it has Go or files in /root, or no cgroups" >&2; exit 1; }
 	git log -1 --format="walk-cold: %h, %s"
 	apt-get -qq update && echo "walk-cold: missing: $(scripts/install-deps.sh --missing cluster | tr "\n" " ")"'
