@@ -147,9 +147,10 @@ var arch = []struct {
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
 	{"agent/trials", affects, "model/trial"},
 	{"agent/control", affects, "model/unit model/node model/trial decide/slice decide/misfit decide/plan decide/price decide/tick decide/trend decide/switchback agent/health agent/record agent/trials"},
-	{"agent/slices", affects, "model/unit model/node decide/slice decide/tick kernel/proc agent/control"},
+	{"agent/byhand", affects, ""},
+	{"agent/slices", affects, "model/unit model/node decide/plan decide/slice decide/tick kernel/proc agent/byhand agent/control"},
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/price decide/tick agent/health"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/byhand agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/wire", affects, ""},

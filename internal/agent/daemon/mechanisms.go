@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/byhand"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -42,9 +43,7 @@ type mechanisms struct {
 	untimed  bool           // no tick has set the time of now yet
 	earlier  []node.Failure // failures under earlier daemons; nil after the first tick
 	failures []node.Failure // failures in the file
-	// waiting holds the callers of Pin whose choice no tick has applied yet.
-	// ticking holds those whose choice the present tick applies.
-	waiting, ticking []chan struct{}
+	pins     byhand.Queue   // callers of Pin
 }
 
 // openMechanisms loads the choice that an operator made since boot under an
@@ -77,8 +76,8 @@ func (r *mechanisms) path() string { return filepath.Join(r.dir, mechanismsFile)
 // Pin pins an isolation mechanism; an empty one returns the choice to the
 // configuration. Pin saves the choice, then waits until a tick has applied it.
 func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
-	followed := make(chan struct{})
-	if err := r.set(mechanism, followed); err != nil {
+	done, err := r.set(mechanism)
+	if err != nil {
 		return err
 	}
 	text := "the choice is the configuration's again"
@@ -86,15 +85,10 @@ func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
 		text = fmt.Sprintf("%s is pinned by hand", mechanism)
 	}
 	r.send(tick.Event{At: time.Now(), Kind: tick.EventPin, Text: text})
-	select {
-	case <-followed:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s, but no tick of tenond has applied it yet: %w", text, ctx.Err())
-	}
+	return byhand.Wait(ctx, done, text)
 }
 
-func (r *mechanisms) set(mechanism node.Mechanism, followed chan struct{}) error {
+func (r *mechanisms) set(mechanism node.Mechanism) (done <-chan error, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := node.Request{Mechanism: mechanism, At: time.Now().Round(0)}
@@ -102,22 +96,14 @@ func (r *mechanisms) set(mechanism node.Mechanism, followed chan struct{}) error
 		next.At = r.now.At // failures before that time stay forgiven
 	}
 	if err := r.save(next); err != nil {
-		return fmt.Errorf("save the choice of an isolation mechanism: %w", err)
+		return nil, fmt.Errorf("save the choice of an isolation mechanism: %w", err)
 	}
 	r.now, r.untimed = next, r.untimed || mechanism != ""
-	r.waiting = append(r.waiting, followed)
-	return nil
+	return r.pins.Add(), nil
 }
 
 func (r *mechanisms) save(asked node.Request) error {
-	text, err := json.Marshal(savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(r.path()+".next", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(r.path()+".next", r.path())
+	return byhand.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
 }
 
 // begin returns the operator's choice, and those failures under earlier daemons
@@ -130,8 +116,7 @@ func (r *mechanisms) save(asked node.Request) error {
 func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ticking = append(r.ticking, r.waiting...)
-	r.waiting = nil
+	r.pins.Begin()
 	if at.IsZero() {
 		return r.now, nil
 	}
@@ -152,14 +137,9 @@ func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Fai
 func (r *mechanisms) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !followed {
-		r.waiting, r.ticking = append(r.ticking, r.waiting...), nil
-		return
+	if r.pins.End(followed, nil); followed {
+		r.earlier = nil // from now on the state of the policies holds the failures
 	}
-	for _, done := range r.ticking {
-		close(done)
-	}
-	r.ticking, r.earlier = nil, nil // from now on the state of the policies holds the failures
 }
 
 // keep saves the failures of the last hour.

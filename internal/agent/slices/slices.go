@@ -19,7 +19,9 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/byhand"
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -51,10 +53,8 @@ type Desk struct {
 	sizes map[string]int
 	all   []slice.Slice // of the configuration
 	last  []slice.Status
-	cpus  unit.CPUSet // of the node in the last tick
-	// waiting holds the callers of Set whose size waits for a tick; ticking holds
-	// those whose size the present tick applies.
-	waiting, ticking []chan struct{}
+	cpus  unit.CPUSet  // of the node in the last tick
+	sets  byhand.Queue // callers of Set
 }
 
 // A Pinner performs the requests about isolation mechanisms.
@@ -102,8 +102,7 @@ func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = configured
-	d.ticking = append(d.ticking, d.waiting...)
-	d.waiting = nil
+	d.sets.Begin()
 	all := slices.Clone(configured)
 	for i := range all {
 		if cpus, chosen := d.sizes[all[i].Name]; chosen && cpus != all[i].CPUs {
@@ -113,27 +112,30 @@ func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
 	return all
 }
 
-// End shows the outcome of a tick, and wakes the callers whose size it applied. If
-// the tick could not read the node, they keep waiting.
+// End shows the outcome of a tick, and wakes the callers whose size it applied,
+// with the errors of its writes of workers' CPUs. If the tick could not read the
+// node, they keep waiting.
 func (d *Desk) End(t tick.Tick) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if t.Snapshot.At.IsZero() {
-		d.waiting, d.ticking = append(d.ticking, d.waiting...), nil
-		return
+	applied := !t.Snapshot.At.IsZero()
+	if applied {
+		d.last, d.cpus = t.Slices, t.Snapshot.Topology.All()
 	}
-	d.last, d.cpus = t.Slices, t.Snapshot.Topology.All()
-	for _, done := range d.ticking {
-		close(done)
+	var errs []error
+	for _, o := range t.Done {
+		if o.Err != nil && o.Step.Owner == plan.OwnerSeat {
+			errs = append(errs, fmt.Errorf("%v: %w", o.Step.Knob, o.Err))
+		}
 	}
-	d.ticking = nil
+	d.sets.End(applied, errors.Join(errs...))
 }
 
 // Set gives the workers of a slice another number of CPUs until the node boots; 0
 // returns to the configuration. It returns after a tick that applied it.
 func (d *Desk) Set(ctx context.Context, name string, cpus int) error {
-	done := make(chan struct{})
-	if err := d.choose(name, cpus, done); err != nil {
+	done, err := d.choose(name, cpus)
+	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("slice %s has workers of %d CPUs by hand", name, cpus)
@@ -141,15 +143,13 @@ func (d *Desk) Set(ctx context.Context, name string, cpus int) error {
 		text = fmt.Sprintf("slice %s has the size of the configuration again", name)
 	}
 	d.send(tick.Event{At: time.Now(), Kind: tick.EventPin, Text: text})
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s, but no tick of tenond has applied it yet: %w", text, ctx.Err())
+	if err := byhand.Wait(ctx, done, text); err != nil {
+		return fmt.Errorf("set the size of slice %s: %w", name, err)
 	}
+	return nil
 }
 
-func (d *Desk) choose(name string, cpus int, done chan struct{}) error {
+func (d *Desk) choose(name string, cpus int) (done <-chan error, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var names []string
@@ -159,11 +159,11 @@ func (d *Desk) choose(name string, cpus int, done chan struct{}) error {
 	most := d.cpus.Len()
 	switch {
 	case len(names) == 0:
-		return errors.New("the configuration has no slices: see docs/configuration.md, slices")
+		return nil, errors.New("the configuration has no slices: see docs/configuration.md, slices")
 	case !slices.Contains(names, name):
-		return fmt.Errorf("slice %q: want one of %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("slice %q: want one of %s", name, strings.Join(names, ", "))
 	case cpus < 0 || most > 0 && cpus > most:
-		return fmt.Errorf("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, most)
+		return nil, fmt.Errorf("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, most)
 	}
 	next := make(map[string]int, len(d.sizes)+1)
 	for other, n := range d.sizes {
@@ -172,23 +172,11 @@ func (d *Desk) choose(name string, cpus int, done chan struct{}) error {
 	if next[name] = cpus; cpus == 0 {
 		delete(next, name)
 	}
-	if err := d.save(next); err != nil {
-		return fmt.Errorf("save the size of slice %s: %w", name, err)
+	if err := byhand.Save(d.path, saved{d.boot, next}); err != nil {
+		return nil, fmt.Errorf("save the size of slice %s: %w", name, err)
 	}
 	d.sizes = next
-	d.waiting = append(d.waiting, done)
-	return nil
-}
-
-func (d *Desk) save(sizes map[string]int) error {
-	text, err := json.Marshal(saved{d.boot, sizes})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(d.path+".next", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(d.path+".next", d.path)
+	return d.sets.Add(), nil
 }
 
 // List returns the slices after the last tick.

@@ -3,6 +3,7 @@ package slices
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -136,6 +138,24 @@ func TestARequestWaitsForATick(t *testing.T) {
 	defer stop()
 	if err := d.Set(ctx, "small", 2); err == nil || !strings.Contains(err.Error(), "no tick of tenond has applied it yet") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAWriteThatFailedIsTheOutcome checks that Set does not report success if the
+// CPUs of a worker could not be written. A failed write for another reason does not
+// concern it.
+func TestAWriteThatFailedIsTheOutcome(t *testing.T) {
+	refused := errors.New("no space left on device")
+	for owner, want := range map[plan.Owner]error{plan.OwnerSeat: refused, plan.OwnerMechanism: nil} {
+		d := open(t, t.TempDir(), boot(t, "one"), func(d *Desk) {
+			d.Begin(configured)
+			step := plan.Step{Knob: node.Knob{Cgroup: "batch/encode", File: node.FileCPUs}, Owner: owner}
+			d.End(tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1000, 0)}, Done: []tick.Outcome{{Step: step, Err: refused}}})
+		})
+		loop(d, 8)
+		if err := d.Set(t.Context(), "small", 2); !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), "batch/encode") {
+			t.Errorf("%v: the outcome is %v, want %v", owner, err, want)
+		}
 	}
 }
 
