@@ -23,6 +23,9 @@ const (
 )
 
 var largeExperiments = map[string]int{
+	"2026-11-25-memcached-beside-compile":   720_000,
+	"2026-11-25-floor-campaign-2":           575_000,
+	"2026-11-25-floor-campaign-3":           564_000,
 	"2026-11-24-floor-campaign-1":           285_000,
 	"2026-11-24-floor-beside-default":       224_000,
 	"2026-11-24-redis-beside-memory-and-xz": 855_000,
