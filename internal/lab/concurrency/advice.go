@@ -110,7 +110,13 @@ func (a Advice) what() string {
 		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), costText(float64(a.CPUSeconds)))
 }
 
-func (a Advice) line() string { return a.how() + " " + a.what() }
+func (a Advice) line() string {
+	line := a.how() + " " + a.what()
+	if len(a.Equal) > 0 {
+		line += fmt.Sprintf(" It is the simplest of %d ways between which this measurement cannot decide.", len(a.Equal)+1)
+	}
+	return line
+}
 
 // span prints an interval. For a value that was measured once, it prints
 // nothing.

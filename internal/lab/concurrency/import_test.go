@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -238,5 +239,19 @@ func TestTiesNameTheSimplestWay(t *testing.T) {
 	a, err := Analyse(Experiment{}, all).Advise(jobs.Goal{}, 0)
 	if err != nil || a.How != "unbounded" || len(a.Equal) != 1 || !strings.Contains(a.Text(), "cannot tell it from: quota") {
 		t.Errorf("%+v, %v", a, err)
+	}
+	// In the table of the result another way has the higher figure.
+	if !strings.HasSuffix(a.line(), "It is the simplest of 2 ways between which this measurement cannot decide.") {
+		t.Errorf("%q does not say that there are others", a.line())
+	}
+}
+
+// TestARunsVoidJobsAreOneLine checks that jobs which are void for one reason do
+// not repeat it.
+func TestARunsVoidJobsAreOneLine(t *testing.T) {
+	got := voidLines([]VoidJob{{"vm", "quota, 2 jobs", 1, "steal"}, {"vm", "quota, 2 jobs", 0, "steal"}, {"vm", "quota, 1 job", 0, "steal"}})
+	want := []string{"2 jobs of quota, 2 jobs on vm: steal", "1 job of quota, 1 job on vm: steal"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -151,14 +151,31 @@ func writeTable(w io.Writer, r Result) error {
 			layout.Paragraph(&b, "  ", fmt.Sprintf("%s: %s. %s", h.Cause, h.Verdict, h.Figure))
 		}
 	}
-	for _, v := range r.Void {
-		layout.Paragraph(&b, "void: ", fmt.Sprintf("job %d of %s on %s: %s", v.Index, v.Cell, v.Host, v.Reason))
-	}
+	layout.List(&b, "Void jobs", voidLines(r.Void))
 	layout.List(&b, "Warnings", r.Warnings)
 	layout.List(&b, "Left out", r.Experiment.Refused)
 	layout.List(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
 	return err
+}
+
+// voidLines is one line for each cell, host and reason, because what disturbs a
+// run makes all of its jobs void.
+func voidLines(all []VoidJob) []string {
+	var order []VoidJob // without the index
+	count := map[VoidJob]int{}
+	for _, v := range all {
+		v.Index = 0
+		if count[v] == 0 {
+			order = append(order, v)
+		}
+		count[v]++
+	}
+	var lines []string
+	for _, v := range order {
+		lines = append(lines, fmt.Sprintf("%s of %s on %s: %s", layout.Plural(count[v], "job", "jobs"), v.Cell, v.Host, v.Reason))
+	}
+	return lines
 }
 
 // A page is the data of the report's template.
@@ -174,6 +191,7 @@ type page struct {
 	Plots       []report.Plot
 	Control     string
 	Answers     []string
+	Void        []string
 	Shares      [][]string
 	ShareHeads  []string
 	ShareLegend string
@@ -193,7 +211,7 @@ func writePage(w io.Writer, r Result) error {
 		return fmt.Errorf("parse the page's template: %w", err)
 	}
 	p := page{Result: r, Headline: headline(r), Explanation: explanation(r), Collapse: collapse(r), Memory: memoryLine(r), Legend: legend, Plots: plots(r),
-		Control: controlText(r), Answers: answers(r), Shares: shareRows(r), ShareHeads: shareHeads, ShareLegend: shareLegend}
+		Control: controlText(r), Answers: answers(r), Void: voidLines(r.Void), Shares: shareRows(r), ShareHeads: shareHeads, ShareLegend: shareLegend}
 	for _, c := range columns {
 		p.Columns = append(p.Columns, c.name)
 	}
