@@ -80,7 +80,7 @@ type Host struct {
 	changes   *change.Knobs // the changes of all these parts
 	restorer  *restore.Restorer
 	cache     *knobCache // nil unless resident
-	shown     shown      // used only by a resident host
+	shown     shown
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
@@ -218,11 +218,14 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	h.isolation.Expire()
 }
 
-// Show sets which knobs the snapshots of a resident host show for every cgroup.
-// Before the first call, they show all. To read knobs that are not needed would
-// be most of the cost of an idle agent.
+// Show sets which knobs snapshots show for every cgroup. The snapshots of a host
+// that is not resident also show all node.Files. Before the first call, all
+// snapshots show these. To read knobs that are not needed would be most of the
+// cost of an idle agent.
 func (h *Host) Show(files []node.File) {
-	h.cache.show(h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can()))
+	files = h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can())
+	h.cache.show(files)
+	h.shown.also(files)
 }
 
 // Delays returns the part that counts how long threads wait for a CPU. If

@@ -26,7 +26,7 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 			}
 		}
 		for _, p := range append(shownCgroups(s.Workloads), h.below(s.Workloads)...) {
-			for _, f := range slices.Concat(node.Files, h.blocks.Shown()) {
+			for _, f := range x.files() {
 				show(node.Knob{Cgroup: p, File: f})
 			}
 		}
@@ -98,11 +98,28 @@ type shown struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 
+	extra []node.File // the knobs of every cgroup beside node.Files, if there is no cache
+
 	cached, added, all map[node.Knob]node.Value // all is cached and added
 
 	now    map[node.Knob]node.Value // the map from which former was made
 	of     map[node.Knob]journal.Touch
 	former map[node.Knob]node.Value
+}
+
+// also sets which knobs snapshots without a cache have for every cgroup, beside
+// node.Files. The knobs of runs are added for each workload.
+func (x *shown) also(files []node.File) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.extra = slices.DeleteFunc(slices.Clone(files), func(f node.File) bool { return f == node.FileRun || slices.Contains(node.Files, f) })
+}
+
+// files returns the knobs that snapshots without a cache have for every cgroup.
+func (x *shown) files() []node.File {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Concat(node.Files, x.extra)
 }
 
 // list returns the cgroups whose knobs a snapshot shows, and further knobs that
