@@ -66,9 +66,7 @@ func (c *Groups) Show(files []node.File) []node.File {
 	if wanted := slices.Contains(files, node.FileControlGroup); wanted != c.wanted {
 		c.wanted, c.at = wanted, time.Time{}
 	}
-	return slices.DeleteFunc(slices.Clone(files), func(f node.File) bool {
-		return f == node.FileControlGroup || f == node.FileL3 || f == node.FileMB
-	})
+	return slices.DeleteFunc(slices.Clone(files), func(f node.File) bool { return f.Category() == node.CategoryResctrl })
 }
 
 func (c *Groups) isWorkload(p node.CgroupPath) bool {

@@ -179,6 +179,17 @@ func TestAThousandGroupsCostAFewWritesOfTheJournal(t *testing.T) {
 	}
 }
 
+// TestFilesOfACgroupArePlain checks that Plain knows every knob that consists of
+// files of a cgroup. A knob that it does not know is journaled alone, which is
+// slow and fails no other test.
+func TestFilesOfACgroupArePlain(t *testing.T) {
+	for _, f := range node.AllFiles {
+		if got, want := Plain(node.Knob{Cgroup: "a", File: f}), f.Category() == node.CategoryGroup; got != want {
+			t.Errorf("%s: plain %t, want %t", f, got, want)
+		}
+	}
+}
+
 func TestOnlyPlainKnobsOfOneDepthGoTogether(t *testing.T) {
 	at := func(p node.CgroupPath, f node.File) node.Knob { return node.Knob{Cgroup: p, File: f} }
 	for want, knobs := range map[int][]node.Knob{

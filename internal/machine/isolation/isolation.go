@@ -196,11 +196,11 @@ func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 	defer i.mu.Unlock()
 	i.wanted = map[node.File]bool{}
 	return slices.DeleteFunc(slices.Clone(files), func(f node.File) bool {
-		switch f {
-		case node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice, node.FileSchedulerGroup, node.FileSchedulerCap:
+		switch f.Category() {
+		case node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder:
 			i.wanted[f] = true
 			return true
-		case node.FileIdentity:
+		case node.CategoryMark:
 			i.wanted[f] = true
 			return !can.CanMark()
 		}
