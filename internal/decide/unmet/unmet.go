@@ -33,7 +33,7 @@ var demands = []demand{
 	{"resource-qos-config: cpuQOS.schedIdle", func(c policy.Config) bool { return c.CPUQOS.Means == node.FeatureCPUIdle }, []node.Feature{node.FeatureCPUIdle}},
 	{"resource-qos-config: policies, mechanism sched_ext", pinned(node.MechanismSchedExt), []node.Feature{node.FeatureSchedExt}},
 	{"resource-qos-config: policies, mechanism core_sched", pinned(node.MechanismCoreSched), []node.Feature{node.FeatureCoreSched}},
-	{"resource-qos-config: policies, mechanism vendor", pinned(node.MechanismVendor), []node.Feature{node.FeatureGroupIdentity, node.FeatureGroupPriority, node.FeatureQOSLevel}},
+	{"resource-qos-config: policies, mechanism vendor", pinned(node.MechanismVendor), marks()},
 	{"resource-qos-config: memoryQOS", func(c policy.Config) bool { return len(c.Memory.Classes) > 0 }, []node.Feature{node.FeatureMemoryProtect}},
 	{"resource-qos-config: resctrlQOS", func(c policy.Config) bool { return len(c.Cache.Classes) > 0 }, []node.Feature{node.FeatureResctrlL3, node.FeatureResctrlMB}},
 	{"resource-qos-config: blkioQOS, limits", devices(func(d blockio.Device) bool {
@@ -44,6 +44,15 @@ var demands = []demand{
 	{"cpu-burst-config: policy", func(c policy.Config) bool {
 		return c.Burst.Policy == policy.BurstAuto || c.Burst.Policy == policy.BurstCPU
 	}, []node.Feature{node.FeatureCPUBurst}},
+}
+
+// marks returns the features of vendors' kernels.
+func marks() []node.Feature {
+	var all []node.Feature
+	for _, v := range node.VendorMarks {
+		all = append(all, v.Can)
+	}
+	return all
 }
 
 func pinned(m node.Mechanism) func(policy.Config) bool {

@@ -12,6 +12,10 @@ import (
 // It compares the settings that Settings lists for a node without the
 // capability.
 func TestWhatIsAskedAndCannotBeDoneIsListed(t *testing.T) {
+	var marks []node.Feature
+	for _, v := range node.VendorMarks {
+		marks = append(marks, v.Can)
+	}
 	const head = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 	for text, tc := range map[string]struct {
 		lacks []node.Feature
@@ -24,7 +28,7 @@ func TestWhatIsAskedAndCannotBeDoneIsListed(t *testing.T) {
 		"resource-qos-config: {lsClass: {blkioQOS: {enable: true, blocks: [{name: vda, ioCfg: {readLatency: 5}}]}}}":     {[]node.Feature{node.FeatureIOLatency}, "resource-qos-config: blkioQOS, readLatency and writeLatency"},
 		"resource-qos-config: {policies: {cpuIsolation: sched_ext}, beClass: {cpuQOS: {enable: true}}}":                  {[]node.Feature{node.FeatureSchedExt}, "resource-qos-config: policies, mechanism sched_ext"},
 		"resource-qos-config: {policies: {cpuPolicy: coreSched}, beClass: {cpuQOS: {enable: true}}}":                     {[]node.Feature{node.FeatureCoreSched}, "resource-qos-config: policies, mechanism core_sched"},
-		"resource-qos-config: {policies: {cpuIsolation: vendor}, beClass: {cpuQOS: {enable: true}}}":                     {[]node.Feature{node.FeatureGroupIdentity, node.FeatureGroupPriority, node.FeatureQOSLevel}, "resource-qos-config: policies, mechanism vendor"},
+		"resource-qos-config: {policies: {cpuIsolation: vendor}, beClass: {cpuQOS: {enable: true}}}":                     {marks, "resource-qos-config: policies, mechanism vendor"},
 		"resource-qos-config: {beClass: {cpuQOS: {enable: true, schedIdle: 1}}}":                                         {[]node.Feature{node.FeatureCPUIdle}, "resource-qos-config: cpuQOS.schedIdle"},
 		"resource-threshold-config: {enable: true, cpuSuppressPolicy: cfsQuota}":                                         {[]node.Feature{node.FeatureCPUMax}, "resource-threshold-config: cpuSuppressPolicy cfsQuota"},
 		"resource-threshold-config: {enable: true, cpuSuppressPolicy: cpuset}":                                           {[]node.Feature{node.FeatureCPUSets}, "resource-threshold-config: cpuSuppressPolicy cpuset"},
@@ -47,9 +51,13 @@ func TestWhatIsAskedAndCannotBeDoneIsListed(t *testing.T) {
 		if got := unmet.Settings(c.Policy, can); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
-		can[tc.lacks[len(tc.lacks)-1]] = node.Answer{Verdict: node.Yes}
-		if got := unmet.Settings(c.Policy, can); len(got) > 0 {
-			t.Errorf("%s: a node with one of the capabilities lists %v", text, got)
+		for _, f := range tc.lacks {
+			no := can[f]
+			can[f] = node.Answer{Verdict: node.Yes}
+			if got := unmet.Settings(c.Policy, can); len(got) > 0 {
+				t.Errorf("%s: a node with %s lists %v", text, f, got)
+			}
+			can[f] = no
 		}
 	}
 }

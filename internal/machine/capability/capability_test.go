@@ -1,8 +1,12 @@
 package capability_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -14,13 +18,29 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanisms are all features that package node names.
-var mechanisms = []node.Feature{
-	node.FeatureCPUIdle, node.FeatureCPUWeight, node.FeatureCPUMax, node.FeatureCPUBurst, node.FeatureCPUSets, node.FeatureCPUPartition,
-	node.FeatureMemoryLimit, node.FeatureMemoryProtect, node.FeaturePSINode, node.FeaturePSICgroup, node.FeatureEEVDFSlice,
-	node.FeatureCoreSched, node.FeatureSchedExt, node.FeatureSchedIdle, node.FeatureSchedFIFO, node.FeatureBPF, node.FeaturePerfCounters, node.FeatureResctrlL3,
-	node.FeatureResctrlMB, node.FeatureGroupIdentity, node.FeatureGroupPriority, node.FeatureQOSLevel, node.FeatureSchedStat,
-	node.FeatureCgroupFreezer, node.FeatureHardwareSMT, node.FeatureIOMax, node.FeatureIOWeight, node.FeatureBFQWeight, node.FeatureIOLatency, node.FeatureCgroupDelegate,
+// features returns all features that package node names. It parses the source,
+// so that no feature can be missing.
+func features(t *testing.T) []node.Feature {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "../../model/node/capability.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []node.Feature
+	ast.Inspect(f, func(n ast.Node) bool {
+		v, is := n.(*ast.ValueSpec)
+		if !is {
+			return true
+		}
+		if typ, is := v.Type.(*ast.Ident); is && typ.Name == "Feature" {
+			all = append(all, node.Feature(strings.Trim(v.Values[0].(*ast.BasicLit).Value, `"`)))
+		}
+		return true
+	})
+	if len(all) < 20 {
+		t.Fatalf("package node names only the features %q", all)
+	}
+	return all
 }
 
 // here returns the running machine.
@@ -47,7 +67,8 @@ func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {
 			t.Errorf("%s: no reason", m)
 		}
 	}
-	for _, m := range mechanisms {
+	all := features(t)
+	for _, m := range all {
 		if _, asked := can[m]; !asked {
 			t.Errorf("%s was not asked for", m)
 		}
@@ -55,7 +76,7 @@ func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {
 			t.Errorf("%s: nothing is said to be used instead", m)
 		}
 	}
-	if len(can) != len(mechanisms) {
-		t.Errorf("%d answers for %d mechanisms", len(can), len(mechanisms))
+	if len(can) != len(all) {
+		t.Errorf("%d answers for %d features", len(can), len(all))
 	}
 }

@@ -26,6 +26,20 @@ var isolators = map[string]sim.Options{
 	"QoS levels":     {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureQOSLevel}},
 }
 
+// TestEveryVendorMarkIsSimulated checks that the suite runs on each kind of
+// vendor's kernel.
+func TestEveryVendorMarkIsSimulated(t *testing.T) {
+	simulated := map[node.Feature]bool{}
+	for _, o := range isolators {
+		simulated[o.Isolation.Marks] = true
+	}
+	for _, v := range node.VendorMarks {
+		if !simulated[v.Can] {
+			t.Errorf("no simulated kernel has %s", v.Can)
+		}
+	}
+}
+
 func TestIsolationConformance(t *testing.T) {
 	for name, o := range isolators {
 		t.Run(name, func(t *testing.T) {
