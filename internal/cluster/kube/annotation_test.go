@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -51,6 +53,22 @@ func TestCPUBurstByAnnotation(t *testing.T) {
 	}
 	got, faults := overrides(node.LS, AnnotationCPUBurst, `{"policy":"none"}`, AnnotationACKCPUBurst, `{"policy":"auto"}`)
 	checkAsks(t, "the present key takes precedence", node.Overrides{Burst: node.BurstOverride{Policy: node.BurstNone}}, got, faults)
+}
+
+// TestEveryKeyOfMemoryQOSReachesThePod sets each key of memoryQOS that Tenon
+// supports in the annotation of a pod. The annotation accepts all of them, so a
+// key that is not copied would have no effect and no fault.
+func TestEveryKeyOfMemoryQOSReachesThePod(t *testing.T) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.MemoryQOS]()) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if _, later := f.Tag.Lookup("later"); later || key == "enable" {
+			continue
+		}
+		got, faults := overrides(node.LS, AnnotationMemoryQOS, `{"`+key+`":7}`)
+		if got.Memory == (node.MemoryOverride{}) || len(faults) > 0 {
+			t.Errorf("%s of the annotation gives %+v, faults %q", key, got.Memory, faults)
+		}
+	}
 }
 
 func TestMemoryQOSByAnnotation(t *testing.T) {
