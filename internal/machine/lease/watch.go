@@ -121,7 +121,7 @@ func (w *watchdog) leave(ctx context.Context) {
 		case alive:
 			wait = min(wait, left)
 		default:
-			w.say(seen{stateLast, h.holder}, slog.LevelWarn, "no watchdog remains, best-effort work gets its safe bounds", "pid", h.holder.PID, "bounds", len(w.last.bounds))
+			w.say(seen{stateLast, h.holder}, slog.LevelWarn, "no watchdog remains, "+w.consequence(), "pid", h.holder.PID, "bounds", len(w.last.bounds))
 			if w.narrow(ctx) {
 				return
 			}
@@ -194,7 +194,7 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 		w.excused = h.deadline
 		return Renewal, true
 	}
-	w.say(seen{stateExpired, h.holder}, slog.LevelWarn, "the lease has expired, best-effort work gets its safe bounds",
+	w.say(seen{stateExpired, h.holder}, slog.LevelWarn, "the lease has expired, "+w.consequence(),
 		"pid", h.holder.PID, "late", -left, "bounds", len(w.last.bounds))
 	if now >= w.due {
 		w.due = now + recheck
@@ -227,6 +227,15 @@ func (w *watchdog) well(h head, left time.Duration) {
 		text = "the lease is renewed, the agent manages best-effort work again"
 	}
 	w.say(seen{stateGuarding, h.holder}, slog.LevelInfo, text, "pid", h.holder.PID)
+}
+
+// consequence says what an expired lease means for best-effort work. A lease has
+// no bounds if CPU suppress is off, or if there is no best-effort work.
+func (w *watchdog) consequence() string {
+	if len(w.last.bounds) == 0 {
+		return "there are no safe bounds: best-effort work stays as it is"
+	}
+	return "best-effort work gets its safe bounds"
 }
 
 // say logs a line if the state has changed.

@@ -207,6 +207,19 @@ func TestBEIsNarrowedWithinTwoSecondsOfTheLastRenewal(t *testing.T) {
 	})
 }
 
+// TestALeaseWithoutBoundsLeavesEverything is the case without CPU suppress: the
+// watchdog writes nothing, and does not log that work gets its safe bounds.
+func TestALeaseWithoutBoundsLeavesEverything(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l := take(t, w.dir, agent, w.clock)
+		do(t, l.Renew(nil))
+		w.watch()
+		time.Sleep(time.Minute)
+		w.want()
+		w.wantLines("guarding", "there are no safe bounds: best-effort work stays as it is")
+	})
+}
+
 func TestTheWatchdogStepsBackWhenTheHolderReturns(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
