@@ -121,7 +121,7 @@ func Parse(data []byte) (Config, []Fault) {
 		Signals:          f.Signals.signals(),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
-		Notices:          slices.Concat(noticesOfRules(f.Rules), f.noticesOfObjectives(), workers.Notices(f.Slices, f.uses()), f.Notices()),
+		Notices:          slices.Concat(noticesOfRules(f.Rules), workers.Notices(f.Slices, f.uses()), f.Notices()),
 	}
 	c.Policy.Pool.CPUs = f.cpus()
 	c.Policy.Seats.Slices = workers.Of(f.Slices, f.uses())

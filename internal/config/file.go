@@ -182,21 +182,6 @@ func (c *checker) match(r rule, path string) {
 	}
 }
 
-// noticesOfObjectives names the rules whose objective has no effect, because
-// neither CPU suppress nor resctrlQOS takes anything from BE.
-func (f file) noticesOfObjectives() []string {
-	if f.Threshold.Enable.Or(false) || f.QOS.BEClass.Resctrl.Enable.Or(false) {
-		return nil
-	}
-	var notices []string
-	for i, r := range f.Rules {
-		if r.Objective.RunQueueDelay.Known() {
-			notices = append(notices, fmt.Sprintf("rules[%d]: objective only wakes the loop: BE does not give way for it without resource-threshold-config.enable or beClass.resctrlQOS.enable", i))
-		}
-	}
-	return notices
-}
-
 // noticesOfRules names the settings of rules that are not supported.
 func noticesOfRules(rules []rule) []string {
 	if len(rules) == 0 {
