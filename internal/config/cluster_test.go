@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
+	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -64,6 +66,39 @@ func TestConfigMapMeansWhatTheNodesFileMeans(t *testing.T) {
 	}
 	if !got.Policy.Overcommit.Enable || got.Policy.Suppress.ThresholdPercent != 60 {
 		t.Errorf("the ConfigMap means %+v", got.Policy)
+	}
+}
+
+// TestTheChartsConfigMapBoundsNothing checks that a new installation in a cluster
+// neither bounds BE by CPU suppress nor evicts any work.
+func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/chart/tenon/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Config struct{ Data map[string]string }
+	}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	if _, set := values.Config.Data[keyThreshold]; !set {
+		t.Fatalf("%s is missing in %v", keyThreshold, values.Config.Data)
+	}
+	c := cluster(t, values.Config.Data)
+	p := on(t, c, nil, nil).Policy
+	if p.Suppress.Enable || p.Evict != (evict.Config{}) || !p.CPUQOS.Enable || !p.Overcommit.Enable || len(c.Notices()) > 0 {
+		t.Errorf("the chart's ConfigMap means %+v, with the notices %q", p, c.Notices())
+	}
+}
+
+// TestEnableAloneHasKoordinatorsThreshold checks that an owner's ConfigMap that
+// enables the section without a threshold means what it means to Koordinator.
+func TestEnableAloneHasKoordinatorsThreshold(t *testing.T) {
+	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy": {"enable": true}}`})
+	want := policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressCPUSet}
+	if got := on(t, c, nil, nil).Policy.Suppress; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

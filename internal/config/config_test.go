@@ -83,11 +83,13 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 // pods that set a policy of their own.
 var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 
-func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
+// TestDefaultFileTurnsOnCPUQOSAlone checks that the file of a new installation
+// does not bound BE: only an owner's own setting enables CPU suppress.
+func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
 	c := parsed(t, string(Default()))
 	want := policy.Config{
 		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
-		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressQuota},
+		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressQuota},
 		Burst: unasked,
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
@@ -95,14 +97,16 @@ func TestDefaultFileTurnsOnCPUQOSAndSuppress(t *testing.T) {
 	}
 }
 
-// The settings that are commented out in the default file must also be valid.
+// The settings that are commented out in the default file must also be valid, and
+// so must each section that is off.
 func TestDefaultFileIsRightWithEverySettingSwitchedOn(t *testing.T) {
 	off := regexp.MustCompile(`(?m)^( *)#(\S)`)
 	if n := len(off.FindAll(Default(), -1)); n < 5 {
 		t.Fatalf("%d settings that are switched off; want some", n)
 	}
-	c := parsed(t, string(off.ReplaceAll(Default(), []byte("$1$2"))))
-	if c.Policy.Suppress.MinPercent == 0 || len(c.Policy.Memory.Classes) == 0 || len(c.Rules) < 3 {
+	text := strings.ReplaceAll(string(off.ReplaceAll(Default(), []byte("$1$2"))), "enable: false", "enable: true")
+	c := parsed(t, text)
+	if !c.Policy.Suppress.Enable || c.Policy.Suppress.MinPercent == 0 || c.Policy.Evict.Memory.ThresholdPercent == 0 || len(c.Policy.Memory.Classes) == 0 || len(c.Rules) < 3 {
 		t.Errorf("switched on, the settings mean %+v", c)
 	}
 }

@@ -209,15 +209,17 @@ func (h *chart) firstInstruction() {
 		return err
 	})
 	eventually(h.t, time.Minute, "the pod runs", func() error { return phase(h.t, h.c, "first", "Running") })
-	for container, most := range map[string]struct{ memory, quota int }{"init": {64 << 20, 25000}, "main": {128 << 20, 50000}} {
+	for container, want := range map[string]struct{ memory, quota int }{"init": {64 << 20, 25000}, "main": {128 << 20, 50000}} {
 		var memory, quota int
 		text := h.kubectl("logs", "first", "-c", container)
 		_, err := fmt.Sscan(text, &memory, &quota)
-		// If CPU suppress allows less CPU for all best-effort work, cgroup v1
-		// also limits the quota of the container to that.
-		if err != nil || memory != most.memory || quota <= 0 || quota > most.quota {
-			h.t.Errorf("container %s began with memory limit and quota %q, want %d and at most %d", container, text, most.memory, most.quota)
+		if err != nil || memory != want.memory || quota != want.quota {
+			h.t.Errorf("container %s began with memory limit and quota %q, want %d and %d", container, text, want.memory, want.quota)
 		}
+	}
+	// The chart's ConfigMap does not enable CPU suppress.
+	if class, err := os.ReadFile(filepath.Join(h.n.Cgroup("cpu", "kubepods/besteffort"), "cpu.cfs_quota_us")); err != nil || strings.TrimSpace(string(class)) != "-1" {
+		h.t.Errorf("the quota of all best-effort pods is %q (%v), want none", class, err)
 	}
 }
 

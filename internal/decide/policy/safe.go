@@ -24,9 +24,9 @@ const (
 // contention roots, because a parent's quota may not be smaller than its
 // child's. Callers must apply a bound only if it narrows the knob.
 //
-// There are no safe bounds if CPU suppress is disabled. Then the owner wants BE
-// work at full speed, with or without an agent, and cpu.idle protects the other
-// work without an agent.
+// There are no safe bounds if CPU suppress is disabled. Then only a missed
+// objective bounds BE work, and that bound stays. Its weight, or cpu.idle,
+// protects the other work without an agent, too.
 func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	l := facts.LayoutOf(s)
 	if !c.Suppress.Enable || len(l.Roots) == 0 {
