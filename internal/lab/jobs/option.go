@@ -21,10 +21,10 @@ type Option struct {
 	Seconds, Hourly stat.Estimate
 	CPUSeconds      float64 // of a job; measured is false if it is limit × duration
 	Measured        bool
-	Waves           int
-	// SecondsBy and CPUSecondsBy are the means of each block, so that options
-	// can be compared within blocks. If a table has no blocks, its waves count
-	// as blocks.
+	Waves           int // with a duration above 0; the others say nothing
+	// SecondsBy and CPUSecondsBy are the means over the waves of each block, so
+	// that options can be compared within blocks: on several nodes, a block has
+	// a wave on each. If a table has no blocks, its waves count as blocks.
 	SecondsBy, CPUSecondsBy stat.Sample
 	// Jobs are the jobs of all waves.
 	Jobs []Job
@@ -47,8 +47,8 @@ func Options(waves []Wave) []Option {
 	}
 	var all []Option
 	for k, group := range groups {
-		o := Option{Cell: k.cell, Waves: len(group), Measured: true, SecondsBy: stat.Sample{}, CPUSecondsBy: stat.Sample{}}
-		hourly := stat.Sample{}
+		o := Option{Cell: k.cell, Measured: true, SecondsBy: stat.Sample{}, CPUSecondsBy: stat.Sample{}}
+		hourly, ran := stat.Sample{}, map[int]float64{} // ran: the number of waves in each block
 		for i, w := range group {
 			d := w.Seconds()
 			if d <= 0 {
@@ -58,12 +58,23 @@ func Options(waves []Wave) []Option {
 				i = block
 			}
 			cost, measured := w.CPUSeconds()
-			o.SecondsBy[i], o.CPUSecondsBy[i], hourly[i] = d, cost, w.Beside*3600/d
+			o.SecondsBy[i] += d
+			o.CPUSecondsBy[i] += cost
+			hourly[i] += w.Beside * 3600 / d
+			ran[i]++
+			o.Waves++
 			o.Jobs = append(o.Jobs, w.Jobs...)
-			o.CPUSeconds += cost / float64(len(group))
+			o.CPUSeconds += cost
 			o.Measured = o.Measured && measured
-			o.Beside += w.Beside / float64(len(group))
+			o.Beside += w.Beside
 		}
+		for block, n := range ran {
+			o.SecondsBy[block] /= n
+			o.CPUSecondsBy[block] /= n
+			hourly[block] /= n
+		}
+		o.CPUSeconds /= float64(o.Waves)
+		o.Beside /= float64(o.Waves)
 		o.Seconds, o.Hourly = stat.Describe(o.SecondsBy), stat.Describe(hourly)
 		if o.Seconds.Blocks > 0 {
 			all = append(all, o)

@@ -55,3 +55,37 @@ func TestJobsThatFollowEachOtherInASlotAreOneWave(t *testing.T) {
 		t.Errorf("without a run, a second pod of a job is late: %+v", w)
 	}
 }
+
+// TestEveryWaveOfABlockCounts uses two nodes: in each block, a cell has a wave on
+// each of them, of 2 s and of 4 s. A block is the mean of both. A third wave has
+// no duration, so it says nothing and must not lower the means.
+func TestEveryWaveOfABlockCounts(t *testing.T) {
+	at := time.Unix(1e9, 0).UTC()
+	var all []Job
+	for block := 1; block <= 2; block++ {
+		in := at.Add(time.Duration(block) * time.Minute)
+		for i, d := range []time.Duration{2 * time.Second, 4 * time.Second, 0} {
+			all = append(all, Job{
+				Host: []string{"a", "b", "c"}[i], Type: "quota", Concurrency: 3, CPU: 500, Index: i, In: in, Out: in.Add(d), Precision: time.Nanosecond,
+				Extra: Extra{Strategy: "quota", Block: block, Run: block, LocalJobs: node.Some(1.0), CPUSeconds: node.Some(d.Seconds() / 2)},
+			})
+		}
+	}
+	options := Options(Waves(all))
+	if len(options) != 1 {
+		t.Fatalf("%d options", len(options))
+	}
+	o := options[0]
+	if o.Seconds.Value != 3 || o.Seconds.Blocks != 2 || o.SecondsBy[1] != 3 || o.SecondsBy[2] != 3 || o.Hourly.Value != (1800+900)/2 {
+		t.Errorf("%v s a job, by block %v, %v jobs an hour; want 3 s in each block and 1350", o.Seconds.Value, o.SecondsBy, o.Hourly.Value)
+	}
+	if o.CPUSeconds != 1.5 || o.CPUSecondsBy[1] != 1.5 || o.Beside != 1 || o.Waves != 4 {
+		t.Errorf("%v CPU seconds, by block %v, %v jobs beside each other in %d waves; want 1.5, 1 and 4", o.CPUSeconds, o.CPUSecondsBy, o.Beside, o.Waves)
+	}
+	for i := range all {
+		all[i].Out = all[i].In
+	}
+	if options := Options(Waves(all)); len(options) != 0 {
+		t.Errorf("jobs without a duration are %d options", len(options))
+	}
+}
