@@ -146,6 +146,35 @@ func TestPublishedValuesGiveThePublishedJobs(t *testing.T) {
 	}
 }
 
+// TestResourcesThatCannotBeOvercommittedHaveALimit checks the rule of the API
+// server: a request of huge pages or of an extended resource needs an equal
+// limit. Resources of Kubernetes itself need none.
+func TestResourcesThatCannotBeOvercommittedHaveALimit(t *testing.T) {
+	for _, kind := range []string{"jobs", "indexed"} {
+		values := valuesOf("bm", 2, "1", "2Gi", map[string]any{"kind": kind})
+		requests := values["resources"].(map[string]any)["requests"].(map[string]any)
+		maps.Copy(requests, map[string]any{
+			"example.com/gpu": 1, "hugepages-2Mi": "64Mi", "ephemeral-storage": "1Gi", "kubernetes.io/batch-cpu": 500,
+		})
+		documents, err := transcode(t, values)
+		if err != nil || len(documents) == 0 {
+			t.Fatalf("%s: %d documents: %v", kind, len(documents), err)
+		}
+		for _, d := range documents {
+			box := containers(d)[0]
+			for name := range requests {
+				if name != "cpu" && name != "memory" && fmt.Sprint(box.at("resources", "requests", name)) != fmt.Sprint(requests[name]) {
+					t.Errorf("%s: the request of %s is %v, want %v", kind, name, box.at("resources", "requests", name), requests[name])
+				}
+			}
+			limits, _ := box.at("resources", "limits").(map[string]any)
+			if len(limits) != 4 || fmt.Sprint(limits["example.com/gpu"]) != "1" || limits["hugepages-2Mi"] != "64Mi" {
+				t.Errorf("%s: limits %v, want cpu, memory, example.com/gpu 1 and hugepages-2Mi 64Mi", kind, limits)
+			}
+		}
+	}
+}
+
 func args(box document) string {
 	list, _ := box.at("args").([]any)
 	var words []string
@@ -282,6 +311,7 @@ func TestTheTranscoderNamesWhatIsWrong(t *testing.T) {
 		"two places of films":            {map[string]any{"source": map[string]any{"hostPath": "/mnt"}}, []string{"exactly one", "url, hostPath"}},
 		"no place of films":              {map[string]any{"source": map[string]any{"url": ""}}, []string{"exactly one", "0 are set"}},
 		"a key of old values":            {map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "4"}}}, []string{"limits"}},
+		"a resource without a domain":    {map[string]any{"resources": map[string]any{"requests": map[string]any{"gpu": 1}}}, []string{"gpu"}},
 		"no jobs":                        {map[string]any{"parallelism": 0}, []string{"parallelism"}},
 	} {
 		_, err := transcode(t, c.values)

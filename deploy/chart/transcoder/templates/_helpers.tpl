@@ -99,7 +99,10 @@ film='{{ .Values.defaultSource }}'
 {{- first $set -}}
 {{- end }}
 
-{{/* transcoder.pod is the pod template of a job: dict "Values" VALUES "job" NUMBER. */}}
+{{/*
+transcoder.pod is the pod template of a job: dict "Values" VALUES "job" NUMBER. Huge pages and extended resources
+get an equal limit, because the API server refuses their requests without one.
+*/}}
 {{- define "transcoder.pod" -}}
 {{- $indexed := eq .Values.kind "indexed" -}}
 {{- $place := include "transcoder.place" . -}}
@@ -186,6 +189,11 @@ spec:
           cpu: {{ . | quote }}
           {{- end }}
           memory: {{ $memory | quote }}
+          {{- range $name, $amount := .Values.resources.requests }}
+          {{- if or (hasPrefix "hugepages-" $name) (and (contains "/" $name) (not (contains "kubernetes.io/" $name))) }}
+          {{ $name }}: {{ toJson $amount }}
+          {{- end }}
+          {{- end }}
       {{- with .Values.securityContext }}
       securityContext:
         {{- toYaml . | nindent 8 }}
