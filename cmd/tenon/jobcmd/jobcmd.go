@@ -74,7 +74,7 @@ machines of other sizes.`,
 			if out == "" {
 				out = "tenon-lab-" + time.Now().Format("20060102-150405")
 			}
-			e.Started, e.Command, e.Version, e.Imported, e.Blocks = in.Jobs[0].In, os.Args, f.Version, args, 1
+			e.Started, e.Command, e.Version, e.Imported, e.Blocks = in.Jobs[0].In, os.Args, f.Version, args, in.Blocks()
 			if err := concurrency.Create(out, e, in.Jobs); err != nil {
 				return err
 			}

@@ -29,6 +29,18 @@ type Import struct {
 	Tables, Logs, Others, Silent int
 }
 
+// Blocks returns how often each cell ran: the number of blocks that the jobs
+// name. Published tables name none, and contain each cell once.
+func (in Import) Blocks() int {
+	named := map[int]bool{}
+	for _, j := range in.Jobs {
+		if j.Extra.Block > 0 {
+			named[j.Extra.Block] = true
+		}
+	}
+	return max(len(named), 1)
+}
+
 // ReadPaths reads jobs from tables (*.csv), and from folders with the logs of
 // containers: a node's /var/log/containers, or a published folder with links.txt
 // and the logs of Docker. The name of the folder is the name of the node.

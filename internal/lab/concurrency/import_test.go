@@ -84,6 +84,38 @@ func TestAnImportPassesOverLogsThatSayNothing(t *testing.T) {
 	}
 }
 
+// TestAnImportCountsTheBlocksOfItsFiles reads a table of the lab, whose rows name
+// their blocks, and a published one, whose rows do not.
+func TestAnImportCountsTheBlocksOfItsFiles(t *testing.T) {
+	once := func(w []string) bool { return strings.Contains(strings.Join(w, "\n"), "Each cell ran once") }
+	for _, blocks := range []int{0, 3} {
+		var all []jobs.Job
+		for block := range max(blocks, 1) {
+			for _, j := range amazon() {
+				if blocks > 0 {
+					j.Extra.Block = block + 1
+				}
+				j.In, j.Out = j.In.AddDate(0, 0, block), j.Out.AddDate(0, 0, block)
+				all = append(all, j)
+			}
+		}
+		var table strings.Builder
+		if err := jobs.WriteTable(&table, all); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(t.TempDir(), "jobs.csv")
+		write(t, name, table.String())
+		in, err := ReadPaths([]string{name})
+		if err != nil || in.Blocks() != max(blocks, 1) {
+			t.Errorf("%d blocks: read %d, %v", blocks, in.Blocks(), err)
+		}
+		r := Analyse(Experiment{Blocks: in.Blocks(), Imported: []string{name}}, in.Jobs)
+		if once(r.Warnings) != (blocks == 0) || r.Options[0].Seconds.Blocks != max(blocks, 1) {
+			t.Errorf("%d blocks: warnings %q, %d blocks in the first option", blocks, r.Warnings, r.Options[0].Seconds.Blocks)
+		}
+	}
+}
+
 func TestImportNamesWhatItCannotRead(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "bad.csv"), "a,b,c\n")

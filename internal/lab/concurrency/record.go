@@ -37,8 +37,8 @@ type Experiment struct {
 	Node     Node     `json:"node"`
 	// Nodes names the nodes of a cluster on which the lab ran the jobs.
 	Nodes []string `json:"nodes,omitempty"`
-	// Blocks is how often each cell ran. It is 1 for imported tables, which
-	// contain no repetition.
+	// Blocks is how often each cell ran. It is 1 for imported tables that name
+	// no blocks.
 	Blocks  int      `json:"blocks"`
 	Caveats []string `json:"caveats,omitempty"`
 	// The fields below are known only for jobs that ran in the lab.
