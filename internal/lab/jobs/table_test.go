@@ -128,6 +128,6 @@ func FuzzReadTable(f *testing.F) {
 		if err := WriteTable(&b, all); err != nil {
 			t.Fatal(err)
 		}
-		Waves(all)
+		Options(Waves(all))
 	})
 }
