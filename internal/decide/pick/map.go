@@ -61,7 +61,10 @@ type Map struct {
 	// number of pools.
 	from  [levels + 1]int32
 	sizes []int32 // the numbers of CPUs that cores have, largest first
-	kinds []mask  // the CPUs of each kind of core, fastest first; one kind: none
+	// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
+	// whole cores of each size.
+	measures []measure
+	kinds    []mask // the CPUs of each kind of core, fastest first; one kind: none
 	// nodeSizes are the numbers of CPUs of the NUMA nodes, largest first.
 	nodeSizes []int32
 	largest   [levels]int32 // number of CPUs of the largest pool
@@ -169,6 +172,10 @@ func fillCores(m *Map) {
 		}
 	}
 	slices.SortFunc(m.sizes, func(a, b int32) int { return cmp.Compare(b, a) })
+	m.measures = []measure{{kind: anyCPU}, {kind: oneACore}}
+	for _, size := range m.sizes {
+		m.measures = append(m.measures, measure{wholeCores, size})
+	}
 }
 
 // sizeAt returns the index of a size of cores in the list of sizes.
@@ -309,11 +316,11 @@ func (m *Map) Same(t node.Topology) bool {
 
 // setOf returns all CPUs of a pool.
 func (m *Map) setOf(p int32) unit.CPUSet {
-	var cpus []unit.CPU
-	for _, c := range m.cpus[m.pools[p].lo:m.pools[p].hi] {
-		cpus = append(cpus, c.ID)
+	var set unit.CPUSet
+	for i := m.pools[p].lo; i < m.pools[p].hi; i++ {
+		set.Add(m.cpus[i].ID)
 	}
-	return unit.CPUSetOf(cpus...)
+	return set
 }
 
 // levelOf returns the level of a pool.
@@ -368,17 +375,20 @@ func (m *Map) position(c unit.CPU) int32 {
 // Cut divides a set into parts of the given sizes. The CPUs of a part are
 // neighbours. CPUs that remain belong to no part.
 func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
-	var at []unit.CPU
-	for i, b := int32(0), m.maskOf(set); i < int32(len(m.cpus)); i++ {
-		if b.has(i) {
-			at = append(at, m.cpus[i].ID)
-		}
-	}
 	parts := make([]unit.CPUSet, len(sizes))
-	for i, n := range sizes {
-		n = min(max(n, 0), len(at))
-		parts[i] = unit.CPUSetOf(at[:n]...)
-		at = at[n:]
+	part, taken := 0, 0
+	for i, b := int32(0), m.maskOf(set); i < int32(len(m.cpus)); i++ {
+		if !b.has(i) {
+			continue
+		}
+		for part < len(sizes) && taken >= sizes[part] {
+			part, taken = part+1, 0
+		}
+		if part == len(sizes) {
+			break
+		}
+		parts[part].Add(m.cpus[i].ID)
+		taken++
 	}
 	return parts
 }
@@ -389,13 +399,13 @@ func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
 	b := m.maskOf(set)
 	return func(yield func(node.NUMANode, unit.CPUSet) bool) {
 		for _, p := range m.pools[m.from[NUMA]:m.from[NUMA+1]] {
-			var cpus []unit.CPU
+			var cpus unit.CPUSet
 			for i := p.lo; i < p.hi; i++ {
 				if b.has(i) {
-					cpus = append(cpus, m.cpus[i].ID)
+					cpus.Add(m.cpus[i].ID)
 				}
 			}
-			if len(cpus) > 0 && !yield(m.cpus[p.lo].NUMA, unit.CPUSetOf(cpus...)) {
+			if !cpus.Empty() && !yield(m.cpus[p.lo].NUMA, cpus) {
 				return
 			}
 		}

@@ -24,13 +24,13 @@ func (m *Map) maskOf(set unit.CPUSet) mask {
 
 // cpusOf returns the CPUs at the positions of a mask.
 func (m *Map) cpusOf(b mask) unit.CPUSet {
-	cpus := make([]unit.CPU, 0, 16)
+	var set unit.CPUSet
 	for w, word := range b {
 		for ; word != 0; word &= word - 1 {
-			cpus = append(cpus, m.cpus[w*64+bits.TrailingZeros64(word)].ID)
+			set.Add(m.cpus[w*64+bits.TrailingZeros64(word)].ID)
 		}
 	}
-	return unit.CPUSetOf(cpus...)
+	return set
 }
 
 func (b mask) set(i int32)      { b[i/64] |= 1 << (i % 64) }

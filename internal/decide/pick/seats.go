@@ -117,6 +117,18 @@ func (m *Map) With(s Seats, h Hold) Seats {
 	return s
 }
 
+// Reopen returns the occupancy with more open CPUs, which no workload owns any
+// more.
+func (m *Map) Reopen(s Seats, set unit.CPUSet) Seats {
+	s.open = slices.Clone(s.open)
+	for c := range set.All() {
+		if i := m.position(c); i >= 0 {
+			s.open.set(i)
+		}
+	}
+	return s
+}
+
 // Open returns the CPUs that no workload owns.
 func (m *Map) Open(s Seats) unit.CPUSet { return m.cpusOf(s.open) }
 
@@ -218,12 +230,11 @@ func (m *Map) openOf(s *Seats) []int32 {
 	return open
 }
 
-// rooms returns the room by several measures, in one pass over the cores.
-func (m *Map) rooms(s *Seats, measures []measure) [][]int32 {
-	rooms, all := make([][]int32, len(measures)), make([]int32, len(measures)*len(m.pools))
-	for i := range rooms {
-		rooms[i], all = all[:len(m.pools):len(m.pools)], all[len(m.pools):]
-	}
+// rooms returns the room by each measure of the map, one measure after the
+// other, in one pass over the cores.
+func (m *Map) rooms(s *Seats) []int32 {
+	n := int32(len(m.pools))
+	rooms := make([]int32, int32(len(m.measures))*n)
 	for i := m.from[L3]; i < m.from[L3+1]; i++ {
 		p := &m.pools[i]
 		for _, c := range m.cores[p.core:p.last] {
@@ -231,16 +242,16 @@ func (m *Map) rooms(s *Seats, measures []measure) [][]int32 {
 			if k == 0 {
 				continue
 			}
-			rooms[0][i] += k
-			rooms[1][i]++
+			rooms[i] += k
+			rooms[n+i]++
 			if k == c.hi-c.lo {
-				rooms[2+m.sizeAt(k)][i] += k
+				rooms[int32(2+m.sizeAt(k))*n+i] += k
 			}
 		}
 	}
 	open := m.openOf(s)
-	for i, by := range measures {
-		m.bound(s, open, rooms[i], by)
+	for i, by := range m.measures {
+		m.bound(s, open, rooms[int32(i)*n:int32(i+1)*n], by)
 	}
 	return rooms
 }

@@ -45,16 +45,6 @@ type seatRoom struct {
 	open  int32
 }
 
-// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
-// whole cores of each size.
-func (m *Map) measures() []measure {
-	all := []measure{{kind: anyCPU}, {kind: oneACore}}
-	for _, size := range m.sizes {
-		all = append(all, measure{wholeCores, size})
-	}
-	return all
-}
-
 // Sum summarizes an occupancy.
 func (m *Map) Sum(s Seats) Summary {
 	u := Summary{m: m}
@@ -62,21 +52,24 @@ func (m *Map) Sum(s Seats) Summary {
 		return u
 	}
 	u.open = s.open.count(0, int32(len(m.cpus)))
-	measures := m.measures()
-	rooms := m.rooms(&s, measures)
-	u.few = make([][]int32, len(measures))
-	if extra := len(measures) - len(u.first); extra > 0 { // hybrid cores
+	n := len(m.measures)
+	rooms := m.rooms(&s)
+	u.few = make([][]int32, n)
+	if extra := n - len(u.first); extra > 0 { // hybrid cores
 		u.more = make([][levels]int32, extra)
 	}
-	for i := range measures {
-		room := rooms[i]
+	width := int(m.from[NUMA+1]-m.from[NUMA]) + 1
+	few := make([]int32, n*width)
+	for i := range n {
+		room := rooms[i*len(m.pools) : (i+1)*len(m.pools)]
 		for l := range levels {
 			u.most(i)[l] = slices.Max(room[m.from[l]:m.from[l+1]])
 		}
-		u.few[i] = m.bestNodes(room)
+		u.few[i], few = few[:width:width], few[width:]
+		m.bestNodes(room, u.few[i])
 	}
 	for l := range levels { // after this, the order of the rooms is not needed
-		u.sorted[l] = rooms[0][m.from[l]:m.from[l+1]:m.from[l+1]]
+		u.sorted[l] = rooms[m.from[l]:m.from[l+1]:m.from[l+1]]
 		slices.Sort(u.sorted[l])
 	}
 	u.seats = make([]seatRoom, len(m.pools))
@@ -110,30 +103,29 @@ func (u *Summary) Stranded(n int) int {
 	return all
 }
 
-// bestNodes returns, for each number j from 0, how many CPUs a claim may take
-// from at most j NUMA nodes.
-func (m *Map) bestNodes(room []int32) []int32 {
-	best := []int32{0}
+// bestNodes stores in best, for each number j from 0, how many CPUs a claim may
+// take from at most j NUMA nodes.
+func (m *Map) bestNodes(room, best []int32) {
+	var few [8]int32
+	seen := 0 // NUMA nodes of the sockets so far
 	for s := m.from[Socket]; s < m.from[Socket+1]; s++ {
 		p := &m.pools[s]
-		in := slices.Clone(room[p.child:p.after])
+		in := append(few[:0], room[p.child:p.after]...)
 		slices.SortFunc(in, func(a, b int32) int { return int(b - a) })
-		next := make([]int32, len(best)+len(in))
-		sum := int32(0)
-		for k := 0; k <= len(in); k++ {
-			if k > 0 {
-				sum += in[k-1]
-			}
-			for j, have := range best {
-				next[j+k] = max(next[j+k], have+min(sum, room[s]))
+		for k := 1; k < len(in); k++ {
+			in[k] += in[k-1]
+		}
+		// From the largest j down, so that best[j-k] is still without this socket.
+		for j := seen + len(in); j > 0; j-- {
+			for k := max(1, j-seen); k <= min(j, len(in)); k++ {
+				best[j] = max(best[j], best[j-k]+min(in[k-1], room[s]))
 			}
 		}
-		best = next
+		seen += len(in)
 	}
 	for j := range best {
 		best[j] = min(best[j], room[0])
 	}
-	return best
 }
 
 // fewestNodes returns the number of NUMA nodes that n CPUs need on the empty

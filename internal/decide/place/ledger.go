@@ -112,14 +112,16 @@ func (l *Ledger) Forget(node string) {
 
 // Bound records that a pod is bound to a node by a contract. A pod without a
 // contract has the zero Contract. For such a pod, the node makes the same
-// choice as the ledger.
-func (l *Ledger) Bound(p Pod, node string, c Contract) {
-	if e := l.pods[p.UID]; e != nil && e.node == node && e.pod.Demand.same(p.Demand) && e.contract.same(c) {
-		e.state, e.before, e.after = bound, nil, nil // the CPUs are as reserved, so the view stays
-		return
+// choice as the ledger. Bound returns false if the pod has the CPUs that were
+// reserved for it, so that no view changes.
+func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
+	if e := l.pods[p.UID]; e != nil && e.node == node && e.pod.Demand.same(&p.Demand) && e.contract.same(&c) {
+		e.state, e.before, e.after = bound, nil, nil
+		return false
 	}
 	l.remove(p.UID)
 	l.add(&entry{pod: p, node: node, contract: c, state: bound})
+	return true
 }
 
 // Reserve chooses CPUs for a pod on a node and reserves them.
@@ -181,6 +183,15 @@ func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 		return Contract{}, "", false
 	}
 	return e.contract, e.node, true
+}
+
+// Node returns the node of a pod; false: the ledger does not have the pod.
+func (l *Ledger) Node(uid UID) (string, bool) {
+	e := l.pods[uid]
+	if e == nil {
+		return "", false
+	}
+	return e.node, true
 }
 
 // add puts a pod on its node. It derives the next view from the present one if

@@ -143,10 +143,10 @@ func (c Contract) Matches(d Demand) bool {
 	return c.CPUs.Len() == d.CPUs && (c.Grade == pick.Own || c.Home.Contains(c.CPUs))
 }
 
-func (d Demand) same(o Demand) bool {
+func (d *Demand) same(o *Demand) bool {
 	return d.Claim == o.Claim && d.Memory == o.Memory && slices.Equal(d.Containers, o.Containers)
 }
 
-func (c Contract) same(o Contract) bool {
+func (c *Contract) same(o *Contract) bool {
 	return c.Topology == o.Topology && c.Grade == o.Grade && c.CPUs == o.CPUs && c.Home == o.Home && maps.Equal(c.Containers, o.Containers)
 }

@@ -74,8 +74,29 @@ func (v *View) Without(uids ...UID) *View {
 		return v
 	}
 	next := *v
-	next.holds = slices.DeleteFunc(slices.Clone(v.holds), func(h held) bool { return slices.Contains(uids, h.uid) })
-	next.fill()
+	next.holds = make([]held, 0, len(v.holds))
+	var freed unit.CPUSet
+	simple := true // the pods own CPUs, and nothing else depends on them
+	for _, h := range v.holds {
+		if !slices.Contains(uids, h.uid) {
+			next.holds = append(next.holds, h)
+			continue
+		}
+		simple = simple && h.hold.Grade == pick.Own && h.hold.Apart == pick.Anywhere
+		freed = freed.Union(h.hold.CPUs)
+	}
+	if !simple {
+		next.fill()
+		return &next
+	}
+	freed = freed.Minus(v.off)
+	for _, h := range next.holds {
+		if h.hold.Grade == pick.Own {
+			freed = freed.Minus(h.hold.CPUs)
+		}
+	}
+	next.seats = v.m.Reopen(v.seats, freed)
+	next.sum = v.m.Sum(next.seats)
 	return &next
 }
 

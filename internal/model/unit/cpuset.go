@@ -56,24 +56,43 @@ func ParseCPUSet(list string) (CPUSet, error) {
 
 // String prints s in the kernel's list format: "0-3,8". The empty set is "".
 func (s CPUSet) String() string {
-	var b []byte
-	end := CPU(-1) // end of the last range in b
-	for c := range s.All() {
-		if c <= end {
-			continue
-		}
-		for end = c; s.Has(end + 1); {
-			end++
-		}
-		if len(b) > 0 {
+	var room [64]byte
+	return string(s.Append(room[:0]))
+}
+
+// Append appends to b what String returns.
+func (s *CPUSet) Append(b []byte) []byte {
+	begun := len(b)
+	for lo := s.next(0, true); lo < MaxCPUs; {
+		end := s.next(lo, false)
+		if len(b) > begun {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, int64(c), 10)
-		if end > c {
-			b = strconv.AppendInt(append(b, '-'), int64(end), 10)
+		b = strconv.AppendInt(b, int64(lo), 10)
+		if end-lo > 1 {
+			b = strconv.AppendInt(append(b, '-'), int64(end-1), 10)
+		}
+		lo = s.next(end, true)
+	}
+	return b
+}
+
+// next returns the first CPU from c on that is in s, or with in false the first
+// that is not; MaxCPUs if there is none.
+func (s *CPUSet) next(c CPU, in bool) CPU {
+	for i := int(c / 64); i < len(s.words); i++ {
+		w := s.words[i]
+		if !in {
+			w = ^w
+		}
+		if i == int(c/64) {
+			w &= ^uint64(0) << (c % 64)
+		}
+		if w != 0 {
+			return CPU(i*64 + bits.TrailingZeros64(w))
 		}
 	}
-	return string(b)
+	return MaxCPUs
 }
 
 // Has reports whether c is in s.
@@ -86,6 +105,9 @@ func (s CPUSet) With(c CPU) CPUSet {
 	s.words[c/64] |= 1 << (c % 64)
 	return s
 }
+
+// Add adds c to s.
+func (s *CPUSet) Add(c CPU) { s.words[c/64] |= 1 << (c % 64) }
 
 // Len returns the number of CPUs in s.
 func (s CPUSet) Len() int {
