@@ -110,6 +110,12 @@ func selects(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
+// Percent returns the probability with which a profile changes a pod that it
+// selects.
+func Percent(p configv1alpha1.ClusterColocationProfile) (int, error) {
+	return percentOf(p.Spec.Probability)
+}
+
 // percentOf reads a probability: "30%" or 30. A missing probability is 100.
 func percentOf(p *intstr.IntOrString) (int, error) {
 	if p == nil {

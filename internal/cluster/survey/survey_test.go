@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
@@ -184,11 +185,13 @@ func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 // pod LSR, so that the pod demands CPUs of its own.
 func TestFitTakesPodsAsTheProfilesMakeThem(t *testing.T) {
 	const pod = "kind: Pod\nmetadata: {name: p, labels: {app: db}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 2}}}]}"
-	var db, elsewhere configv1alpha1.ClusterColocationProfile
+	var db, elsewhere, some configv1alpha1.ClusterColocationProfile
 	db.Name, db.Spec.QoSClass = "db", "LSR"
 	db.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	elsewhere.Name, elsewhere.Spec.QoSClass = "elsewhere", "BE"
 	elsewhere.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "batch"}}
+	half := intstr.FromString("50%")
+	some.Name, some.Spec.QoSClass, some.Spec.Probability = "some", "LSR", &half
 	for name, c := range map[string]struct {
 		by     Webhook
 		want   []string
@@ -196,6 +199,7 @@ func TestFitTakesPodsAsTheProfilesMakeThem(t *testing.T) {
 	}{
 		"none":    {Webhook{}, []string{"no CPUs of its own"}, "ClusterColocationProfile"},
 		"one":     {Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{db}}, []string{"2 CPUs of its own", "p: as ClusterColocationProfile db makes it"}, "no CPUs of its own"},
+		"half":    {Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{some, db}}, []string{"2 CPUs of its own", "p: as ClusterColocationProfile db, some (50 % of such pods) makes it"}, "no CPUs of its own"},
 		"another": {Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{elsewhere}, Namespaces: map[string]*corev1.Namespace{"default": {}}}, []string{"no CPUs of its own"}, "ClusterColocationProfile"},
 		"an unknown namespace": {Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{elsewhere}},
 			[]string{"not as written: p: ClusterColocationProfile elsewhere is not applied: the labels of the pod's namespace are not known"}, "makes it"},

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,8 @@ type Webhook struct {
 
 // admit returns the pod of a manifest as the profiles change it, the names of
 // the profiles, and the reasons why other profiles are not applied. A profile
-// with a probability above 0 acts.
+// with a probability above 0 acts; if the probability is not 100 %, it stands
+// after the name.
 func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []string) {
 	if len(w.Profiles) == 0 {
 		return p, "", nil
@@ -39,11 +41,24 @@ func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []strin
 	var acted []string
 	for name := range strings.SplitSeq(changed.Annotations[admission.AnnotationProfiles], ",") {
 		if name != "" && !strings.HasPrefix(name, "-") {
-			acted = append(acted, name)
+			acted = append(acted, w.named(name))
 		}
 	}
 	if len(acted) == 0 {
 		return p, "", faults
 	}
 	return changed, strings.Join(acted, ", "), faults
+}
+
+// named returns the name of a profile, and its probability if that is not 100 %.
+func (w Webhook) named(name string) string {
+	for _, p := range w.Profiles {
+		if p.Name != name {
+			continue
+		}
+		if percent, err := admission.Percent(p); err == nil && percent < 100 {
+			return fmt.Sprintf("%s (%d %% of such pods)", name, percent)
+		}
+	}
+	return name
 }
