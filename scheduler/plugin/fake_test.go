@@ -3,6 +3,7 @@ package plugin
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 // state is a fwk.CycleState with only the data of plugins.
 type state struct {
 	fwk.CycleState
-	of map[fwk.StateKey]fwk.StateData
+	of    map[fwk.StateKey]fwk.StateData
+	trial bool // of a PodGroup
 }
 
 func newState() *state { return &state{of: map[fwk.StateKey]fwk.StateData{}} }
@@ -62,6 +64,7 @@ func (s *state) Read(k fwk.StateKey) (fwk.StateData, error) {
 	return nil, fwk.ErrNotFound
 }
 func (s *state) Write(k fwk.StateKey, d fwk.StateData) { s.of[k] = d }
+func (s *state) IsPodGroupSchedulingCycle() bool       { return s.trial }
 func (s *state) Clone() fwk.CycleState {
 	next := newState()
 	for k, d := range s.of {
@@ -158,6 +161,11 @@ func (b *bench) try(p *corev1.Pod, node string) (*state, string) {
 		return s, "Reserve: " + status.Message()
 	}
 	return s, ""
+}
+
+// woken returns the waiting pods that the keeper would wake now.
+func (b *bench) woken() []string {
+	return slices.Sorted(maps.Keys(b.keeper.fitting()))
 }
 
 // bound returns the pod as the API server stores it after a bind.

@@ -17,8 +17,8 @@ const stateKey fwk.StateKey = Name
 // A cycle is one attempt to schedule a pod that demands CPUs.
 type cycle struct {
 	pod     place.Pod
-	answers *answers   // the answers of the nodes to the demand of the pod
-	failed  *sync.Once // adds the pod to the waiting ones, once
+	answers *answers // the answers of the nodes to the demand of the pod
+	failed  *waiter
 	// trials are nodes as they would be without some of their pods, in a
 	// preemption, or with more pods, which are nominated for the node.
 	trials map[string]*trial
@@ -26,6 +26,15 @@ type cycle struct {
 	// bind, and that no answer says that the bind did not happen.
 	contract place.Contract
 	sent     bool
+}
+
+// A waiter adds a pod to the waiting ones, once for a cycle and its clones.
+// Then, doubts are the nodes on which the pod holds CPUs, because a bind to them
+// is in doubt. These CPUs are no reason to refuse the pod, because it may use
+// them.
+type waiter struct {
+	sync.Once
+	doubts []string
 }
 
 // A trial is a node with other pods than it has now.
@@ -97,7 +106,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, fwk.AsStatus(err)
 	}
 	c := &cycle{
-		pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, answers: p.keeper.views.Load().answersTo(demand.Claim), failed: &sync.Once{},
+		pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, answers: p.keeper.views.Load().answersTo(demand.Claim), failed: &waiter{},
 	}
 	state.Write(stateKey, c)
 	p.now.Store(&current{state, c})
@@ -112,6 +121,9 @@ func (p *Plugin) trial(c *cycle, node string) *trial {
 	t := c.trials[node]
 	if t == nil {
 		t = &trial{base: p.keeper.view(node)}
+		if t.base.Has(c.pod.UID) { // a bind to the node is in doubt
+			t.base = t.base.Without(c.pod.UID)
+		}
 		if c.trials == nil {
 			c.trials = map[string]*trial{}
 		}
@@ -172,11 +184,20 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	// The pod waits from now on. The keeper does not wake it for CPUs that a
 	// node has freed before.
-	c.failed.Do(func() { p.keeper.waits(pod, c.pod.Demand, answer.Reason()) })
-	if pod.Status.NominatedNodeName == node.Node().Name {
-		return refusal(p.keeper.without(node).Room(&c.pod.Demand))
+	c.failed.Do(func() { c.failed.doubts = p.keeper.waits(pod, c.pod.Demand, answer.Reason()) })
+	name := node.Node().Name
+	nominated, doubtful := pod.Status.NominatedNodeName == name, slices.Contains(c.failed.doubts, name)
+	if !nominated && !doubtful {
+		return refusal(p.keeper.answer(c, node.Node()).Reason())
 	}
-	return refusal(p.keeper.answer(c, node.Node()).Reason())
+	view := p.keeper.view(name)
+	if nominated {
+		view = p.keeper.without(node)
+	}
+	if doubtful {
+		view = view.Without(c.pod.UID)
+	}
+	return refusal(view.Room(&c.pod.Demand))
 }
 
 // refusal returns a status for a reason. It makes a new status each time,

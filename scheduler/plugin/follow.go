@@ -31,10 +31,12 @@ func (k *keeper) podChanged(before, after any) {
 		return
 	}
 	_, node, known := k.ledger.Contract(place.UID(uid))
+	doubts := k.ledger.Doubts(place.UID(uid))
 	k.ledger.Bound(place.Pod{UID: place.UID(uid), Demand: demand}, p.Spec.NodeName, contractOf(p))
-	delete(k.doubts, uid)
 	delete(k.failed, uid)
-	delete(k.wants, uid)
+	for _, at := range doubts {
+		k.changed(at)
+	}
 	if known && node != p.Spec.NodeName {
 		k.changed(node)
 	}
@@ -68,17 +70,17 @@ func (k *keeper) podDeleted(o any) {
 
 // gone frees the CPUs of a pod. The caller holds k.mu.
 func (k *keeper) gone(uid types.UID) {
-	delete(k.doubts, uid)
 	delete(k.failed, uid)
-	delete(k.wants, uid)
-	_, node, known := k.ledger.Contract(place.UID(uid))
-	k.ledger.Gone(place.UID(uid))
-	if !known {
-		return
+	nodes := k.ledger.Doubts(place.UID(uid))
+	if _, node, known := k.ledger.Contract(place.UID(uid)); known {
+		nodes = append(nodes, node)
 	}
-	k.changed(node)
-	if k.seen[node] == nil && len(k.view(node).Holds()) == 0 {
-		k.forget(node)
+	k.ledger.Gone(place.UID(uid))
+	for _, node := range nodes {
+		k.changed(node)
+		if k.seen[node] == nil && len(k.view(node).Holds()) == 0 {
+			k.forget(node)
+		}
 	}
 }
 

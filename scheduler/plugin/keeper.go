@@ -32,11 +32,12 @@ type keeper struct {
 
 	mu     sync.Mutex
 	ledger *place.Ledger
-	seen   map[string]*sighting       // by node with a report
-	doubts map[types.UID]time.Time    // the time at which to give up the CPUs of a pod whose bind is in doubt
-	failed map[types.UID]*corev1.Pod  // pods that a node did not take
-	wants  map[types.UID]place.Demand // the demands of the pods in failed
-	freed  map[string]bool            // nodes with new room, for wake
+	seen   map[string]*sighting  // by node with a report
+	doubts map[doubt]time.Time   // the time at which to give up the CPUs of a bind in doubt
+	failed map[types.UID]waiting // pods that a node did not take
+	freed  map[string]bool       // nodes with new room, for wake
+	turn   uint64                // number of times at which a node got room
+	rooms  map[string]uint64     // by node: the last of these times
 	counts counts
 	waker  chan struct{}
 
@@ -59,6 +60,12 @@ type sighting struct {
 	moved    map[place.UID]bool // pods that own CPUs other than those chosen for them
 }
 
+// A doubt is about a bind of a pod to a node.
+type doubt struct {
+	uid  types.UID
+	node string
+}
+
 // doubtFor is the time for which the ledger keeps the CPUs of a pod whose bind
 // may have happened. It is longer than any request to the API server takes.
 const doubtFor = time.Minute
@@ -69,8 +76,8 @@ var noView = place.New().View("")
 func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 	k := &keeper{
 		stale: stale, queue: queue, log: klog.Background().WithName(Name), now: time.Now, ledger: place.New(),
-		seen: map[string]*sighting{}, doubts: map[types.UID]time.Time{}, failed: map[types.UID]*corev1.Pod{}, wants: map[types.UID]place.Demand{},
-		freed: map[string]bool{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
+		seen: map[string]*sighting{}, doubts: map[doubt]time.Time{}, failed: map[types.UID]waiting{},
+		freed: map[string]bool{}, rooms: map[string]uint64{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
 	k.views.Store(newIndex(leastSize))
@@ -192,54 +199,65 @@ func (k *keeper) publish(node string) {
 func (k *keeper) forget(node string) {
 	k.ledger.Forget(node)
 	delete(k.seen, node)
+	delete(k.rooms, node)
 	k.views.Load().remove(node)
 }
 
-// reserve chooses CPUs for a pod.
+// reserve chooses CPUs for a pod. What the pod holds on other nodes, because a
+// bind to them is in doubt, stays: if it happened, the API server refuses to
+// bind the pod again.
 func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, before, _ := k.ledger.Contract(p.UID) // the contract of a bind in doubt
 	c, why := k.ledger.Reserve(p, node)
-	if before != "" && before != node {
-		k.changed(before)
-	}
 	k.publish(node)
 	if why == pick.Fits {
-		delete(k.doubts, types.UID(p.UID))
 		delete(k.failed, types.UID(p.UID))
-		delete(k.wants, types.UID(p.UID))
 	}
 	return c, why
 }
 
-// unreserve gives up the CPUs of a pod that was not bound. If doubt is true,
-// the pod may have been bound, and unreserve keeps the CPUs for doubtFor.
-func (k *keeper) unreserve(uid types.UID, doubt bool) {
+// unreserve gives up the CPUs of a pod that was not bound.
+//
+// If trial is true, the scheduler has tried the pods of a PodGroup one after the
+// other, and now reverts all of them. No pod was refused because of a trial, so
+// its end is no room that a pod waits for. In particular, it is no reason to try
+// the same PodGroup again. But room that the node got during the trial may have
+// been covered by it.
+func (k *keeper) unreserve(uid types.UID, trial bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if doubt {
-		k.ledger.Doubt(place.UID(uid))
-		if k.ledger.Doubtful(place.UID(uid)) {
-			k.doubts[uid] = k.now().Add(doubtFor)
-		}
-		return
-	}
-	k.release(uid)
-}
-
-func (k *keeper) release(uid types.UID) {
 	_, node, known := k.ledger.Contract(place.UID(uid))
 	k.ledger.Release(place.UID(uid))
-	delete(k.doubts, uid)
-	if known {
+	switch {
+	case !known:
+	case trial:
+		k.shown(node)
+	default:
 		k.changed(node)
+	}
+}
+
+// doubt keeps the CPUs of a pod that may have been bound, for doubtFor.
+func (k *keeper) doubt(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if node, is := k.ledger.Doubt(place.UID(uid)); is {
+		k.doubts[doubt{uid, node}] = k.now().Add(doubtFor)
 	}
 }
 
 // changed publishes a node that may have more room than before, and wakes the
 // pods that wait for room. The caller holds k.mu.
 func (k *keeper) changed(node string) {
+	k.turn++
+	k.rooms[node] = k.turn
+	k.shown(node)
+}
+
+// shown publishes a node, and wakes the pods that wait for the last room it got.
+// The caller holds k.mu.
+func (k *keeper) shown(node string) {
 	k.publish(node)
 	k.freed[node] = true
 	select {
@@ -267,15 +285,18 @@ func (k *keeper) sweep() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	for uid, p := range k.failed {
-		if k.deleted(p) { // the pod was deleted before waits added it, so podDeleted did not find it
+	for uid, w := range k.failed {
+		if k.deleted(w.pod) { // the pod was deleted before waits added it, so podDeleted did not find it
 			delete(k.failed, uid)
-			delete(k.wants, uid)
 		}
 	}
-	for uid, until := range k.doubts {
-		if now.After(until) {
-			k.release(uid)
+	for d, until := range k.doubts {
+		if !now.After(until) {
+			continue
+		}
+		delete(k.doubts, d)
+		if k.ledger.Settle(place.UID(d.uid), d.node) {
+			k.changed(d.node)
 		}
 	}
 	for node, s := range k.seen {

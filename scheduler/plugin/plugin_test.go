@@ -131,33 +131,91 @@ func TestALostAnswerKeepsTheCPUs(t *testing.T) {
 	}
 }
 
-// TestADoubtEndsWithWhatIsSeen checks that a doubt ends when the ledger sees
-// that the bind happened, or when the scheduler schedules the pod again.
-func TestADoubtEndsWithWhatIsSeen(t *testing.T) {
-	for _, happened := range []bool{true, false} {
+// TestARetryUsesWhatItHolds loses the answer to a bind, and schedules the pod
+// again. On the same node, its CPUs must not keep it out, and it must get the
+// same, because the bind may have happened. On another node, it must not give up
+// the first CPUs before it is known where it is bound.
+func TestARetryUsesWhatItHolds(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	conflict := apierrors.NewConflict(pods, "a", errors.New("pod a is already assigned to node \"n\""))
+	lost := apierrors.NewTimeoutError("slow", 1)
+	for name, x := range map[string]struct {
+		retry  string // node of the second bind
+		answer error  // to the second bind
+		then   string // CPUs that are open after it
+		seen   string // node on which the pod is seen then; empty: the time runs out
+		end    string // CPUs that are open then
+	}{
+		"it was bound":                        {"n", conflict, "n 4, m 8", "n", "n 4, m 8"},
+		"it was bound, and nobody says so":    {"n", conflict, "n 4, m 8", "", "n 8, m 8"},
+		"the second answer is lost, too":      {"n", lost, "n 4, m 8", "n", "n 4, m 8"},
+		"elsewhere: it was bound":             {"m", conflict, "n 4, m 8", "n", "n 4, m 8"},
+		"elsewhere: the second answer's lost": {"m", lost, "n 4, m 4", "n", "n 4, m 8"},
+		"elsewhere: that bind happened":       {"m", lost, "n 4, m 4", "m", "n 8, m 4"},
+		"elsewhere: neither happened":         {"m", lost, "n 4, m 4", "", "n 8, m 8"},
+	} {
 		b := newBench(t, machine("n", 1, 1, 4), machine("m", 1, 1, 4))
+		answer := error(lost)
+		b.handle.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, answer })
+		open := func() string { return fmt.Sprintf("n %d, m %d", b.open("n"), b.open("m")) }
 		p := pinned("a", 4, 100)
-		s, _ := b.try(p, "n")
-		cycleOf(s).sent = true
-		b.Unreserve(t.Context(), s, p, "n")
-		want := "n 4, m 8"
-		if happened {
-			words, err := kube.ContractAnnotations(p, b.keeper.view("n").Map(), cycleOf(s).contract)
+		chosen := map[string]place.Contract{}
+		for _, node := range []string{"n", x.retry} {
+			s, why := b.try(p, node)
+			if why != "" {
+				t.Fatalf("%s: on %s: %s", name, node, why)
+			}
+			c := cycleOf(s).contract
+			if before, again := chosen[node]; again && before.CPUs != c.CPUs {
+				t.Errorf("%s: it gets %v after %v", name, c.CPUs, before.CPUs)
+			}
+			chosen[node] = c
+			if status := b.Bind(t.Context(), s, p, node); status.IsSuccess() {
+				t.Fatalf("%s: bound", name)
+			}
+			b.Unreserve(t.Context(), s, p, node)
+			if _, why := b.try(pinned("other", 4, 100), "n"); why == "" {
+				t.Errorf("%s: another pod gets the CPUs after the bind to %s", name, node)
+			}
+			answer = x.answer
+		}
+		if got := open(); got != x.then {
+			t.Errorf("%s: open after the retry: %s, want %s", name, got, x.then)
+		}
+		if x.seen != "" {
+			words, err := kube.ContractAnnotations(p, b.keeper.view(x.seen).Map(), chosen[x.seen])
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.keeper.podChanged(p, bound(p, "n", words))
-		} else {
-			want = "n 8, m 4"
-			if _, why := b.try(p, "m"); why != "" {
-				t.Fatal(why)
+			b.keeper.podChanged(p, bound(p, x.seen, words))
+			if got := open(); got != x.end {
+				t.Errorf("%s: open when it is seen on %s: %s, want %s", name, x.seen, got, x.end)
 			}
 		}
 		b.now = b.now.Add(2 * doubtFor)
 		b.keeper.sweep()
-		if got := fmt.Sprintf("n %d, m %d", b.open("n"), b.open("m")); got != want {
-			t.Errorf("happened %v: open %s, want %s", happened, got, want)
+		if got := open(); got != x.end {
+			t.Errorf("%s: open after the doubt: %s, want %s", name, got, x.end)
 		}
+	}
+}
+
+// TestAPreemptionCountsNoCPUsOfThePodItself tries a node on which a bind of the
+// pod is in doubt, without another pod.
+func TestAPreemptionCountsNoCPUsOfThePodItself(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	victim, p := b.run(pinned("victim", 2, 100), "n"), pinned("a", 4, 100)
+	s, _ := b.try(p, "n")
+	cycleOf(s).sent = true
+	b.Unreserve(t.Context(), s, p, "n")
+	s = newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	b.RemovePod(t.Context(), s, p, podInfo{pod: victim}, named("n"))
+	b.AddPod(t.Context(), s, p, podInfo{pod: victim}, named("n"))
+	if status := b.Filter(t.Context(), s, p, named("n")); !status.IsSuccess() {
+		t.Errorf("beside the same pod as before: %v", status)
 	}
 }
 
@@ -207,18 +265,11 @@ func TestAWaitingPodIsWokenForRoomOnly(t *testing.T) {
 	if _, why := b.try(p, "n"); why == "" {
 		t.Fatal("it fits")
 	}
-	woken := func() []string {
-		var names []string
-		for name := range b.keeper.fitting() {
-			names = append(names, name)
-		}
-		return names
-	}
-	if got := woken(); len(got) > 0 {
+	if got := b.woken(); len(got) > 0 {
 		t.Errorf("woken without a change: %v", got)
 	}
 	b.keeper.podDeleted(small)
-	if got := woken(); len(got) > 0 {
+	if got := b.woken(); len(got) > 0 {
 		t.Errorf("woken, and 3 CPUs are free: %v", got)
 	}
 	hint, err := b.afterPod(b.keeper.log, p, big, nil)
@@ -229,12 +280,12 @@ func TestAWaitingPodIsWokenForRoomOnly(t *testing.T) {
 		t.Errorf("a pod for which the node is too small: %v", hint)
 	}
 	b.keeper.podDeleted(cache.DeletedFinalStateUnknown{Key: "default/big", Obj: big})
-	if got := woken(); !slices.Equal(got, []string{"default/a"}) {
+	if got := b.woken(); !slices.Equal(got, []string{"default/a"}) {
 		t.Errorf("woken: %v", got)
 	}
 	b.run(p, "n")
 	b.keeper.reportChanged(machine("m", 1, 4, 4))
-	if got := woken(); len(got) > 0 {
+	if got := b.woken(); len(got) > 0 {
 		t.Errorf("a bound pod is woken: %v", got)
 	}
 }

@@ -12,13 +12,23 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
+// A waiting is a pod that waits for room. since is the number of times at which a
+// node had got room when the pod began to wait.
+type waiting struct {
+	pod    *corev1.Pod
+	demand place.Demand
+	since  uint64
+}
+
 // waits counts a reason for which nodes refused a pod, and adds the pod to the
-// waiting ones.
-func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) {
+// waiting ones. It returns the nodes on which the pod itself holds CPUs, because
+// a bind to them is in doubt.
+func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.counts.refused[why]++
-	k.failed[p.UID], k.wants[p.UID] = p, d
+	k.failed[p.UID] = waiting{p, d, k.turn}
+	return k.ledger.Doubts(place.UID(p.UID))
 }
 
 // wake activates the waiting pods for which a node now has room. It does so
@@ -39,22 +49,22 @@ func (k *keeper) wake(ctx context.Context) {
 	}
 }
 
-// fitting returns the waiting pods for which one of the freed nodes has room.
+// fitting returns the waiting pods for which one of the freed nodes has room, and
+// got room after they began to wait.
 func (k *keeper) fitting() map[string]*corev1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var found map[string]*corev1.Pod
 	for node := range k.freed {
-		view := k.view(node)
-		for uid, p := range k.failed {
-			d := k.wants[uid]
-			if view.Room(&d) != pick.Fits {
+		view, last := k.view(node), k.rooms[node]
+		for _, w := range k.failed {
+			if last <= w.since || view.Room(&w.demand) != pick.Fits {
 				continue
 			}
 			if found == nil {
 				found = map[string]*corev1.Pod{}
 			}
-			found[p.Namespace+"/"+p.Name] = p
+			found[w.pod.Namespace+"/"+w.pod.Name] = w.pod
 		}
 	}
 	clear(k.freed)

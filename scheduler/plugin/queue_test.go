@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,12 +66,72 @@ func TestAPodThatWaitsNoMoreIsForgotten(t *testing.T) {
 		if _, why := b.try(p, "n"); why == "" {
 			t.Fatal("it fits")
 		}
-		if b.keeper.sweep(); len(b.keeper.failed) != 1 || len(b.keeper.wants) != 1 {
+		if b.keeper.sweep(); len(b.keeper.failed) != 1 {
 			t.Fatalf("%s: a pod that waits is forgotten", name)
 		}
 		end(b, pods, p)
-		if b.keeper.sweep(); len(b.keeper.failed) != 0 || len(b.keeper.wants) != 0 {
+		if b.keeper.sweep(); len(b.keeper.failed) != 0 {
 			t.Errorf("%s: %d pods wait", name, len(b.keeper.failed))
 		}
+	}
+}
+
+// TestARevertedTrialWakesNobody tries the pods of a PodGroup of which only one
+// fits, as the scheduler does. If the room of the reverted trial woke the PodGroup,
+// the scheduler would try it again and again. But what another pod has freed
+// during the trial must wake all who wait.
+func TestARevertedTrialWakesNobody(t *testing.T) {
+	member := func(name string) *corev1.Pod {
+		p, group := pinned(name, 4, 100), "gang"
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+		return p
+	}
+	for name, x := range map[string]struct {
+		during func(b *bench, there *corev1.Pod)
+		want   []string
+	}{
+		"nothing else happens": {func(*bench, *corev1.Pod) {}, nil},
+		"another pod ends during the trial": {func(b *bench, there *corev1.Pod) {
+			b.keeper.podDeleted(there)
+			if got := b.woken(); len(got) > 0 {
+				t.Errorf("the trial holds the CPUs, and %v are woken", got)
+			}
+		}, []string{"default/second", "default/single"}},
+	} {
+		b := newBench(t, machine("n", 1, 1, 4))
+		there := b.run(pinned("there", 2, 100), "n")
+		if _, why := b.try(pinned("single", 6, 100), "n"); why == "" {
+			t.Fatal("it fits")
+		}
+		first, second := member("first"), member("second")
+		s, why := b.try(first, "n")
+		if why != "" {
+			t.Fatal(why)
+		}
+		s.trial = true
+		if _, why := b.try(second, "n"); why == "" {
+			t.Fatal("both fit")
+		}
+		b.woken()
+		x.during(b, there)
+		b.Unreserve(t.Context(), s, first, "n")
+		if got := b.woken(); !slices.Equal(got, x.want) {
+			t.Errorf("%s: %v are woken, want %v", name, got, x.want)
+		}
+	}
+}
+
+// TestTheEndOfAReservationWakesThoseItHeldUp lets a pod fail after its
+// reservation, outside a trial.
+func TestTheEndOfAReservationWakesThoseItHeldUp(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	p := pinned("a", 4, 100)
+	s, _ := b.try(p, "n")
+	if _, why := b.try(pinned("b", 4, 100), "n"); why == "" {
+		t.Fatal("both fit")
+	}
+	b.Unreserve(t.Context(), s, p, "n")
+	if got := b.woken(); !slices.Equal(got, []string{"default/b"}) {
+		t.Errorf("woken: %v", got)
 	}
 }

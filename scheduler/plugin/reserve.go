@@ -34,8 +34,13 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 // have happened. The pod then keeps the CPUs for a while, so that no other pod
 // gets them.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
-	if c := cycleOf(state); c != nil {
-		p.keeper.unreserve(pod.UID, c.sent)
+	c := cycleOf(state)
+	switch {
+	case c == nil:
+	case c.sent:
+		p.keeper.doubt(pod.UID)
+	default:
+		p.keeper.unreserve(pod.UID, state.IsPodGroupSchedulingCycle())
 	}
 }
 

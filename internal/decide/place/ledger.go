@@ -15,7 +15,10 @@ import (
 type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
 	nodes map[string]*place
-	pods  map[UID]*entry
+	pods  map[UID]*entry // reserved and bound pods
+	// doubts are what pods hold because a bind was sent and its answer is not
+	// known. A pod may have several, one for each node, and a reservation.
+	doubts map[UID][]*entry
 }
 
 // A place is the state of one node.
@@ -38,6 +41,7 @@ type entry struct {
 	state    state
 	hold     held
 	loose    bool // the contract is not for the demand, so the node chooses
+	again    bool // the pod was in doubt on this node before it was reserved there again
 	// before is the view of the node without the reservation, and after the
 	// view with it. If nothing else has changed, a release restores before.
 	before, after *View
@@ -53,7 +57,7 @@ const (
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{maps: map[pick.Hash]*pick.Map{}, nodes: map[string]*place{}, pods: map[UID]*entry{}}
+	return &Ledger{maps: map[pick.Hash]*pick.Map{}, nodes: map[string]*place{}, pods: map[UID]*entry{}, doubts: map[UID][]*entry{}}
 }
 
 func (l *Ledger) at(node string) *place {
@@ -103,8 +107,8 @@ func (l *Ledger) Out(node string, why Reason) {
 // Forget removes a node.
 func (l *Ledger) Forget(node string) {
 	if p := l.nodes[node]; p != nil {
-		for uid := range p.promised {
-			delete(l.pods, uid)
+		for _, e := range p.promised {
+			l.unlist(e)
 		}
 		delete(l.nodes, node)
 	}
@@ -112,27 +116,81 @@ func (l *Ledger) Forget(node string) {
 
 // Bound records that a pod is bound to a node by a contract. A pod without a
 // contract has the zero Contract. For such a pod, the node makes the same
-// choice as the ledger. Bound returns false if the pod has the CPUs that were
-// reserved for it, so that no view changes.
+// choice as the ledger. A pod is bound once, so all doubts about it end. Bound
+// returns false if the pod has the CPUs that were reserved for it and no doubt
+// ended, so that no view changes.
 func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
-	if e := l.pods[p.UID]; e != nil && e.node == node && e.pod.Demand.same(&p.Demand) && e.contract.same(&c) {
-		e.state, e.before, e.after = bound, nil, nil
-		return false
+	var here *entry
+	changed := false
+	l.each(p.UID, func(e *entry) {
+		if e.node == node {
+			here = e
+		} else {
+			l.remove(e)
+			changed = true
+		}
+	})
+	if here != nil && here.pod.Demand.same(&p.Demand) && here.contract.same(&c) {
+		if here.state == doubtful {
+			l.unlist(here)
+			l.pods[p.UID] = here
+		}
+		here.state, here.again, here.before, here.after = bound, false, nil, nil // the CPUs are as reserved, so the view stays
+		return changed
 	}
-	l.remove(p.UID)
+	if here != nil {
+		l.remove(here)
+	}
 	l.add(&entry{pod: p, node: node, contract: c, state: bound})
 	return true
 }
 
-// Reserve chooses CPUs for a pod on a node and reserves them.
+// each calls do for all that a pod holds.
+func (l *Ledger) each(uid UID, do func(*entry)) {
+	if e := l.pods[uid]; e != nil {
+		do(e)
+	}
+	for _, e := range slices.Clone(l.doubts[uid]) { // do may remove e
+		do(e)
+	}
+}
+
+// doubt returns what a pod holds on a node because of a bind in doubt; nil:
+// nothing.
+func (l *Ledger) doubt(uid UID, node string) *entry {
+	for _, e := range l.doubts[uid] {
+		if e.node == node {
+			return e
+		}
+	}
+	return nil
+}
+
+// Reserve chooses CPUs for a pod on a node and reserves them. If an earlier bind
+// to this node is in doubt, it may have happened with the contract of that time.
+// The pod then gets the same contract again. What the pod holds on other nodes
+// because of such doubts stays.
 func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 	if e := l.pods[p.UID]; e != nil {
 		if e.state == bound {
 			return Contract{}, NotHere
 		}
-		l.remove(p.UID) // the scheduler schedules the pod again, so the doubtful bind did not happen
+		l.Release(p.UID)
 	}
 	v := l.View(node)
+	if e := l.doubt(p.UID, node); e != nil {
+		if v.out != pick.Fits {
+			return Contract{}, v.out
+		}
+		if e.pod.Demand.same(&p.Demand) && e.contract.Topology == v.m.Hash() {
+			l.unlist(e)
+			e.state, e.again = reserved, true
+			l.pods[p.UID] = e
+			return e.contract, pick.Fits
+		}
+		l.remove(e) // what it would be bound with is not for this demand or this hardware
+		v = l.View(node)
+	}
 	c, _, why := v.Offer(&p.Demand)
 	if why != pick.Fits {
 		return Contract{}, why
@@ -143,40 +201,67 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 	return c, pick.Fits
 }
 
-// Doubt keeps the CPUs of a pod that may or may not have been bound.
-func (l *Ledger) Doubt(uid UID) {
-	if e := l.pods[uid]; e != nil && e.state == reserved {
-		e.state = doubtful
-	}
-}
-
-// Doubtful reports whether it is still unknown if the pod was bound. The caller
-// calls Release when it has waited long enough.
-func (l *Ledger) Doubtful(uid UID) bool {
+// Doubt keeps the CPUs of a reserved pod that may or may not have been bound. It
+// returns the node; false if the pod is not reserved.
+func (l *Ledger) Doubt(uid UID) (string, bool) {
 	e := l.pods[uid]
-	return e != nil && e.state == doubtful
+	if e == nil || e.state != reserved {
+		return "", false
+	}
+	delete(l.pods, uid)
+	e.state = doubtful
+	l.doubts[uid] = append(l.doubts[uid], e)
+	return e.node, true
 }
 
-// Release gives up the reservation of a pod that was not bound.
+// Doubts returns the nodes on which a pod holds CPUs because of a bind in doubt.
+func (l *Ledger) Doubts(uid UID) []string {
+	var nodes []string
+	for _, e := range l.doubts[uid] {
+		nodes = append(nodes, e.node)
+	}
+	return nodes
+}
+
+// Settle ends the doubt about the bind of a pod to a node: it did not happen. It
+// reports whether the pod gave up CPUs.
+func (l *Ledger) Settle(uid UID, node string) bool {
+	if e := l.pods[uid]; e != nil && e.node == node {
+		e.again = false
+	}
+	e := l.doubt(uid, node)
+	if e != nil {
+		l.remove(e)
+	}
+	return e != nil
+}
+
+// Release gives up the reservation of a pod that was not bound. If an earlier
+// bind to the same node is in doubt, the pod keeps its CPUs.
 func (l *Ledger) Release(uid UID) {
-	if e := l.pods[uid]; e != nil && e.state != bound {
-		l.remove(uid)
+	e := l.pods[uid]
+	switch {
+	case e == nil || e.state == bound:
+	case e.again:
+		l.Doubt(uid)
+	default:
+		l.remove(e)
 	}
 }
 
 // Gone removes a pod that was deleted or has ended. A later report may still
 // contain the pod; the ledger then ignores it.
 func (l *Ledger) Gone(uid UID) {
-	if e := l.pods[uid]; e != nil {
+	l.each(uid, func(e *entry) {
 		p := l.nodes[e.node]
 		if _, reported := p.facts[uid]; reported {
 			p.gone[uid] = true
 		}
-	}
-	l.remove(uid)
+		l.remove(e)
+	})
 }
 
-// Contract returns the contract of a pod, and its node.
+// Contract returns the contract of a reserved or bound pod, and its node.
 func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 	e := l.pods[uid]
 	if e == nil {
@@ -212,15 +297,25 @@ func (l *Ledger) add(e *entry) {
 	p.view = p.view.with(e.hold)
 }
 
-// remove takes a pod off its node.
-func (l *Ledger) remove(uid UID) {
-	e := l.pods[uid]
-	if e == nil {
+// unlist removes a pod from the lists of the ledger, but not from its node.
+func (l *Ledger) unlist(e *entry) {
+	uid := e.pod.UID
+	if l.pods[uid] == e {
+		delete(l.pods, uid)
 		return
 	}
+	left := slices.DeleteFunc(l.doubts[uid], func(d *entry) bool { return d == e })
+	if l.doubts[uid] = left; len(left) == 0 {
+		delete(l.doubts, uid)
+	}
+}
+
+// remove takes a pod off its node.
+func (l *Ledger) remove(e *entry) {
+	uid := e.pod.UID
 	p := l.nodes[e.node]
 	delete(p.promised, uid)
-	delete(l.pods, uid)
+	l.unlist(e)
 	_, reported := p.facts[uid]
 	switch {
 	case p.view == nil, p.loose > 0:

@@ -39,13 +39,21 @@ func TestAReservationKeepsItsCPUs(t *testing.T) {
 	if _, why := l.Reserve(Pod{"b", own(4)}, "n"); why == pick.Fits {
 		t.Error("no CPU is left open")
 	}
-	l.Doubt("a")
+	if node, is := l.Doubt("a"); !is || node != "n" {
+		t.Errorf("the bind is in doubt: %v on %q", is, node)
+	}
 	if b, why := l.Reserve(Pod{"b", own(2)}, "n"); why != pick.Fits || !b.CPUs.Intersect(a.CPUs).Empty() {
 		t.Errorf("beside a doubtful pod: %v: %q", b.CPUs, why)
 	}
 	l.Release("a")
+	if !l.View("n").Has("a") {
+		t.Error("a doubt ends with a release")
+	}
+	if !l.Settle("a", "n") || l.Settle("b", "n") || l.Settle("a", "n") {
+		t.Error("only a was in doubt, and once")
+	}
 	if v := l.View("n"); v.Has("a") || !v.Has("b") {
-		t.Errorf("after the release: %v", v.Holds())
+		t.Errorf("after the doubt: %v", v.Holds())
 	}
 	l.Release("b")
 	l.Bound(Pod{"a", own(4)}, "n", a)
@@ -57,6 +65,76 @@ func TestAReservationKeepsItsCPUs(t *testing.T) {
 	if got := l.View("n").Open().Len(); got != 8 {
 		t.Errorf("%d CPUs are open on the empty node", got)
 	}
+}
+
+// TestARetryDoesNotEndADoubt schedules a pod whose bind may have happened again,
+// on the same node and on another one.
+func TestARetryDoesNotEndADoubt(t *testing.T) {
+	for name, x := range map[string]struct {
+		retry string
+		end   func(l *Ledger, first, second Contract)
+		want  string
+	}{
+		"the retry on the same node is not bound": {"n", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
+		"its bind is in doubt, too":               {"n", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m []"},
+		"it was the first bind that happened":     {"n", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first) }, "n [a] m []"},
+		"the doubt ends during the retry":         {"n", func(l *Ledger, _, _ Contract) { l.Settle("a", "n"); l.Release("a") }, "n [] m []"},
+		"the retry elsewhere is not bound":        {"m", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
+		"the bind elsewhere is in doubt, too":     {"m", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m [a]"},
+		"the first bind happened":                 {"m", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first) }, "n [a] m []"},
+		"the second bind happened":                {"m", func(l *Ledger, _, second Contract) { l.Bound(Pod{"a", own(2)}, "m", second) }, "n [] m [a]"},
+		"the pod is gone":                         {"m", func(l *Ledger, _, _ Contract) { l.Gone("a") }, "n [] m []"},
+		"one node is gone":                        {"m", func(l *Ledger, _, _ Contract) { l.Forget("n"); l.Learn("n", Report{Topology: machine(1, 1, 2, 2)}) }, "n [] m [a]"},
+	} {
+		l := New()
+		for _, node := range []string{"n", "m"} {
+			l.Learn(node, Report{Topology: machine(1, 1, 2, 2)})
+		}
+		l.Reserve(Pod{"there", own(2)}, "n")
+		first, _ := l.Reserve(Pod{"a", own(2)}, "n")
+		l.Doubt("a")
+		second, why := l.Reserve(Pod{"a", own(2)}, x.retry)
+		if why != pick.Fits || x.retry == "n" && !first.same(&second) {
+			t.Fatalf("%s: %v after %v: %q", name, second, first, why)
+		}
+		l.Gone("there")
+		x.end(l, first, second)
+		if got := fmt.Sprintf("n %v m %v", uids(l.View("n")), uids(l.View("m"))); got != x.want {
+			t.Errorf("%s: %s, want %s", name, got, x.want)
+		}
+		likeNew(t, l, "n")
+		likeNew(t, l, "m")
+	}
+}
+
+// TestARetryForOtherCPUsReplacesTheDoubt changes the demand of a pod whose bind
+// is in doubt, and then the hardware of the node.
+func TestARetryForOtherCPUsReplacesTheDoubt(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(1, 1, 2, 2)})
+	l.Reserve(Pod{"a", own(2)}, "n")
+	l.Doubt("a")
+	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != pick.Fits || c.CPUs.Len() != 3 || len(l.Doubts("a")) > 0 {
+		t.Errorf("for another demand: %v %q; doubts on %v", c.CPUs, why, l.Doubts("a"))
+	}
+	l.Doubt("a")
+	l.Learn("n", Report{Topology: machine(1, 1, 4, 1)})
+	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != pick.Fits || c.Topology != l.View("n").Map().Hash() {
+		t.Errorf("on other hardware: %v %q", c, why)
+	}
+	l.Doubt("a")
+	l.Out("n", Stale)
+	if _, why := l.Reserve(Pod{"a", own(3)}, "n"); why != Stale || fmt.Sprint(l.Doubts("a")) != "[n]" {
+		t.Errorf("with an old report: %q; doubts on %v", why, l.Doubts("a"))
+	}
+}
+
+func uids(v *View) []UID {
+	all := []UID{}
+	for _, h := range v.Holds() {
+		all = append(all, h.UID)
+	}
+	return all
 }
 
 // TestTheReportCountsBeforeTheContract uses a node that did not follow a
@@ -186,8 +264,11 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 	for range 150 {
 		topo := machine(1+rnd.IntN(2), 1+rnd.IntN(3), 2+rnd.IntN(3), 1+rnd.IntN(2))
 		l := New()
-		l.Learn("n", Report{Topology: topo, Keep: 1})
+		for _, at := range []string{"n", "m"} {
+			l.Learn(at, Report{Topology: topo, Keep: 1})
+		}
 		for range 60 {
+			at := []string{"n", "m"}[rnd.IntN(2)]
 			uid := UID(fmt.Sprint(rnd.IntN(8)))
 			d := own(1 + rnd.IntN(3))
 			if d.Grade = pick.Grade(1 + rnd.IntN(3)); d.Grade != pick.Own {
@@ -195,9 +276,9 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			}
 			d.Apart = pick.Apart(rnd.IntN(3))
 			p := Pod{uid, d}
-			switch rnd.IntN(8) {
+			switch rnd.IntN(10) {
 			case 0, 1:
-				l.Reserve(p, "n")
+				l.Reserve(p, at)
 			case 2:
 				l.Release(uid)
 			case 3:
@@ -206,20 +287,31 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 				l.Gone(uid)
 			case 5:
 				if e := l.pods[uid]; e != nil {
-					l.Bound(e.pod, "n", e.contract)
+					l.Bound(e.pod, e.node, e.contract)
 				}
 			case 6:
-				l.Bound(p, "n", Contract{})
+				l.Bound(p, at, Contract{})
 			case 7:
 				r := Report{Topology: topo, Keep: 1}
-				for _, h := range l.View("n").Holds() {
+				for _, h := range l.View(at).Holds() {
 					if rnd.IntN(2) == 0 {
 						r.Held = append(r.Held, h)
 					}
 				}
-				l.Learn("n", r)
+				l.Learn(at, r)
+			case 8:
+				l.Settle(uid, at)
+			case 9:
+				if e := l.doubt(uid, at); e != nil {
+					if rnd.IntN(2) == 0 {
+						l.Reserve(e.pod, at)
+					} else {
+						l.Bound(e.pod, at, e.contract)
+					}
+				}
 			}
 			likeNew(t, l, "n")
+			likeNew(t, l, "m")
 		}
 	}
 }
