@@ -61,7 +61,7 @@ func BestEffort(t node.Topology, d Demand) Choice {
 	var c Choice
 	for _, seats := range [][]seat{kept, added} {
 		for _, s := range seats {
-			c.CPUs = c.CPUs.With(s.cpu)
+			c.CPUs.Add(s.cpu)
 			if s.beside {
 				c.Beside++
 			}

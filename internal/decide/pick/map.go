@@ -83,11 +83,10 @@ type pool struct {
 
 // Compile makes the Map of a topology.
 func Compile(t node.Topology) *Map {
-	cpus := slices.Clone(t.CPUs)
-	socket := socketsOf(cpus)
-	first := map[coreKey]unit.CPU{} // the lowest CPU of each core
+	socket := socketsOf(t.CPUs)
+	first := make(map[coreKey]unit.CPU, len(t.CPUs)) // the lowest CPU of each core
 	cache := map[leafKey]unit.CPU{}
-	for _, c := range cpus {
+	for _, c := range t.CPUs {
 		k, l := coreOf(c), leafOf(c)
 		if low, known := first[k]; !known || c.ID < low {
 			first[k] = c.ID
@@ -96,13 +95,15 @@ func Compile(t node.Topology) *Map {
 			cache[l] = c.ID
 		}
 	}
-	slices.SortFunc(cpus, func(a, b node.LogicalCPU) int {
-		return cmp.Or(
-			cmp.Compare(socket[a.NUMA], socket[b.NUMA]), cmp.Compare(a.NUMA, b.NUMA),
-			cmp.Compare(cache[leafOf(a)], cache[leafOf(b)]), cmp.Compare(first[coreOf(a)], first[coreOf(b)]), cmp.Compare(a.ID, b.ID))
-	})
-	m := &Map{cpus: cpus, words: (len(cpus) + 63) / 64}
-	for i, c := range cpus {
+	order := make([][6]int, len(t.CPUs)) // last: the index
+	for i, c := range t.CPUs {
+		order[i] = [...]int{int(socket[c.NUMA]), int(c.NUMA), int(cache[leafOf(c)]), int(first[coreOf(c)]), int(c.ID), i}
+	}
+	slices.SortFunc(order, func(a, b [6]int) int { return slices.Compare(a[:], b[:]) })
+	m := &Map{cpus: make([]node.LogicalCPU, len(order)), words: (len(order) + 63) / 64}
+	for i, o := range order {
+		c := t.CPUs[o[5]]
+		m.cpus[i] = c
 		for len(m.at) <= int(c.ID) {
 			m.at = append(m.at, -1)
 		}
@@ -317,8 +318,8 @@ func (m *Map) Same(t node.Topology) bool {
 // setOf returns all CPUs of a pool.
 func (m *Map) setOf(p int32) unit.CPUSet {
 	var set unit.CPUSet
-	for i := m.pools[p].lo; i < m.pools[p].hi; i++ {
-		set.Add(m.cpus[i].ID)
+	for _, c := range m.cpus[m.pools[p].lo:m.pools[p].hi] {
+		set.Add(c.ID)
 	}
 	return set
 }

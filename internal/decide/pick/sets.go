@@ -16,7 +16,7 @@ func Cores(m *Map) []unit.CPUSet {
 	all := make([]unit.CPUSet, len(m.cores))
 	for i, c := range m.cores {
 		for _, cpu := range m.cpus[c.lo:c.hi] {
-			all[i] = all[i].With(cpu.ID)
+			all[i].Add(cpu.ID)
 		}
 	}
 	return all

@@ -13,6 +13,7 @@ package seat
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -108,7 +109,7 @@ type Grants map[node.WorkloadID]Grant
 type round struct {
 	Input
 	taken  unit.CPUSet // CPUs that have seats
-	cores  map[unit.CPU]unit.CPUSet
+	cores  cores
 	grants Grants
 }
 
@@ -202,17 +203,51 @@ func (st State) pool(claims []claim, cpus int, at time.Time) State {
 	return State{Pooled: true, Fits: fits}
 }
 
-// coresOf returns for each CPU the CPUs of its core.
-func coresOf(t node.Topology) map[unit.CPU]unit.CPUSet {
-	by := make(map[node.CoreID]unit.CPUSet, len(t.CPUs)/2)
-	for _, c := range t.CPUs {
-		by[c.Core] = by[c.Core].With(c.ID)
+// cores has for each CPU the next one of its core. The last of a core is
+// followed by its first. An entry of -1 is a CPU that is offline.
+type cores []unit.CPU
+
+func coresOf(t node.Topology) cores {
+	first := make(map[node.CoreID]unit.CPU, len(t.CPUs)/2)
+	next := make(cores, 0, len(t.CPUs))
+	for i := range t.CPUs {
+		c := t.CPUs[i].ID
+		for len(next) <= int(c) {
+			next = append(next, -1)
+		}
+		f, begun := first[t.CPUs[i].Core]
+		if !begun {
+			first[t.CPUs[i].Core], next[c] = c, c
+			continue
+		}
+		next[c], next[f] = next[f], c
 	}
-	all := make(map[unit.CPU]unit.CPUSet, len(t.CPUs))
-	for _, c := range t.CPUs {
-		all[c.ID] = by[c.Core]
+	return next
+}
+
+// of iterates over the CPUs of the core of c. There are none if c is offline.
+func (next cores) of(c unit.CPU) iter.Seq[unit.CPU] {
+	return func(yield func(unit.CPU) bool) {
+		if int(c) >= len(next) || next[c] < 0 {
+			return
+		}
+		for s := c; yield(s); {
+			if s = next[s]; s == c {
+				return
+			}
+		}
 	}
-	return all
+}
+
+// in counts the CPUs of the core of c that are in a set.
+func (next cores) in(set *unit.CPUSet, c unit.CPU) int {
+	n := 0
+	for s := range next.of(c) {
+		if set.Has(s) {
+			n++
+		}
+	}
+	return n
 }
 
 // seat gives seats to all claims. Workloads that have theirs keep them.
@@ -235,8 +270,9 @@ func (r *round) seat(claims []claim) {
 // CPUs have flaws (see flaws). It looks at a few of them in each call, so that
 // it reaches each within some calls, and at none while no core is free.
 func (r *round) move(claims []claim) {
-	var flawed []claim
-	for _, c := range claims {
+	var flawed []*claim
+	for i := range claims {
+		c := &claims[i]
 		if now := r.grants[c.work.ID].CPUs; !now.Empty() && r.flaws(now, leave) > 0 {
 			flawed = append(flawed, c)
 		}
@@ -249,9 +285,9 @@ func (r *round) move(claims []claim) {
 		c := flawed[(first+i)%len(flawed)]
 		now := r.grants[c.work.ID].CPUs
 		r.taken = r.taken.Minus(now)
-		better := r.choose(c, unit.CPUSet{})
+		better := r.choose(*c, unit.CPUSet{})
 		if !better.Empty() && r.flaws(better, busy) < r.flaws(now, leave) {
-			r.give(c, better)
+			r.give(*c, better)
 			return
 		}
 		r.taken = r.taken.Union(now)
@@ -259,8 +295,8 @@ func (r *round) move(claims []claim) {
 }
 
 func (r *round) anyCoreIsFree() bool {
-	for _, core := range r.cores {
-		if core.Intersect(r.taken).Empty() {
+	for i := range r.Snap.Topology.CPUs {
+		if r.cores.in(&r.taken, r.Snap.Topology.CPUs[i].ID) == 0 {
 			return true
 		}
 	}
@@ -276,14 +312,14 @@ func (r *round) give(c claim, set unit.CPUSet) {
 		r.grants[c.work.ID] = grantOf(c.work.ID, c.limit, set, c.may)
 		return
 	}
+	place := fmt.Sprintf(" is in %v, which has no CPUs: too few of the CPUs that it may use are free", c.at)
+	if n := set.Len(); n > 0 {
+		place = fmt.Sprintf(" is in %v, which has %s", c.at, facts.CountCPUs(n))
+	}
 	for w := range c.all() {
 		limit, limited := limitOf(w, r.Snap.Knobs)
 		g := Grant{CPUs: set, Limit: limit, Full: limited && !set.Empty() && unit.CPUs(set.Len()) <= limit}
-		if set.Empty() {
-			g.How = fmt.Sprintf("%s is in %v, which has no CPUs: too few of the CPUs that it may use are free", w.ID, c.at)
-		} else {
-			g.How = fmt.Sprintf("%s is in %v, which has %s", w.ID, c.at, facts.CountCPUs(set.Len()))
-		}
+		g.How = string(w.ID) + place
 		r.grants[w.ID] = g
 	}
 }
@@ -309,12 +345,20 @@ func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 		r.Map = pick.Compile(r.Snap.Topology)
 	}
 	free := c.may.Minus(r.taken)
-	spread := r.oneOfEach(free, have)
-	for _, from := range []unit.CPUSet{r.quiet(spread, have), spread, r.quiet(free, have), free} {
-		seats := r.Map.Seats(r.Map.All().Minus(from), 0, nil)
-		claim := pick.Claim{Grade: pick.Own, CPUs: c.cpus, Have: have.Intersect(from)}
-		if o, no := r.Map.Fit(seats, claim); no == pick.Fits {
-			return o.CPUs
+	all := r.Map.All()
+	for _, cpus := range [...]unit.CPUSet{r.oneOfEach(free, have), free} {
+		if cpus.Len() < c.cpus {
+			continue // Fit finds that out, too, but it then looks for the reason
+		}
+		for _, from := range [...]unit.CPUSet{r.quiet(cpus, have), cpus} {
+			if from.Len() < c.cpus {
+				continue
+			}
+			seats := r.Map.Seats(all.Minus(from), 0, nil)
+			claim := pick.Claim{Grade: pick.Own, CPUs: c.cpus, Have: have.Intersect(from)}
+			if o, no := r.Map.Fit(seats, claim); no == pick.Fits {
+				return o.CPUs
+			}
 		}
 	}
 	return unit.CPUSet{}
@@ -326,8 +370,8 @@ func (r *round) oneOfEach(free, have unit.CPUSet) unit.CPUSet {
 	var all unit.CPUSet
 	for _, from := range []unit.CPUSet{have.Intersect(free), free} {
 		for c := range from.All() {
-			if core := r.cores[c]; core.Intersect(r.taken).Empty() && core.Intersect(all).Empty() {
-				all = all.With(c)
+			if r.cores.in(&r.taken, c) == 0 && r.cores.in(&all, c) == 0 {
+				all.Add(c)
 			}
 		}
 	}
@@ -340,7 +384,7 @@ func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
 	all := from.Intersect(have)
 	for c := range from.All() {
 		if r.load(c) < busy {
-			all = all.With(c)
+			all.Add(c)
 		}
 	}
 	return all
@@ -349,7 +393,7 @@ func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
 // load returns the use by LS work of the whole core to which a CPU belongs.
 func (r *round) load(c unit.CPU) unit.MilliCPU {
 	var sum unit.MilliCPU
-	for s := range r.cores[c].All() {
+	for s := range r.cores.of(c) {
 		sum += r.Load[s]
 	}
 	return sum
@@ -359,9 +403,9 @@ func (r *round) load(c unit.CPU) unit.MilliCPU {
 // work of at least the given load.
 func (r *round) flaws(set unit.CPUSet, load unit.MilliCPU) int {
 	n := 0
+	all := r.taken.Union(set)
 	for c := range set.All() {
-		others := r.taken.Union(set).Intersect(r.cores[c])
-		if others.Len() > 1 || r.load(c) >= load {
+		if r.cores.in(&all, c) > 1 || r.load(c) >= load {
 			n++
 		}
 	}

@@ -6,8 +6,8 @@ package slice
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenon.sh/tenon/internal/model/node"
@@ -33,7 +33,7 @@ type Place struct {
 }
 
 // String names the worker in reasons.
-func (p Place) String() string { return fmt.Sprintf("worker %d of slice %s", p.Worker, p.Slice) }
+func (p Place) String() string { return "worker " + strconv.Itoa(p.Worker) + " of slice " + p.Slice }
 
 // In says in which worker something is; nothing for nil.
 func (p *Place) In() string {
@@ -76,7 +76,8 @@ func Assign(all []Slice, before Places, work []node.Workload, in func(node.Workl
 		to int
 	}
 	var fresh []comer
-	for _, w := range work {
+	for at := range work {
+		w := &work[at]
 		i, named := of[w.Rule]
 		if !named || w.Rule == "" || w.Class != node.BE || !in(w.ID) {
 			continue

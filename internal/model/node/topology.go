@@ -49,8 +49,8 @@ type Topology struct {
 // All returns the set of all online CPUs.
 func (t Topology) All() unit.CPUSet {
 	var s unit.CPUSet
-	for _, c := range t.CPUs {
-		s = s.With(c.ID)
+	for i := range t.CPUs {
+		s.Add(t.CPUs[i].ID)
 	}
 	return s
 }

@@ -106,7 +106,7 @@ func (s CPUSet) With(c CPU) CPUSet {
 	return s
 }
 
-// Add adds c to s.
+// Add adds c to s. Unlike With, it does not copy the set.
 func (s *CPUSet) Add(c CPU) { s.words[c/64] |= 1 << (c % 64) }
 
 // Len returns the number of CPUs in s.
