@@ -231,3 +231,25 @@ func TestNoChildEverExceedsItsParent(t *testing.T) {
 		t.Fatalf("only %d trees were tried", tried)
 	}
 }
+
+// TestTheFirstWantForAKnobCounts checks wants for the same knob. The first one
+// counts even if it needs no step, and even if it has no value at all.
+func TestTheFirstWantForAKnobCounts(t *testing.T) {
+	a, b := node.Knob{Cgroup: "a", File: node.FileCPUs}, node.Knob{Cgroup: "b", File: node.FileCPUs}
+	have := node.Knobs{Kernel: v1, Now: map[node.Knob]node.Value{a: cpus(t, "0-3"), b: cpus(t, "0-3")}, Before: map[node.Knob]node.Value{a: cpus(t, "0-7")}}
+	to := func(k node.Knob, set string) Want { return Want{Intent: Set, Knob: k, Value: cpus(t, set)} }
+	for name, c := range map[string]struct {
+		wants []Want
+		want  string
+	}{
+		"no step, then one":       {[]Want{to(a, "0-3"), to(a, "0")}, ""},
+		"no value, then one":      {[]Want{{Intent: Abstain, Knob: a}, to(a, "0")}, ""},
+		"two steps":               {[]Want{to(a, "0"), to(a, "1")}, "a cpuset.cpus 0-3 -> 0\n"},
+		"a step, then a release":  {[]Want{to(a, "0"), {Intent: Release, Knob: a}}, "a cpuset.cpus 0-3 -> 0\n"},
+		"another knob in between": {[]Want{to(a, "0-3"), to(b, "1"), to(a, "0"), to(b, "2")}, "b cpuset.cpus 0-3 -> 1\n"},
+	} {
+		if got := lines(Diff(have, c.wants)); got != c.want {
+			t.Errorf("%s:\n%swant\n%s", name, got, c.want)
+		}
+	}
+}
