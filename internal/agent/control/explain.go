@@ -46,7 +46,7 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 		}
 		for _, of := range l.last.Snapshot.Workloads {
 			if of.ID == w.ID {
-				e.Effects = l.last.Trials.On(switchback.NameOf(of))
+				e.Effects = l.last.Trials.On(switchback.NameOf(&of))
 			}
 		}
 	case l.hasKnobs(node.CgroupPath(name)):

@@ -121,7 +121,7 @@ func TestWhoBindsCPUsHasThemToItself(t *testing.T) {
 		pods := []node.Workload{{ID: "a/rt", Class: node.LSE, CPURequest: node.Some[unit.MilliCPU](2000)}, {ID: "a/pi", Class: node.LS, Overrides: own}, {ID: "a/web", Class: node.LS}}
 		remarks := unbind(pods, c.facts)
 		name, _ := binder(c.facts)
-		demand := slices.ContainsFunc(pods, hold.Demands)
+		demand := slices.ContainsFunc(pods, func(w node.Workload) bool { return hold.Demands(&w) })
 		var p policy.Config
 		shareCPUs(&p, c.facts)
 		if bound := c.name != ""; name != c.name || demand == bound || p.Pool.CPUSetsManagedExternally != bound || bound && len(remarks) != 2 {

@@ -122,7 +122,7 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 		switch {
 		case w.Class == node.LSE || w.Class == node.LSR:
 			remarks = append(remarks, fmt.Sprintf("pod %s is %s and is treated as LS: %s", w.ID, w.Class, why))
-		case hold.Demands(*w):
+		case hold.Demands(w):
 			remarks = append(remarks, fmt.Sprintf("pod %s demands CPUs and gets none: %s", w.ID, why))
 		}
 		withoutCPUs(w)
@@ -162,7 +162,7 @@ func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*core
 	for i := range workloads {
 		w := &workloads[i]
 		p := of[w.Cgroup]
-		if p == nil || !c.deleted[kube.UID(p)] || !hold.Demands(*w) {
+		if p == nil || !c.deleted[kube.UID(p)] || !hold.Demands(w) {
 			continue
 		}
 		remarks = append(remarks, fmt.Sprintf("pod %s was deleted and gave up its CPUs: its processes share those that no pod owns until they end", w.ID))

@@ -135,14 +135,14 @@ func (s Resolver) find(p nri.Pod) *corev1.Pod {
 // kubelet write -1 for no limit.
 func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
-	if v, cpu := limit.CPU(w, c); cpu && ours {
+	if v, cpu := limit.CPU(&w, &c); cpu && ours {
 		quota := int64(-1)
 		if v.Quota != node.NoQuota {
 			quota = v.Quota.Microseconds()
 		}
 		l.Quota, l.Period = &quota, new(uint64(v.Period.Microseconds()))
 	}
-	if most, memory := limit.Memory(w, c); memory && ours {
+	if most, memory := limit.Memory(&w, &c); memory && ours {
 		l.Memory = new(int64(-1))
 		if most != unit.MaxBytes {
 			*l.Memory = int64(most)

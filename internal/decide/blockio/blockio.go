@@ -77,9 +77,9 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 			wants = append(wants, x.wants()...)
 		}
 	}
-	for i, w := range s.Workloads {
-		if blocks := blocksOf(w); len(blocks) > 0 {
-			wants = ownIO(wants, i, blocks, s)
+	for i := range s.Workloads {
+		if w := &s.Workloads[i]; len(w.Overrides.IO) > 0 {
+			wants = ownIO(wants, i, blocksOf(*w), s)
 		}
 	}
 	return wants

@@ -29,7 +29,7 @@ type Config struct {
 
 // Files lists the knobs that Decide may set for these workloads.
 func (c Config) Files(workloads []node.Workload) []node.File {
-	if len(c.Classes) == 0 && !slices.ContainsFunc(workloads, OwnsControl) {
+	if len(c.Classes) == 0 && !slices.ContainsFunc(workloads, func(w node.Workload) bool { return OwnsControl(&w) }) {
 		return nil
 	}
 	return Owned
@@ -85,7 +85,7 @@ type divider struct {
 }
 
 // OwnsControl reports whether a workload requests its own control group.
-func OwnsControl(w node.Workload) bool {
+func OwnsControl(w *node.Workload) bool {
 	return strings.HasPrefix(w.Overrides.Cache.ControlGroup, node.ControlGroupPrefix) && w.Class.Control() != ""
 }
 
@@ -93,8 +93,8 @@ func OwnsControl(w node.Workload) bool {
 // workloads, sorted.
 func (d divider) names() []string {
 	var own []string
-	for _, w := range d.snap.Workloads {
-		if OwnsControl(w) {
+	for i := range d.snap.Workloads {
+		if w := &d.snap.Workloads[i]; OwnsControl(w) {
 			own = append(own, w.Overrides.Cache.ControlGroup)
 		}
 	}
@@ -105,7 +105,7 @@ func (d divider) names() []string {
 // owner returns the workload of a control group, or nil if it belongs to a
 // class.
 func (d divider) owner(control string) *node.Workload {
-	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(w) && w.Overrides.Cache.ControlGroup == control })
+	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(&w) && w.Overrides.Cache.ControlGroup == control })
 	if i < 0 {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (d divider) shareOf(control string) (Share, bool) {
 
 // lives reports whether any workload uses a control group.
 func (d divider) lives(control string) bool {
-	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !OwnsControl(w) })
+	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !OwnsControl(&w) })
 }
 
 // grant grants control groups, of which the hardware has few. BE comes first,
@@ -315,7 +315,7 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 // component put into its own control group stay there.
 func (d divider) join(w node.Workload) (plan.Want, bool) {
 	control := w.Class.Control()
-	if OwnsControl(w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {
+	if OwnsControl(&w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {
 		control = w.Overrides.Cache.ControlGroup
 	}
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}

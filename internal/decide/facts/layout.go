@@ -43,7 +43,8 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 		Others: make(map[node.CgroupPath]int, len(s.Workloads)),
 		isRoot: map[node.CgroupPath]bool{},
 	}
-	for _, w := range s.Workloads {
+	for i := range s.Workloads { // a Workload is large, so the loops copy none
+		w := &s.Workloads[i]
 		if w.Class == c {
 			continue
 		}
@@ -54,7 +55,8 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 			}
 		}
 	}
-	for i, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if w.Class != c {
 			continue
 		}
@@ -74,7 +76,7 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 // rootOf returns the contention root of w. If work of another class has
 // appeared below w.ContentionRoot since the host read it, rootOf returns the
 // highest cgroup on the path from there to w.Cgroup that holds no such work.
-func (l Layout) rootOf(w node.Workload) node.CgroupPath {
+func (l *Layout) rootOf(w *node.Workload) node.CgroupPath {
 	if w.ContentionRoot == "" || l.Others[w.Cgroup] > 0 {
 		return ""
 	}
@@ -100,12 +102,13 @@ func (l Layout) RootAbove(p node.CgroupPath) (node.CgroupPath, bool) {
 // weight of the root.
 func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	var all []node.CgroupPath
-	for i, w := range s.Workloads {
-		switch m := l.RootOf[i]; {
-		case m == "":
-		case m != w.IdleCgroup && m.Contains(w.IdleCgroup) && w.IdleCgroup.Contains(w.Cgroup):
-			all = append(all, w.IdleCgroup)
-		default:
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		m := l.RootOf[i]
+		if m != "" && m != w.IdleCgroup && m.Contains(w.IdleCgroup) && w.IdleCgroup.Contains(w.Cgroup) {
+			m = w.IdleCgroup
+		}
+		if m != "" && (len(all) == 0 || all[len(all)-1] != m) { // most workloads have the same one
 			all = append(all, m)
 		}
 	}

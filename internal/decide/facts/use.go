@@ -49,7 +49,8 @@ func (u Use) Observe(s node.Snapshot) Use {
 		Busy:    s.Busy,
 		PerCPU:  map[node.WorkloadID]map[unit.CPU]time.Duration{},
 	}
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if now, known := w.Usage.CPU.Value(); known {
 			next.Counter[w.ID] = now
 		}
@@ -58,7 +59,7 @@ func (u Use) Observe(s node.Snapshot) Use {
 		}
 	}
 	next.Latest = trend.Follow(nil, u.Counter, next.Counter, elapsed, 0)
-	next.Workload = trend.Follow(u.Workload, u.Counter, next.Counter, elapsed, useTau)
+	next.Workload = trend.Smooth(u.Workload, next.Latest, elapsed, useTau)
 	next.CPU = trend.Follow(u.CPU, u.Busy, next.Busy, elapsed, useTau)
 	next.Sensitive = u.sensitive(next.PerCPU, elapsed)
 	return next
@@ -86,8 +87,11 @@ func (u Use) sensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, el
 	}
 	next := map[unit.CPU]unit.MilliCPU{}
 	for cpu := range unit.CPU(unit.MaxCPUs) {
+		if !counted[cpu] {
+			continue
+		}
 		sample, ok := trend.Rate(0, spent[cpu], elapsed)
-		if !counted[cpu] || !ok {
+		if !ok {
 			continue
 		}
 		if mean, seen := u.Sensitive[cpu]; seen {

@@ -2,20 +2,21 @@ package facts
 
 import (
 	"fmt"
+	"strconv"
 
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // PartName names a container of a workload in reasons.
-func PartName(w node.Workload, p node.Container) string { return string(w.ID) + " " + p.Name }
+func PartName(w node.WorkloadID, container string) string { return string(w) + " " + container }
 
 // CountCPUs prints a number of CPUs: "2 CPUs".
 func CountCPUs(n int) string {
 	if n == 1 {
 		return "1 CPU"
 	}
-	return fmt.Sprintf("%d CPUs", n)
+	return strconv.Itoa(n) + " CPUs"
 }
 
 // AreCPUs prints a number of CPUs with the verb: "2 CPUs are".
@@ -23,7 +24,7 @@ func AreCPUs(n int) string {
 	if n == 1 {
 		return "1 CPU is"
 	}
-	return fmt.Sprintf("%d CPUs are", n)
+	return strconv.Itoa(n) + " CPUs are"
 }
 
 // MiB prints an amount of memory: "512 MiB".

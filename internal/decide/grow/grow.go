@@ -138,7 +138,7 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 		p = Pool{Home: h.Home}
 	}
 	caches := pick.Beside(x.Map, h.Home)
-	open := x.Open.Intersect(hold.RoomBefore(x.snap, w.Cgroup, x.snap.Topology.All()))
+	open := x.Open.Intersect(hold.RoomBefore(x.snap.Knobs, w.Cgroup, x.snap.Topology.All()))
 	p = x.observe(w, h, p, caches)
 	if left, why := x.leave(w, p, caches, open); !left.Empty() {
 		p.More = p.More.Minus(left)

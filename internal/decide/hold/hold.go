@@ -121,7 +121,8 @@ func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Gran
 	var asked []claim
 	pool := shared.Counted(s)
 	free := pool
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if !Demands(w) {
 			continue
 		}
@@ -143,13 +144,13 @@ func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Gran
 		}
 		if why != "" {
 			g.Why[w.ID] = fmt.Sprintf("%s %s: it is treated as LS", w.ID, why)
-			if set, bound := BoundTo(s, w, pool); bound {
+			if set, bound := BoundTo(s.Knobs, w, pool); bound {
 				g.Why[w.ID] = fmt.Sprintf("%s %s: it keeps the CPUs to which it was bound", w.ID, why)
 				free = free.Minus(set)
 			}
 			continue
 		}
-		asked = append(asked, claim{w, n, hadBy(had.Own, s, w, n)})
+		asked = append(asked, claim{*w, n, hadBy(had.Own, s, w, n)})
 	}
 	if g.Of == nil {
 		return g
@@ -182,20 +183,20 @@ type round struct {
 }
 
 // Demands reports whether a workload demands CPUs, own or shared.
-func Demands(w node.Workload) bool {
+func Demands(w *node.Workload) bool {
 	return w.Class == node.LSE || w.Class == node.LSR || w.Class.Sensitive() && w.Overrides.CPUs.Grade != 0
 }
 
 // Claims reports whether a workload demands own CPUs.
-func Claims(w node.Workload) bool {
+func Claims(w *node.Workload) bool {
 	n, _ := Claimed(w)
 	return n > 0 && Demands(w) && pick.Grade(w.Overrides.CPUs.Grade) <= pick.Own
 }
 
 // Claimed returns the number of own CPUs that a workload demands, or the reason
 // why it is 0.
-func Claimed(w node.Workload) (int, string) {
-	if o := w.Overrides.CPUs; pick.Grade(o.Grade) == pick.Own && o.CPUs > 0 {
+func Claimed(w *node.Workload) (int, string) {
+	if o := &w.Overrides.CPUs; pick.Grade(o.Grade) == pick.Own && o.CPUs > 0 {
 		return o.CPUs, ""
 	}
 	amount, asked := w.CPURequest.Value()
@@ -215,11 +216,11 @@ func Claimed(w node.Workload) (int, string) {
 // state; if the state was lost, hadBy derives them from the knob. A workload
 // that was treated as LS may have a CPU set of the same size, but other
 // workloads share that set.
-func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload, n int) unit.CPUSet {
+func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
 	}
-	written := func(w node.Workload) unit.CPUSet {
+	written := func(w *node.Workload) unit.CPUSet {
 		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
 		now, _ := s.Knobs.Now[knob].(node.CPUs)
 		if _, touched := s.Knobs.Before[knob]; !touched {
@@ -231,7 +232,8 @@ func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w node.Workload
 	if set.Len() != n {
 		return unit.CPUSet{}
 	}
-	for _, other := range s.Workloads {
+	for i := range s.Workloads {
+		other := &s.Workloads[i]
 		if other.ID != w.ID && other.Class.Sensitive() && !written(other).Intersect(set).Empty() {
 			return unit.CPUSet{}
 		}
@@ -268,7 +270,8 @@ func Keep(keep unit.Percent, pool unit.CPUSet) int {
 // requests.
 func countedOn(s node.Snapshot) int {
 	var sum unit.MilliCPU
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if w.Class.Sensitive() && !Claims(w) {
 			sum += w.CPURequest.Or(0)
 		}
@@ -281,7 +284,7 @@ func countedOn(s node.Snapshot) int {
 // unless a scheduler chose the CPUs.
 func (r *round) grant(c claim) {
 	s, id := r.snap, c.work.ID
-	room := RoomBefore(s, c.work.Cgroup, s.Topology.All())
+	room := RoomBefore(s.Knobs, c.work.Cgroup, s.Topology.All())
 	free := r.free.Intersect(room)
 	had := c.had.Intersect(free)
 	spare := r.free.Len() - r.least
@@ -372,9 +375,9 @@ func describe(w node.Workload, o pick.Offer) string {
 
 // RoomBefore returns the CPUs that a cgroup could use before Tenon, by its own
 // cpuset and those of its ancestors.
-func RoomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
+func RoomBefore(k node.Knobs, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
 	for ; p != ""; p = p.Parent() {
-		if own, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {
+		if own, _ := facts.Original(k, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {
 			all = all.Intersect(own.Set)
 		}
 	}
@@ -384,9 +387,9 @@ func RoomBefore(s node.Snapshot, p node.CgroupPath, all unit.CPUSet) unit.CPUSet
 // BoundTo returns the CPUs to which a workload was bound before Tenon. That is
 // the cpuset of its cgroup, or of its nearest ancestor that holds only work of
 // its class. A set that contains all of cpus does not count as bound.
-func BoundTo(s node.Snapshot, w node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
+func BoundTo(k node.Knobs, w *node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
 	for p := w.Cgroup; ; p = p.Parent() {
-		v, _ := facts.Original(s.Knobs, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
+		v, _ := facts.Original(k, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
 		if !v.Set.Empty() {
 			set := v.Set.Intersect(cpus)
 			return set, !set.Empty() && set != cpus

@@ -20,13 +20,14 @@ type Places struct {
 func PlacesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own map[node.WorkloadID]unit.CPUSet) Places {
 	var p Places
 	var lse unit.CPUSet
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if !w.Class.Sensitive() {
 			continue
 		}
 		set, bound := own[w.ID]
 		if set = set.Intersect(cpus); !bound {
-			set, bound = BoundTo(s, w, cpus)
+			set, bound = BoundTo(s.Knobs, w, cpus)
 		}
 		if !bound {
 			continue

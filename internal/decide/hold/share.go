@@ -17,14 +17,15 @@ import (
 // choice of a scheduler.
 func (r *round) sharedBefore() []pick.Hold {
 	var all []pick.Hold
-	for _, w := range r.snap.Workloads {
-		o := w.Overrides.CPUs
+	for i := range r.snap.Workloads {
+		w := &r.snap.Workloads[i]
+		o := &w.Overrides.CPUs
 		if pick.Grade(o.Grade) <= pick.Own || !Demands(w) {
 			continue
 		}
 		if h, held := r.had.Shared[w.ID]; held {
 			all = append(all, h)
-		} else if h, why := r.chosenHome(o); why == "" {
+		} else if h, why := r.chosenHome(*o); why == "" {
 			all = append(all, h)
 		}
 	}
@@ -35,9 +36,10 @@ func (r *round) sharedBefore() []pick.Hold {
 // first, then those for which a scheduler chose, then the others by name.
 func (r *round) share() {
 	var asked []node.Workload
-	for _, w := range r.snap.Workloads {
+	for i := range r.snap.Workloads {
+		w := &r.snap.Workloads[i]
 		if Demands(w) && pick.Grade(w.Overrides.CPUs.Grade) > pick.Own {
-			asked = append(asked, w)
+			asked = append(asked, *w)
 		}
 	}
 	rank := func(w node.Workload) int {
@@ -72,7 +74,7 @@ func (r *round) share() {
 // workloads before it hold. The set is empty if the workload gets nothing.
 func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
 	o := w.Overrides.CPUs
-	open := r.free.Intersect(RoomBefore(r.snap, w.Cgroup, r.snap.Topology.All()))
+	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))
 	seats := r.Map.Seats(r.Map.All().Minus(open), 0, holds)
 	why := ""
 	h, had := r.had.Shared[w.ID]

@@ -32,9 +32,11 @@ func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders
 	if !o.read(wants) {
 		return nil, 0
 	}
+	o.orders = make([]plan.Want, 0, len(s.Workloads)+len(o.kept)+1)
 	o.cap()
 	o.slots()
-	for i, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		order, reason := o.of(i, w)
 		o.want(w.Cgroup, order, reason, w.Class == node.BE)
 	}
@@ -53,7 +55,7 @@ type orderer struct {
 
 	scheduler node.Scheduler
 	kept      []node.CgroupPath // cgroups whose threads belong in the BE scheduler
-	limits    map[node.Knob]plan.Want
+	limits    map[node.Knob]*plan.Want
 	class     map[node.CgroupPath]node.Class // of the workloads in each cgroup
 	out       map[node.CgroupPath]string     // cgroups whose threads stay out of the BE scheduler, with the reason
 
@@ -70,17 +72,23 @@ type orderer struct {
 // read takes the values that it needs from the other wants, and reports whether
 // these wants load the scheduler.
 func (o *orderer) read(wants []plan.Want) bool {
-	for _, w := range wants {
-		if v, is := w.Value.(node.Scheduler); is && w.Knob.File == node.FileScheduler && v.Loaded {
-			o.scheduler = v
+	limits := 0
+	for i := range wants {
+		switch w := &wants[i]; w.Knob.File {
+		case node.FileCPUMax, node.FileCPUWeight:
+			limits++
+		case node.FileScheduler:
+			if v, is := w.Value.(node.Scheduler); is && v.Loaded {
+				o.scheduler = v
+			}
 		}
 	}
 	if !o.scheduler.Loaded {
 		return false
 	}
-	o.limits = map[node.Knob]plan.Want{}
-	for _, w := range wants {
-		switch w.Knob.File {
+	o.limits = make(map[node.Knob]*plan.Want, limits)
+	for i := range wants {
+		switch w := &wants[i]; w.Knob.File {
 		case node.FileCPUMax, node.FileCPUWeight:
 			o.limits[w.Knob] = w
 		case node.FilePolicy:
@@ -92,14 +100,17 @@ func (o *orderer) read(wants []plan.Want) bool {
 	o.class = make(map[node.CgroupPath]node.Class, len(o.snap.Workloads))
 	o.said = make(map[node.CgroupPath]bool, len(o.snap.Workloads))
 	o.out = map[node.CgroupPath]string{}
-	for _, w := range o.snap.Workloads {
+	for i := range o.snap.Workloads {
+		w := &o.snap.Workloads[i]
 		if c, twice := o.class[w.Cgroup]; !twice || c == node.BE {
 			o.class[w.Cgroup] = w.Class
+		}
+		if w.Class != node.BE {
+			continue
 		}
 		run := node.Knob{Cgroup: w.Cgroup, File: node.FileRun}
 		_, ours := o.snap.Knobs.Before[run]
 		switch {
-		case w.Class != node.BE:
 		case w.Ending != "":
 			o.out[w.Cgroup] = "it is about to end"
 		case ours && o.snap.Knobs.Now[run] == node.Value(node.Frozen):
@@ -107,7 +118,8 @@ func (o *orderer) read(wants []plan.Want) bool {
 		}
 	}
 	o.in, o.at = make([]bool, len(o.snap.Workloads)), map[node.CgroupPath]int{}
-	for i, w := range o.snap.Workloads {
+	for i := range o.snap.Workloads {
+		w := &o.snap.Workloads[i]
 		if o.in[i] = w.Class == node.BE && o.schedules(w.Cgroup); o.in[i] {
 			o.at[o.root(i)]++
 		}
@@ -132,23 +144,23 @@ func (o *orderer) schedules(p node.CgroupPath) bool {
 
 // root returns the contention root of a BE workload.
 func (o *orderer) root(i int) node.CgroupPath {
-	w := o.snap.Workloads[i]
+	w := &o.snap.Workloads[i]
 	return cmp.Or(o.roots[i], w.ContentionRoot, w.Cgroup)
 }
 
 // after returns the value that a knob has once all wants are written, or nil if
 // it is unknown.
 func (o *orderer) after(k node.Knob) node.Value {
-	now := o.snap.Knobs.Now[k]
-	switch w := o.limits[k]; w.Intent {
-	case plan.Set:
+	switch w := o.limits[k]; {
+	case w == nil:
+	case w.Intent == plan.Set:
 		return w.Value.Rounded(o.snap.Knobs.Kernel)
-	case plan.Release:
+	case w.Intent == plan.Release:
 		if before, touched := o.snap.Knobs.Before[k]; touched {
 			return before
 		}
 	}
-	return now
+	return o.snap.Knobs.Now[k]
 }
 
 // quota returns the cpu.max of a cgroup; 0: no limit. known is false if it
@@ -198,8 +210,8 @@ func (o *orderer) slots() {
 		}
 		return now.Slot
 	}
-	for i, w := range o.snap.Workloads {
-		if slot := has(w.Cgroup); o.in[i] && slot > 0 && !taken[slot] {
+	for i := range o.snap.Workloads {
+		if slot := has(o.snap.Workloads[i].Cgroup); o.in[i] && slot > 0 && !taken[slot] {
 			o.slot[i], taken[slot] = slot, true
 		}
 	}
@@ -220,7 +232,7 @@ func (o *orderer) slots() {
 }
 
 // of returns the order for the i-th workload, and its reason.
-func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
+func (o *orderer) of(i int, w *node.Workload) (node.SchedulerGroup, string) {
 	if w.Class != node.BE {
 		return o.protects(w)
 	}
@@ -257,7 +269,7 @@ func (o *orderer) of(i int, w node.Workload) (node.SchedulerGroup, string) {
 }
 
 // protects returns the order for a workload of a class that BE must not delay.
-func (o *orderer) protects(w node.Workload) (node.SchedulerGroup, string) {
+func (o *orderer) protects(w *node.Workload) (node.SchedulerGroup, string) {
 	asked, is := w.Overrides.Identity.Value()
 	who := string(w.Class) + " work"
 	if is {

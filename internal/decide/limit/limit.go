@@ -30,7 +30,7 @@ func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration 
 // of the workload's own cgroup, pass the whole workload as a container. Without
 // a CPU limit there is no quota. ours is false if another component, such as
 // the kubelet, manages the limit.
-func CPU(w node.Workload, c node.Container) (v node.CPUMax, ours bool) {
+func CPU(w *node.Workload, c *node.Container) (v node.CPUMax, ours bool) {
 	if w.CPUManagedExternally {
 		return node.CPUMax{}, false
 	}
@@ -39,7 +39,7 @@ func CPU(w node.Workload, c node.Container) (v node.CPUMax, ours bool) {
 
 // Memory returns the memory.max that Tenon sets. Its parameters and ours are
 // those of CPU. Without a memory limit it returns unit.MaxBytes.
-func Memory(w node.Workload, c node.Container) (most unit.Bytes, ours bool) {
+func Memory(w *node.Workload, c *node.Container) (most unit.Bytes, ours bool) {
 	if w.MemoryManagedExternally {
 		return 0, false
 	}

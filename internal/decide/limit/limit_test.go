@@ -29,16 +29,16 @@ func TestAQuotaIsTheKubelets(t *testing.T) {
 
 func TestALimitThatAnotherManagesIsNotOurs(t *testing.T) {
 	c := node.Container{CPULimit: node.Some[unit.MilliCPU](500), MemoryLimit: node.Some[unit.Bytes](1 << 20)}
-	if _, ours := CPU(node.Workload{CPUManagedExternally: true}, c); ours {
+	if _, ours := CPU(&node.Workload{CPUManagedExternally: true}, &c); ours {
 		t.Error("cpu.max is set although the kubelet manages it")
 	}
-	if _, ours := Memory(node.Workload{MemoryManagedExternally: true}, c); ours {
+	if _, ours := Memory(&node.Workload{MemoryManagedExternally: true}, &c); ours {
 		t.Error("memory.max is set although the kubelet manages it")
 	}
-	if v, ours := CPU(node.Workload{}, c); !ours || v != node.Limit(500) {
+	if v, ours := CPU(&node.Workload{}, &c); !ours || v != node.Limit(500) {
 		t.Errorf("cpu.max is %v, %v", v, ours)
 	}
-	if v, ours := Memory(node.Workload{}, node.Container{}); !ours || v != unit.MaxBytes {
+	if v, ours := Memory(&node.Workload{}, &node.Container{}); !ours || v != unit.MaxBytes {
 		t.Errorf("memory.max is %v, %v", v, ours)
 	}
 }

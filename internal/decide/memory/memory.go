@@ -64,19 +64,22 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
 	holders := holdersOf(c, s)
 	asks := make([]memoryAsk, len(holders))
-	leaves := make(map[node.CgroupPath]protection, len(holders))
-	own := make(map[node.CgroupPath]bool, len(holders))
-	for i, h := range holders {
-		asks[i] = askOf(h, s).unless(refusal)
-		own[h.Cgroup] = true
+	leaves := map[node.CgroupPath]protection{}
+	for i := range holders {
+		h := &holders[i]
+		asks[i] = askOf(h, &s).unless(refusal)
 		if asks[i].protection != (protection{}) {
 			leaves[h.Cgroup] = asks[i].protection
 		}
 	}
 	needs, paths := protectAbove(leaves)
+	own := make(map[node.CgroupPath]bool, min(len(paths), len(holders)))
 	wants := make([]plan.Want, 0, len(holders)+len(paths))
-	for i, h := range holders {
-		wants = append(wants, asks[i].want(h, s, needs[h.Cgroup]))
+	for i := range holders {
+		if len(paths) > 0 {
+			own[holders[i].Cgroup] = true
+		}
+		wants = append(wants, asks[i].want(&holders[i], &s, needs[holders[i].Cgroup]))
 	}
 	for _, p := range paths {
 		if !own[p] {
@@ -112,7 +115,8 @@ type holder struct {
 // and not the workload as a whole.
 func holdersOf(c Config, s node.Snapshot) []holder {
 	all := make([]holder, 0, len(s.Workloads))
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		shares, on := c.Classes[w.Class]
 		if !on && w.Overrides.Memory.Enabled {
 			shares = c.Off[w.Class]
@@ -127,7 +131,7 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 		}
 		all = append(all, whole)
 		for _, p := range w.Containers {
-			p.Name = facts.PartName(w, p)
+			p.Name = facts.PartName(w.ID, p.Name)
 			all = append(all, holder{p, shares, w.MemoryManagedExternally, w.Class == node.BE})
 		}
 	}
@@ -151,9 +155,9 @@ type memoryAsk struct {
 	missing []string // reasons why requested values cannot be set
 }
 
-func askOf(w holder, s node.Snapshot) memoryAsk {
+func askOf(w *holder, s *node.Snapshot) memoryAsk {
 	var a memoryAsk
-	c := w.Shares
+	c := &w.Shares
 	request, known := w.MemoryRequest.Value()
 	switch {
 	case c.MinPercent <= 0 && c.LowPercent <= 0:
@@ -198,7 +202,7 @@ func (a memoryAsk) unless(refusal string) memoryAsk {
 // want returns the want for the cgroup of w. need is the protection for it and
 // all its descendants. If another component manages the limit, the want takes
 // over each change of that limit.
-func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
+func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
 	v, known := facts.Original(s.Knobs, knob).(node.Memory)
 	if !known {
@@ -206,11 +210,10 @@ func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 	}
 	reasons := a.reasons
 	_, touched := s.Knobs.Before[knob]
-	own, ours := limits.Memory(node.Workload{MemoryManagedExternally: w.kept}, w.Container)
 	switch b, asked := w.MemoryLimit.Value(); {
 	case !asked:
-	case ours:
-		v.Max = own
+	case !w.kept:
+		v.Max, _ = limits.Memory(&node.Workload{}, &w.Container)
 		reasons = append([]string{fmt.Sprintf("%s has a memory limit of %v bytes", w.Name, b)}, reasons...)
 	case v.Max != unit.MaxBytes && touched && b != v.Max:
 		v.Max = b
@@ -223,13 +226,13 @@ func (a memoryAsk) want(w holder, s node.Snapshot, need protection) plan.Want {
 		reasons = append(reasons, "its descendants are protected")
 	}
 	want := plan.Want{
-		Intent: plan.Set, Knob: knob, Value: need.on(v), Owner: plan.OwnerMemory,
+		Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory,
 		Reason: strings.Join(append(reasons, a.missing...), "; "), BE: w.be,
 	}
 	if len(reasons) > 0 {
+		want.Value = need.on(v)
 		return want
 	}
-	want.Value = nil
 	switch {
 	case len(a.missing) > 0 && !touched:
 		want.Intent = plan.Abstain

@@ -131,7 +131,8 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 		c.After = DefaultAfter
 	}
 	var next State
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		periods, counted := w.Usage.Periods.Value()
 		had, watched := st[w.ID]
 		if counted && periods == 0 || !counted && !watched {
@@ -143,7 +144,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 		}
 		now := had
 		if counted {
-			now = had.observe(c, w.Usage, s.At, watched)
+			now = had.observe(c, &w.Usage, s.At, watched)
 		}
 		if now.over(c, s.At) {
 			now.Since, now.Misfit = time.Time{}, Misfit{}
@@ -159,7 +160,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 }
 
 // observe returns the watch with the new counters of its workload.
-func (h watch) observe(c Config, u node.Usage, at time.Time, watched bool) watch {
+func (h watch) observe(c Config, u *node.Usage, at time.Time, watched bool) watch {
 	periods, throttled := u.Periods.Or(0), u.ThrottledPeriods.Or(0)
 	if !watched || periods < h.Periods || throttled < h.Throttled || at.Before(h.At) { // or another cgroup has this name now
 		return watch{At: at, Periods: periods, Throttled: throttled}
@@ -198,7 +199,7 @@ func (h watch) over(c Config, at time.Time) bool {
 }
 
 // describe returns the misfit of a workload.
-func (h watch) describe(w node.Workload, limit unit.MilliCPU, s node.Snapshot) Misfit {
+func (h watch) describe(w *node.Workload, limit unit.MilliCPU, s node.Snapshot) Misfit {
 	m := Misfit{
 		Kind: Limit, Class: w.Class, Since: h.Since, Throttled: unit.Percent(h.Share / 10),
 		Limit: limit, CPUs: cpusOf(w, s).Len(), Threads: w.Usage.Threads, Runnable: h.Runnable,
@@ -218,7 +219,7 @@ func (m *Misfit) seats() int { return int((m.Limit + 999) / unit.CPUs(1)) }
 // no quota. It also returns false if Tenon itself allows less than the owner:
 // such a quota follows the load of the node and says nothing about the owner's
 // limit.
-func limitOf(w node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
+func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	limit, limited := quotaOf(k, w.Cgroup, w.CPULimit)
 	if limited {
 		return limit, true
@@ -261,7 +262,7 @@ func ownersOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) 
 }
 
 // cpusOf returns the CPUs on which a workload may run.
-func cpusOf(w node.Workload, s node.Snapshot) unit.CPUSet {
+func cpusOf(w *node.Workload, s node.Snapshot) unit.CPUSet {
 	all := s.Topology.All()
 	for p := w.Cgroup; p != ""; p = p.Parent() {
 		if v, _ := s.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs); !v.Set.Empty() {

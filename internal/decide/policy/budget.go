@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +49,8 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 		return b
 	}
 	var others, mean, be, busy unit.MilliCPU
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		used := u.Workload[w.ID]
 		if w.Class == node.BE {
 			be += used
@@ -81,8 +81,8 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 // may use, because idle CPUs of LSE work do not help BE. Work that is bound to
 // other CPUs does not count as use here.
 func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
-	apart := func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
-	if b.may <= b.least || !slices.ContainsFunc(s.Workloads, apart) {
+	apart := func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
+	if b.may <= b.least || !facts.AnyOf(s.Workloads, apart) {
 		return b
 	}
 	free := hold.PlacesOf(shared, u, s, cpus, own.Of).Free
@@ -90,10 +90,11 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 		return b
 	}
 	var others unit.MilliCPU
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		_, bound := own.Of[w.ID]
 		if !bound {
-			_, bound = hold.BoundTo(s, w, cpus)
+			_, bound = hold.BoundTo(s.Knobs, w, cpus)
 		}
 		if w.Class != node.BE && !(apart(w) && bound) {
 			others += max(u.Workload[w.ID], u.Latest[w.ID])
@@ -118,7 +119,7 @@ func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	rated := unit.CPUSet{}
 	for cpu := range cpus.All() {
 		if _, known := u.CPU[cpu]; known {
-			rated = rated.With(cpu)
+			rated.Add(cpu)
 		}
 	}
 	switch left := cpus.Minus(rated); {
@@ -128,8 +129,8 @@ func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 		return fmt.Sprintf("the use of CPU %v is unknown", left)
 	}
 	var missing []string
-	for _, w := range s.Workloads {
-		if w.Class != node.BE && !w.Usage.CPU.Known() {
+	for i := range s.Workloads {
+		if w := &s.Workloads[i]; w.Class != node.BE && !w.Usage.CPU.Known() {
 			missing = append(missing, string(w.ID))
 		}
 	}

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
@@ -58,13 +57,14 @@ type burster struct {
 	use  facts.Use
 	had  lending
 	next lending
+	mine []plan.Want // the last result of wants; the next call overwrites it
 }
 
 // newBurster computes the use of the shared CPUs from the snapshot.
 func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
-	borrows := func(w node.Workload) bool { return b.of(w.Overrides.Burst).borrows() }
-	if b.borrows() || slices.ContainsFunc(s.Workloads, borrows) {
+	borrows := func(w *node.Workload) bool { return b.of(w.Overrides.Burst).borrows() }
+	if b.borrows() || facts.AnyOf(s.Workloads, borrows) {
 		x.next = lending{Work: make(map[node.WorkloadID]loan, len(had.Work))}
 		x.next.Pool, x.next.Known = had.poolNow(u, own, s)
 	}
@@ -75,24 +75,28 @@ func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snaps
 // limit of the owner, or the limit from before Tenon's first write, plus
 // savings and loans. Without a limit it wants nothing. A loan belongs to the
 // workload; its containers get their share of it.
-func (x *burster) wants(w node.Workload) []plan.Want {
+func (x *burster) wants(w *node.Workload) []plan.Want {
 	own := x.Burst.of(w.Overrides.Burst)
 	whole := node.Container{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
 	lent, why := 1.0, ""
 	// A pod with an unlimited container has no limit. Then the sum of its
 	// limited containers counts as the limit, and only they borrow.
-	base, now := x.partLimits(w)
-	if _, _, limited := ownLimit(x.snap.Knobs, w, whole); !limited && w.Class == node.LS && own.borrows() && base.Quota > 0 {
-		var quota time.Duration
-		quota, why = x.lend(own, w, base, now)
-		lent = float64(quota) / float64(base.Quota)
-	}
-	wants := make([]plan.Want, 0, 1+len(w.Containers))
-	for i, p := range append([]node.Container{whole}, w.Containers...) {
-		if i > 0 {
-			p.Name = facts.PartName(w, p)
+	if w.Class == node.LS && own.borrows() && len(w.Containers) > 0 {
+		base, now := x.partLimits(w)
+		if _, _, limited := ownLimit(&x.snap.Knobs, w, &whole); !limited && base.Quota > 0 {
+			var quota time.Duration
+			quota, why = x.lend(own, w, base, now)
+			lent = float64(quota) / float64(base.Quota)
 		}
-		want, base, limited := ownLimit(x.snap.Knobs, w, p)
+	}
+	wants := x.mine[:0]
+	for i := range 1 + len(w.Containers) {
+		p := whole
+		if i > 0 {
+			p = w.Containers[i-1]
+			p.Name = facts.PartName(w.ID, p.Name)
+		}
+		want, base, limited := ownLimit(&x.snap.Knobs, w, &p)
 		if w.Class != node.LS || !limited || own.Policy == "" {
 			wants = append(wants, want)
 			continue
@@ -119,6 +123,7 @@ func (x *burster) wants(w node.Workload) []plan.Want {
 		}
 		wants = append(wants, want)
 	}
+	x.mine = wants
 	return wants
 }
 

@@ -69,7 +69,8 @@ func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.Mi
 		used += rate
 		cpus++
 	}
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		set, owner := own.Of[w.ID]
 		if owner {
 			cpus -= set.Len()
@@ -93,7 +94,7 @@ func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.Mi
 // while the workload is throttled and the shared CPUs are idle. It shrinks step
 // by step if the shared CPUs are busy, the savings are used up, or the workload
 // does not need the loan. now is the present quota.
-func (x *burster) lend(b Burst, w node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
+func (x *burster) lend(b Burst, w *node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
 	most := x.mostFor(b, w, base)
 	quota := min(max(now, base.Quota), most)
 	l, known := x.had.Work[w.ID]
@@ -159,7 +160,7 @@ func passed(before, now node.Maybe[int64]) int64 {
 
 // mostFor returns the largest quota that a workload may get. On cgroup v1 the
 // kernel refuses more than the parent's quota, and on v2 more has no effect.
-func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Duration {
+func (x *burster) mostFor(b Burst, w *node.Workload, base node.CPUMax) time.Duration {
 	most := base.Quota
 	switch percent := time.Duration(b.QuotaPercent); {
 	case percent <= 100:
@@ -179,10 +180,11 @@ func (x *burster) mostFor(b Burst, w node.Workload, base node.CPUMax) time.Durat
 
 // partLimits returns the sum of the limits of the limited containers, and the sum
 // of their present quotas. If no container is limited, the quota of base is 0.
-func (x *burster) partLimits(w node.Workload) (base node.CPUMax, now time.Duration) {
+func (x *burster) partLimits(w *node.Workload) (base node.CPUMax, now time.Duration) {
 	base.Period = node.DefaultPeriod
-	for _, p := range w.Containers {
-		_, own, limited := ownLimit(x.snap.Knobs, w, p)
+	for i := range w.Containers {
+		p := &w.Containers[i]
+		_, own, limited := ownLimit(&x.snap.Knobs, w, p)
 		if !limited {
 			continue
 		}

@@ -126,7 +126,7 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 			x := burster{Burst: Burst{Policy: BurstAuto, CPUPercent: percent, QuotaPercent: percent, PeriodSeconds: 1<<63 - 1}}
 			x.snap.Capabilities = node.Capabilities{node.FeatureCPUBurst: {Verdict: node.Yes}}
 			w := node.Workload{ID: "web", Cgroup: "web"}
-			if most := x.mostFor(x.Burst, w, base); most < base.Quota || most > mostBandwidth {
+			if most := x.mostFor(x.Burst, &w, base); most < base.Quota || most > mostBandwidth {
 				t.Errorf("%v of %v: up to %v", percent, base, most)
 			}
 			if s := x.mostSavings(base); s < 0 {
@@ -167,7 +167,7 @@ func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
 	x.use.Workload = map[node.WorkloadID]unit.MilliCPU{"web": 0}
 	x.snap.At = time.Unix(1000, 0)
 	base := node.Limit(unit.CPUs(1))
-	x.lend(x.Burst, node.Workload{ID: "web", Cgroup: "ls/web"}, base, base.Quota)
+	x.lend(x.Burst, &node.Workload{ID: "web", Cgroup: "ls/web"}, base, base.Quota)
 	if l := x.next.Work["web"]; l.Felt.After(x.snap.At) || l.Savings != 1000 {
 		t.Errorf("after the clock was set back: %+v", l)
 	}

@@ -99,19 +99,20 @@ func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot)
 func weights(l facts.Layout, yields []node.CgroupPath, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	ask := func(m, p node.CgroupPath, name string, weight node.Maybe[unit.Weight]) {
-		_, is := slices.BinarySearch(yields, p)
-		if v, asked := weight.Value(); asked && !is && p != m && m.Contains(p) {
+		if v, asked := weight.Value(); asked && !slices.Contains(yields, p) && p != m && m.Contains(p) {
 			wants = append(wants, plan.Want{
 				Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: node.FileCPUWeight}, Value: node.CPUWeight{Weight: v}, Owner: plan.OwnerCPUQOS, BE: true,
 				Reason: name + " has the weight of its CPU request",
 			})
 		}
 	}
-	for i, w := range s.Workloads {
-		if m := l.RootOf[i]; m != "" {
+	for i := range s.Workloads {
+		if m, w := l.RootOf[i], &s.Workloads[i]; m != "" {
 			ask(m, w.Cgroup, string(w.ID), w.Weight)
 			for _, p := range w.Containers {
-				ask(m, p.Cgroup, facts.PartName(w, p), p.Weight)
+				if p.Weight.Known() {
+					ask(m, p.Cgroup, facts.PartName(w.ID, p.Name), p.Weight)
+				}
 			}
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // budget. spent is the growth of the set. A set has at least one CPU, and at least
 // the minimum of BE. Where this set is larger than the budget, BE also gets a quota
 // of the budget. The minimum of BE is then the same as with a quota alone.
-func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
+func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	p := hold.PlacesOf(x.Pool, x.use, x.snap, x.cpus, x.own.Of)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
 	var room unit.CPUSet
@@ -58,7 +58,7 @@ func (x suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 // wholeCPUs returns how many whole CPUs the budget gives; has is the present
 // number. The number grows by at most the saved growth. It does not shrink if
 // the budget is lower by at most the deadband.
-func (x suppressor) wholeCPUs(has int) int {
+func (x *suppressor) wholeCPUs(has int) int {
 	n := int(x.may / unit.CPUs(1))
 	switch {
 	case has > 0 && n > has:
@@ -70,12 +70,12 @@ func (x suppressor) wholeCPUs(has int) int {
 }
 
 // fewest returns the least number of CPUs that hold the minimum of BE.
-func (x suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
+func (x *suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
 // have returns the CPUs that Tenon has given to BE work. If the contention
 // roots have different sets, it returns the largest one. Where seats have
 // narrowed the sets, it returns the CPUs from which the seats were chosen.
-func (x suppressor) have() unit.CPUSet {
+func (x *suppressor) have() unit.CPUSet {
 	var most unit.CPUSet
 	for _, m := range x.Roots {
 		knob := node.Knob{Cgroup: m, File: node.FileCPUs}
@@ -91,7 +91,7 @@ func (x suppressor) have() unit.CPUSet {
 }
 
 // explain describes the chosen CPUs in the form that a reason needs.
-func (x suppressor) explain(d lend.Demand, c lend.Choice) string {
+func (x *suppressor) explain(d lend.Demand, c lend.Choice) string {
 	text := fmt.Sprintf("%s: %s", x.reason, facts.CountCPUs(c.CPUs.Len()))
 	switch {
 	case len(d.Load) == 0 && d.Bound.Empty():
@@ -110,7 +110,7 @@ func (x suppressor) explain(d lend.Demand, c lend.Choice) string {
 // narrowSet returns a minimum set for a contention root that may use none of the
 // chosen CPUs. It takes free CPUs that the root may use, or else CPUs of LSR work.
 // It never takes CPUs of LSE work or reserved CPUs, so the set may be empty.
-func (x suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p hold.Places) (unit.CPUSet, string) {
+func (x *suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p hold.Places) (unit.CPUSet, string) {
 	d.CPUs = x.fewest()
 	for _, from := range []struct {
 		cpus   unit.CPUSet
@@ -134,7 +134,7 @@ func (x suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p hold.Places) (u
 }
 
 // taken names the owners of the CPUs that BE work may not use.
-func (x suppressor) taken() string {
+func (x *suppressor) taken() string {
 	if x.ReservedCPUs.Empty() {
 		return "every CPU here is LSE's"
 	}
@@ -142,7 +142,7 @@ func (x suppressor) taken() string {
 }
 
 // quotaBeside adds a quota if a cpuset alone cannot enforce the bound.
-func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent unit.MilliCPU, wants []plan.Want) {
+func (x *suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent unit.MilliCPU, wants []plan.Want) {
 	edge, bounded := unit.CPUs(x.fewest()), false
 	for _, m := range x.Roots {
 		if _, touched := x.snap.Knobs.Before[node.Knob{Cgroup: m, File: node.FileCPUMax}]; touched {
@@ -161,7 +161,7 @@ func (x suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent u
 // corner limits some contention roots to the minimum of BE by a quota: those
 // that could use only CPUs of LSE work or reserved CPUs. It changes the quota
 // wants of these roots.
-func (x suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
+func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.Roots {
 		if set, asked := chosen[m]; asked && set.Empty() {
 			least := x.least / unit.MilliCPU(len(x.Roots))
@@ -203,21 +203,27 @@ func chainOf(l facts.Layout, s node.Snapshot) []link {
 
 // setsOf returns the wants that give each cgroup of the chain the set of its
 // contention root.
-func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[node.CgroupPath]string) []plan.Want {
-	next := make(map[node.CgroupPath]unit.CPUSet, len(x.chain))
+func (x *suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[node.CgroupPath]string) []plan.Want {
+	next := make(map[node.CgroupPath]*node.CPUs, len(x.chain))
 	wants := make([]plan.Want, 0, len(x.chain))
+	var last *node.CPUs // most cgroups get the same set, so they share it and its value
+	var value node.Value
 	for _, k := range x.chain {
 		w := x.cpusWant(k.cgroup)
 		w.Intent, w.Reason = plan.Abstain, reasons[k.root]
 		if to := chosen[k.root]; !to.Empty() {
-			if up, above := next[k.cgroup.Parent()]; above {
-				to = to.Intersect(up)
+			up, above := next[k.cgroup.Parent()]
+			if above {
+				to = to.Intersect(up.Set)
 			}
-			next[k.cgroup] = x.toward(k.cgroup, to)
-			if up, above := next[k.cgroup.Parent()]; above && !up.Contains(next[k.cgroup]) {
-				next[k.cgroup] = to // the workload leaves its seats, and the cgroup has no cgroup below it
+			set := x.toward(k.cgroup, to)
+			if above && !up.Set.Contains(set) {
+				set = to // the workload leaves its seats, and the cgroup has no cgroup below it
 			}
-			w.Intent, w.Value = plan.Set, node.CPUs{Set: next[k.cgroup]}
+			if last == nil || last.Set != set {
+				last, value = &node.CPUs{Set: set}, node.CPUs{Set: set}
+			}
+			next[k.cgroup], w.Intent, w.Value = last, plan.Set, value
 		}
 		wants = append(wants, w)
 	}
@@ -228,7 +234,7 @@ func (x suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[n
 // a parent must always contain its children. If neither the present nor the wanted set
 // contains the other, the change takes two ticks: through the intersection of the two
 // sets, or through their union if the intersection is empty.
-func (x suppressor) toward(p node.CgroupPath, to unit.CPUSet) unit.CPUSet {
+func (x *suppressor) toward(p node.CgroupPath, to unit.CPUSet) unit.CPUSet {
 	now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 || now.Set.Contains(to) || to.Contains(now.Set) {
 		return to

@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
@@ -27,7 +28,7 @@ func Files(c Config, workloads []node.Workload) []node.File {
 	if c.CPUQOS.Enable {
 		files = slices.Concat(files, ownedByMechanisms, isolation.Owned)
 	}
-	if slices.ContainsFunc(workloads, hold.Demands) {
+	if facts.AnyOf(workloads, hold.Demands) {
 		files = append(files, ownedByClaims...)
 	}
 	return slices.Concat(files, c.Memory.Files(workloads), c.Cache.Files(workloads), c.IO.Files(workloads), c.Evict.Files())

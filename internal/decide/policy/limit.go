@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/hold"
@@ -25,11 +24,12 @@ import (
 func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats seat.Grants, bounds []plan.Want) []plan.Want {
 	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		mine := x.wants(w)
 		if _, pinned := own.Of[w.ID]; pinned {
-			for i := range mine {
-				mine[i].Intent, mine[i].Value, mine[i].Reason = plan.Release, nil, "its exclusive CPUs limit it"
+			for j := range mine {
+				mine[j].Intent, mine[j].Value, mine[j].Reason = plan.Release, nil, "its exclusive CPUs limit it"
 			}
 		}
 		seats.Relieve(w, s.Knobs, mine)
@@ -52,7 +52,7 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats s
 	for i := range wants {
 		wants[i] = within(s.Knobs, l, above, wants[i])
 	}
-	for _, p := range quotasBelow(l, s) {
+	for _, p := range l.QuotasBelow(&s) {
 		if seen[p] {
 			continue
 		}
@@ -68,27 +68,27 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats s
 // without bursts. If another component manages the limit, ownLimit releases it.
 // If that component changed the limit after Tenon's first write, ownLimit sets
 // the changed value instead, because a release would restore the older one.
-func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, base node.CPUMax, limited bool) {
+func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Want, base node.CPUMax, limited bool) {
 	want = plan.Want{
 		Intent: plan.Release, Knob: node.Knob{Cgroup: p.Cgroup, File: node.FileCPUMax}, Owner: plan.OwnerLimit,
 		Reason: "no CPU limit is set for it", BE: w.Class == node.BE,
 	}
 	m, asked := p.CPULimit.Value()
-	before, _ := facts.Original(k, want.Knob).(node.CPUMax)
-	switch own, ours := limits.CPU(w, p); {
-	case ours && facts.IsQuota(own):
+	if own, ours := limits.CPU(w, p); ours && facts.IsQuota(own) {
 		base = own
 		want.Intent, want.Value = plan.Set, base
-		want.Reason = fmt.Sprintf("%s has a CPU limit of %v", p.Name, m)
+		want.Reason = p.Name + " has a CPU limit of " + m.String()
 		return want, base, true
-	case !facts.IsQuota(before):
+	}
+	before, _ := facts.Original(*k, want.Knob).(node.CPUMax)
+	if !facts.IsQuota(before) {
 		return want, base, false
 	}
 	base = before
-	want.Reason = fmt.Sprintf("%s had a CPU limit of %v before Tenon", p.Name, facts.MilliOf(before))
+	want.Reason = p.Name + " had a CPU limit of " + facts.MilliOf(before).String() + " before Tenon"
 	if asked {
 		base.Quota = limits.Quota(p.CPULimit, before.Period)
-		want.Reason = fmt.Sprintf("%s has a CPU limit of %v", p.Name, m)
+		want.Reason = p.Name + " has a CPU limit of " + m.String()
 	}
 	if _, touched := k.Before[want.Knob]; touched && base != before {
 		want.Intent, want.Value = plan.Set, base
@@ -101,38 +101,16 @@ func ownLimit(k node.Knobs, w node.Workload, p node.Container) (want plan.Want, 
 func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]
+	if !below || !bounded {
+		return want
+	}
 	own, known := want.Outcome(k).(node.CPUMax)
 	if now, _ := k.Now[want.Knob].(node.CPUMax); known && !facts.IsQuota(own) {
 		own = now // its quota is removed only after the quota above it has become smaller
 	}
-	if below && bounded && known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
+	if known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound
 		want.Reason = fmt.Sprintf("cgroup v1: %s may not exceed %s above it", want.Knob.Cgroup, root)
 	}
 	return want
-}
-
-// quotasBelow lists, sorted, the known cgroups below contention roots that have
-// a quota, had one before Tenon's first write, or will get one.
-func quotasBelow(l facts.Layout, s node.Snapshot) []node.CgroupPath {
-	asked := map[node.CgroupPath]bool{}
-	for _, w := range s.Workloads {
-		asked[w.Cgroup] = w.CPULimit.Known()
-		for _, p := range w.Containers {
-			asked[p.Cgroup] = p.CPULimit.Known()
-		}
-	}
-	var all []node.CgroupPath
-	for k, v := range s.Knobs.Now {
-		if k.File != node.FileCPUMax || l.IsRoot(k.Cgroup) {
-			continue
-		}
-		now, _ := v.(node.CPUMax)
-		was, _ := facts.Original(s.Knobs, k).(node.CPUMax)
-		if _, below := l.RootAbove(k.Cgroup); below && (facts.IsQuota(now) || facts.IsQuota(was) || asked[k.Cgroup]) {
-			all = append(all, k.Cgroup)
-		}
-	}
-	slices.Sort(all)
-	return all
 }

@@ -62,7 +62,7 @@ func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	trials := st.Trials
 	if t != nil {
 		next.Mechanism = now.Mechanism
-		trials = st.try(c, next, usable, *t)
+		trials = st.try(c, next, usable, t)
 	}
 	if c.Measured && next.Pinned == "" {
 		chosen, why = measured(c, trials, usable)

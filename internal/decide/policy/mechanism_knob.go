@@ -203,7 +203,8 @@ func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 		}
 		l := facts.LayoutFor(class, s)
 		tops := alone(l)
-		for _, w := range s.Workloads {
+		for i := range s.Workloads {
+			w := &s.Workloads[i]
 			if w.Class != class {
 				continue
 			}

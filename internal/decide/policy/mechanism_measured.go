@@ -69,7 +69,7 @@ func untried(c CPUQOS, next node.Selection) string {
 }
 
 // try advances the trials by one tick. next still has the mechanism of the last tick.
-func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t tried) switchback.State {
+func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t *tried) switchback.State {
 	in := switchback.Input{At: t.snap.At, Off: untried(c, next)}
 	if in.Off != "" {
 		return st.Trials.Follow(in)
@@ -91,7 +91,7 @@ func (st selector) inForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
 }
 
 // candidates lists the mechanisms that may help on this node, the simplest first.
-func (t tried) candidates(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
+func (t *tried) candidates(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
 	var all []node.Mechanism
 	for _, m := range slices.Backward(node.Mechanisms) {
 		other := m != node.MechanismVendor && m != node.MechanismWeight && m != c.base() && usable(m)
@@ -113,11 +113,11 @@ type tried struct {
 }
 
 // cpusOf returns the CPUs that a service may use.
-func (t tried) cpusOf(w node.Workload) unit.CPUSet {
+func (t *tried) cpusOf(w *node.Workload) unit.CPUSet {
 	all := t.snap.Topology.All()
 	set, bound := t.own.Set(w.ID)
 	if !bound {
-		if set, bound = hold.BoundTo(t.snap, w, all); !bound {
+		if set, bound = hold.BoundTo(t.snap.Knobs, w, all); !bound {
 			return all
 		}
 	}
@@ -125,7 +125,7 @@ func (t tried) cpusOf(w node.Workload) unit.CPUSet {
 }
 
 // places reports whether cpu.idle can help to place a waking thread of a service.
-func (t tried) places() bool {
+func (t *tried) places() bool {
 	free := hold.PlacesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own.Of).Free
 	be := unit.CPUSet{}
 	for _, m := range t.layout.Roots {

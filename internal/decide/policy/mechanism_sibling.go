@@ -9,14 +9,14 @@ import (
 
 // clear removes the siblings of LS work from a set. If less than the minimum of
 // BE would be left, it keeps some of them, in the order of the field beside.
-func (x suppressor) clear(of unit.CPUSet) unit.CPUSet {
+func (x *suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	left := of.Minus(unit.CPUSetOf(x.beside...))
 	for _, cpu := range x.beside {
 		if left.Len() >= min(x.fewest(), of.Len()) {
 			break
 		}
 		if of.Has(cpu) {
-			left = left.With(cpu)
+			left.Add(cpu)
 		}
 	}
 	return left

@@ -21,7 +21,8 @@ func bind(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
 		return nil
 	}
 	b := binder{Grants: g, Layout: l, snap: s, all: s.Topology.All(), promised: map[unit.CPU]unit.Bytes{}}
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if set, own := g.Of[w.ID]; own {
 			b.owners = append(b.owners, owner{w.Cgroup, set})
 			b.taken = b.taken.Union(set)
@@ -29,11 +30,11 @@ func bind(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	}
 	var wants []plan.Want
 	for _, t := range b.trees() {
-		w := s.Workloads[t.work]
+		w := &s.Workloads[t.work]
 		cpus := seating{file: node.FileCPUs, intent: plan.Release, reason: "no workload has exclusive CPUs any more"}
 		mems := seating{file: node.FileMems, intent: plan.Release, reason: "it has no exclusive CPUs"}
 		if set, bound := g.Set(w.ID); bound {
-			cpus.intent, cpus.to, cpus.reason, cpus.parts = plan.Set, set, g.How[w.ID], g.Containers(w)
+			cpus.intent, cpus.to, cpus.reason, cpus.parts = plan.Set, set, g.How[w.ID], g.Containers(*w)
 			mems = b.memory(w, set)
 		} else if !b.taken.Empty() {
 			cpus = b.share(w)
@@ -98,9 +99,9 @@ type seating struct {
 // share returns the set of a workload without exclusive CPUs: its own set
 // without the exclusive CPUs of other workloads. CPUs that belong to a cgroup
 // below its own stay in the set.
-func (b binder) share(w node.Workload) seating {
+func (b *binder) share(w *node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
-	room := hold.RoomBefore(b.snap, w.Cgroup, b.all)
+	room := hold.RoomBefore(b.snap.Knobs, w.Cgroup, b.all)
 	if n, _ := hold.Claimed(w); n == 0 && w.Class != node.LS && room != b.all {
 		return to // it was bound before Tenon, and has no claim
 	}
@@ -132,7 +133,7 @@ func (b binder) share(w node.Workload) seating {
 // workloads already bound, or if its memory use is unknown: the workload could
 // then run out of memory while other nodes have plenty. Callers must call it
 // for the workloads in the same order in each tick.
-func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
+func (b *binder) memory(w *node.Workload, cpus unit.CPUSet) seating {
 	m := seating{file: node.FileMems, intent: plan.Release}
 	var all unit.CPUSet // NUMA nodes
 	for _, c := range b.snap.Topology.CPUs {
@@ -140,9 +141,9 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 			m.reason = "the NUMA nodes are unknown"
 			return m
 		}
-		all = all.With(unit.CPU(c.NUMA))
+		all.Add(unit.CPU(c.NUMA))
 		if cpus.Has(c.ID) {
-			m.to = m.to.With(unit.CPU(c.NUMA))
+			m.to.Add(unit.CPU(c.NUMA))
 		}
 	}
 	for p := w.Cgroup; p != ""; p = p.Parent() {
@@ -154,7 +155,7 @@ func (b binder) memory(w node.Workload, cpus unit.CPUSet) seating {
 		m.reason = "its CPUs are on every NUMA node that it may use"
 		return m
 	}
-	used, measured := facts.MemoryOf(w).Value()
+	used, measured := facts.MemoryOf(*w).Value()
 	upTo := bindUpTo
 	if _, bound := b.snap.Knobs.Before[node.Knob{Cgroup: w.Cgroup, File: node.FileMems}]; bound {
 		upTo = stayUpTo
@@ -189,14 +190,15 @@ type tree struct {
 
 // trees lists the LS workloads with their cgroups, parents first. The cgroups
 // of BE work below them are left out.
-func (b binder) trees() []tree {
+func (b *binder) trees() []tree {
 	at := map[node.CgroupPath]int{}
 	trees := make([]tree, 0, len(b.snap.Workloads))
-	for i, w := range b.snap.Workloads {
+	for i := range b.snap.Workloads {
+		w := &b.snap.Workloads[i]
 		if _, twice := at[w.Cgroup]; w.Class.Sensitive() && !twice && w.Cgroup != "" {
 			at[w.Cgroup] = len(trees)
 			trees = append(trees, tree{work: i, groups: []node.CgroupPath{w.Cgroup}})
-			if parts := b.Containers(w); parts != nil && b.snap.Knobs.Kernel.CgroupVersion != 1 {
+			if parts := b.Containers(*w); parts != nil && b.snap.Knobs.Kernel.CgroupVersion != 1 {
 				for _, c := range w.Containers {
 					trees[len(trees)-1].groups = append(trees[len(trees)-1].groups, c.Cgroup)
 				}
@@ -229,7 +231,7 @@ func (b binder) trees() []tree {
 // want converts a seating into wants for all cgroups of a tree. On cgroup v1 a parent
 // must always contain its children. If neither the present nor the wanted set contains
 // the other, all cpusets of the tree hold the union of both for one tick.
-func (b binder) want(t tree, to seating) []plan.Want {
+func (b *binder) want(t tree, to seating) []plan.Want {
 	knobs := b.snap.Knobs
 	next := make(map[node.CgroupPath]unit.CPUSet, len(t.groups))
 	exchange := false
@@ -277,7 +279,7 @@ func (b binder) want(t tree, to seating) []plan.Want {
 
 // partOf returns the wanted set of one cgroup of a workload. If the cgroup is in a
 // container with its own set, that set counts, and otherwise the set of the workload.
-func (b binder) partOf(t tree, to seating, p node.CgroupPath) unit.CPUSet {
+func (b *binder) partOf(t tree, to seating, p node.CgroupPath) unit.CPUSet {
 	for _, c := range b.snap.Workloads[t.work].Containers {
 		if part, own := to.parts[c.Name]; own && (c.Cgroup == p || c.Cgroup.Contains(p)) {
 			return part
@@ -288,7 +290,7 @@ func (b binder) partOf(t tree, to seating, p node.CgroupPath) unit.CPUSet {
 
 // lodgers returns the CPUs or NUMA nodes of BE work below a cgroup. On cgroup
 // v1 the cgroup must contain them.
-func (b binder) lodgers(k node.Knob) unit.CPUSet {
+func (b *binder) lodgers(k node.Knob) unit.CPUSet {
 	var set unit.CPUSet
 	if b.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return set

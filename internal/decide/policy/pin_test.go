@@ -140,7 +140,7 @@ func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]uni
 		if set.Empty() { // cgroup v2: all
 			set = n.snap.Topology.All()
 		}
-		room := hold.RoomBefore(n.snap, w.Cgroup, n.snap.Topology.All())
+		room := hold.RoomBefore(n.snap.Knobs, w.Cgroup, n.snap.Topology.All())
 		if !room.Minus(taken).Empty() && wrong(w.Cgroup, set.Intersect(taken)) {
 			t.Fatalf("%s: %s has %q, and %v are exclusive CPUs of others", what, w.ID, set, taken)
 		}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
@@ -16,11 +15,11 @@ import (
 // keepOff keeps BE work off forbidden CPUs while no budget chooses its CPUs. If
 // no CPU is forbidden, its cpusets get the intent i. The map that it returns
 // has the set of each contention root; nil: no CPU is forbidden.
-func (x suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
+func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
 	if x.CPUSetsManagedExternally {
 		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")
 	}
-	if len(x.beside) == 0 && x.ReservedCPUs.Empty() && !slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
+	if len(x.beside) == 0 && x.ReservedCPUs.Empty() && !facts.AnyOf(x.snap.Workloads, func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
 		return nil, x.anyCPU(i, reason)
 	}
 	all := x.snap.Topology.All()

@@ -118,15 +118,17 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)
 	limits := limit(&burst, l, s, own, seats, bounds)
 	next.Lending = burst.next
-	if len(c.Cache.Classes) > 0 || slices.ContainsFunc(s.Workloads, cache.OwnsControl) {
+	if len(c.Cache.Classes) > 0 || facts.AnyOf(s.Workloads, cache.OwnsControl) {
 		next.CacheBackOff = st.CacheBackOff.Follow(next.SLO, s)
 		shares = cache.Decide(c.Cache, next.CacheBackOff, s)
 	}
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
 	next.Misfits = st.Misfits.Observe(c.Misfit, s)
-	// A single Concat is used because repeated append made a fifth of all
-	// allocations of a tick.
-	wants := slices.Concat(selector, cpuQOS(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
+	more := 0 // orders
+	if next.Selector.Status.Mechanism == node.MechanismSchedExt {
+		more = len(s.Workloads) + 2
+	}
+	wants := plan.Join(more, selector, cpuQOS(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
 	wants = contest.Hold(s, append(wants, orphans(l, s, wants)...))
 	orders, slotless := isolation.Orders(s, l.RootOf, wants)
@@ -140,9 +142,14 @@ func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
 	if len(s.Knobs.Before) == 0 {
 		return nil
 	}
-	wanted := make(map[node.Knob]bool, len(wants))
-	for _, w := range wants {
-		wanted[w.Knob] = true
+	wanted := make(map[node.Knob]bool, min(len(wants), len(s.Knobs.Before)))
+	for i := range wants {
+		if _, touched := s.Knobs.Before[wants[i].Knob]; touched {
+			wanted[wants[i].Knob] = true
+		}
+	}
+	if len(wanted) == len(s.Knobs.Before) {
+		return nil
 	}
 	var left []node.Knob
 	for k := range s.Knobs.Before {

@@ -243,7 +243,7 @@ func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	for _, w := range n.snap.Workloads {
 		if set, own := pins[w.ID]; own && w.Class == node.LSE {
 			all = all.Union(set)
-		} else if set, bound := hold.BoundTo(n.snap, w, n.snap.Topology.All()); bound && w.Class == node.LSE {
+		} else if set, bound := hold.BoundTo(n.snap.Knobs, &w, n.snap.Topology.All()); bound && w.Class == node.LSE {
 			all = all.Union(set)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // giveQuota divides the budget among the contention roots by quota, and returns
 // the sum of their growth.
-func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
+func (x *suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 	var has, gets unit.MilliCPU
 	bounded := false
 	for _, m := range x.Roots {
@@ -53,7 +53,7 @@ func (x suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 
 // near reports whether a change of quota is too small to be written. The
 // minimum of BE is always written exactly.
-func (x suppressor) near(now, to unit.MilliCPU) bool {
+func (x *suppressor) near(now, to unit.MilliCPU) bool {
 	small := x.capacity.Percent(deadband) / unit.MilliCPU(len(x.Roots))
 	return x.may > x.least && to-now <= small && now-to <= small
 }
@@ -61,11 +61,11 @@ func (x suppressor) near(now, to unit.MilliCPU) bool {
 // share divides an amount among the contention roots: a quarter in equal parts, and
 // the rest in proportion to their use. The equal part prevents starvation, and lets
 // work that wakes up show its demand. Idle work gets nothing of the rest.
-func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
+func (x *suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(x.Roots))
 	var total unit.MilliCPU
-	for i, w := range x.snap.Workloads {
-		if m := x.RootOf[i]; m != "" {
+	for i := range x.snap.Workloads {
+		if m, w := x.RootOf[i], &x.snap.Workloads[i]; m != "" {
 			u := max(x.use.Workload[w.ID], x.use.Latest[w.ID])
 			used[m] += u
 			total += u
@@ -83,7 +83,7 @@ func (x suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 }
 
 // quotaNow returns the present quota of a contention root, and whether it has one.
-func (x suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
+func (x *suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
 	now, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax)
 	return now, known && facts.IsQuota(now)
 }
@@ -106,7 +106,8 @@ func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
 			tops[m] = top{most: facts.MilliOf(own), limited: true, reason: fmt.Sprintf("%s had a CPU limit of %v before Tenon", m, facts.MilliOf(own))}
 		}
 	}
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if m, asked := w.CPULimit.Value(); asked && l.IsRoot(w.Cgroup) {
 			tops[w.Cgroup] = top{most: m, limited: true, asked: true, reason: fmt.Sprintf("%s has a CPU limit of %v", w.ID, m)}
 		}

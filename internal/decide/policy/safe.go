@@ -56,7 +56,7 @@ func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 		wants = append(wants, bound(m, m))
 	}
 	if s.Knobs.Kernel.CgroupVersion == 1 {
-		for _, p := range quotasBelow(l, s) {
+		for _, p := range l.QuotasBelow(&s) {
 			m, _ := l.RootAbove(p)
 			wants = append(wants, bound(p, m))
 		}

@@ -106,7 +106,7 @@ const noRate = "no rate yet"
 
 // held returns the reason why BE gets less than its budget or does not grow;
 // empty: there is none.
-func (x suppressor) held() string {
+func (x *suppressor) held() string {
 	if x.snap.SLOViolated {
 		return "; a service waits: BE does not grow now"
 	}
@@ -135,7 +135,7 @@ type suppressor struct {
 //
 // If another component writes one of the two knobs again and again, the other
 // knob limits BE. Otherwise BE would have no limit during such a conflict.
-func (x suppressor) bySet() bool {
+func (x *suppressor) bySet() bool {
 	quota, sets := x.contested(node.FileCPUMax), x.contested(node.FileCPUs)
 	small := x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom)
 	if x.CPUSetsManagedExternally || sets && !quota || small && (sets || !quota) {
@@ -151,13 +151,13 @@ func (x suppressor) bySet() bool {
 
 // contested reports whether another component writes this knob of a contention
 // root again and again.
-func (x suppressor) contested(f node.File) bool {
+func (x *suppressor) contested(f node.File) bool {
 	return slices.ContainsFunc(x.Roots, func(m node.CgroupPath) bool { return contest.Contested(x.snap, node.Knob{Cgroup: m, File: f}) })
 }
 
 // unbounded removes the bound of BE: it releases the quota of each contention
 // root, or sets it to the CPU limit of its workload.
-func (x suppressor) unbounded(reason string) []plan.Want {
+func (x *suppressor) unbounded(reason string) []plan.Want {
 	var wants []plan.Want
 	for _, m := range x.Roots {
 		w := x.quotaWant(m)
@@ -171,7 +171,7 @@ func (x suppressor) unbounded(reason string) []plan.Want {
 }
 
 // abstain leaves the quota of each contention root unchanged.
-func (x suppressor) abstain() []plan.Want {
+func (x *suppressor) abstain() []plan.Want {
 	var wants []plan.Want
 	for _, m := range x.Roots {
 		w := x.quotaWant(m)
@@ -183,8 +183,8 @@ func (x suppressor) abstain() []plan.Want {
 
 // anyCPU returns wants for the cpusets with the intent i: release them, or
 // leave them unchanged.
-func (x suppressor) anyCPU(i plan.Intent, reason string) []plan.Want {
-	var wants []plan.Want
+func (x *suppressor) anyCPU(i plan.Intent, reason string) []plan.Want {
+	wants := make([]plan.Want, 0, len(x.chain))
 	for _, k := range x.chain {
 		w := x.cpusWant(k.cgroup)
 		w.Intent, w.Reason = i, reason
@@ -193,10 +193,10 @@ func (x suppressor) anyCPU(i plan.Intent, reason string) []plan.Want {
 	return wants
 }
 
-func (x suppressor) quotaWant(m node.CgroupPath) plan.Want {
+func (x *suppressor) quotaWant(m node.CgroupPath) plan.Want {
 	return plan.Want{Knob: node.Knob{Cgroup: m, File: node.FileCPUMax}, Owner: plan.OwnerSuppress, BE: true}
 }
 
-func (x suppressor) cpusWant(p node.CgroupPath) plan.Want {
+func (x *suppressor) cpusWant(p node.CgroupPath) plan.Want {
 	return plan.Want{Knob: node.Knob{Cgroup: p, File: node.FileCPUs}, Owner: plan.OwnerSuppress, BE: true}
 }

@@ -118,7 +118,8 @@ func (t Tick) idle(s node.Snapshot) (unit.MilliCPU, bool) {
 func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(t.Layout.Roots))
 	own := map[node.CgroupPath]unit.MilliCPU{}
-	for i, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		m := t.Layout.RootOf[i]
 		if m == "" {
 			continue

@@ -29,13 +29,15 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 	if !c.on() || pool.CPUSetsManagedExternally {
 		return State{}, nil, bounds
 	}
-	x := seater{Layout: l, snap: s, bounds: bounds, at: make(map[node.Knob]int, len(bounds))}
+	x := seater{Layout: l, snap: s, bounds: bounds, at: make(map[node.Knob]int, len(bounds)+len(s.Workloads))}
 	for i, w := range bounds {
 		x.at[w.Knob] = i
 	}
 	next, grants := st.Decide(Input{Config: c, May: x.may(pool.Counted(s), own), Load: x.load(pool.Counted(s), own, u), Map: own.Map, Snap: s})
 	grants.find(s)
-	for i, w := range s.Workloads {
+	x.bounds = slices.Grow(x.bounds, len(grants))
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		g, asked := grants[w.ID]
 		switch {
 		case x.RootOf[i] == "":
@@ -58,25 +60,27 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 // may returns the CPUs that each BE workload may use: those that suppress gives
 // its contention root, without CPUs that another workload owns. A workload that
 // contains another one, or shares its cgroup, is absent.
-func (x seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
+func (x *seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
 	var owned unit.CPUSet
 	for _, set := range own.Of {
 		owned = owned.Union(set)
 	}
 	inside := make(map[node.CgroupPath]int, len(x.snap.Workloads))
-	for _, w := range x.snap.Workloads {
-		for p := w.Cgroup; p != ""; p = p.Parent() {
+	for i := range x.snap.Workloads {
+		for p := x.snap.Workloads[i].Cgroup; p != ""; p = p.Parent() {
 			inside[p]++
 		}
 	}
 	may := make(map[node.WorkloadID]unit.CPUSet, len(x.snap.Workloads))
-	for i, w := range x.snap.Workloads {
-		_, shown := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]
-		root := x.RootOf[i]
-		if root == "" || !shown || inside[w.Cgroup] > 1 {
+	for i := range x.snap.Workloads {
+		w, root := &x.snap.Workloads[i], x.RootOf[i]
+		if root == "" || inside[w.Cgroup] > 1 {
 			continue
 		}
-		set := hold.RoomBefore(x.snap, w.Cgroup, all).Minus(owned)
+		if _, shown := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]; !shown {
+			continue
+		}
+		set := hold.RoomBefore(x.snap.Knobs, w.Cgroup, all).Minus(owned)
 		if j, bounded := x.at[node.Knob{Cgroup: root, File: node.FileCPUs}]; bounded {
 			if v, _ := x.bounds[j].Outcome(x.snap.Knobs).(node.CPUs); !v.Set.Empty() {
 				set = set.Intersect(v.Set)
@@ -91,15 +95,16 @@ func (x seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.C
 // counters of each CPU, all CPUs to which it is bound, or on which it has seats
 // or a pool, count as busy. If such a workload has no CPUs of that kind either,
 // it is unknown where it runs, and load ignores it.
-func (x seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CPU]unit.MilliCPU {
+func (x *seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CPU]unit.MilliCPU {
 	var uncounted unit.CPUSet
-	for _, w := range x.snap.Workloads {
+	for i := range x.snap.Workloads {
+		w := &x.snap.Workloads[i]
 		if _, counted := u.PerCPU[w.ID]; counted || !w.Class.Sensitive() {
 			continue
 		}
 		if h, shares := own.Shared[w.ID]; shares {
 			uncounted = uncounted.Union(h.CPUs)
-		} else if set, bound := hold.BoundTo(x.snap, w, all); bound {
+		} else if set, bound := hold.BoundTo(x.snap.Knobs, w, all); bound {
 			uncounted = uncounted.Union(set)
 		}
 	}
@@ -133,7 +138,7 @@ func (x *seater) set(k node.Knob, to unit.CPUSet, why string) {
 
 // unseat releases the cpuset of a workload without seats, unless the knob
 // belongs to suppress.
-func (x *seater) unseat(w node.Workload, g Grant) {
+func (x *seater) unseat(w *node.Workload, g Grant) {
 	k := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
 	_, touched := x.snap.Knobs.Before[k]
 	if _, bounded := x.at[k]; !bounded && touched {
@@ -148,7 +153,8 @@ func (x *seater) unseat(w node.Workload, g Grant) {
 // cgroups below them, and the cgroups above keep what suppress gives.
 func (all Grants) find(s node.Snapshot) {
 	in := make(map[node.CgroupPath]node.WorkloadID, len(all))
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		g, asked := all[w.ID]
 		switch {
 		case !asked:
@@ -190,7 +196,7 @@ func (all Grants) find(s node.Snapshot) {
 
 // unbound removes the quota of a contention root if that quota is not below the
 // limit of its workload.
-func (x *seater) unbound(w node.Workload, g Grant) {
+func (x *seater) unbound(w *node.Workload, g Grant) {
 	i, bounded := x.at[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}]
 	if !bounded {
 		return
@@ -228,7 +234,7 @@ func withoutQuota(k node.Knobs, w plan.Want) plan.Want {
 // Relieve removes the quotas of a workload and of its containers from the wants
 // if its seats replace them. If a workload has several containers, its seats
 // are the sum of theirs, and each container keeps its quota.
-func (all Grants) Relieve(w node.Workload, k node.Knobs, wants []plan.Want) {
+func (all Grants) Relieve(w *node.Workload, k node.Knobs, wants []plan.Want) {
 	g, asked := all[w.ID]
 	switch {
 	case !asked:

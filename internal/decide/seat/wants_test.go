@@ -120,7 +120,7 @@ func BenchmarkWantsOnV1(b *testing.B) {
 	for b.Loop() {
 		_, grants, _ := Wants(Config{Enable: true}, st, facts.Pool{}, l, facts.Use{}, hold.Grants{}, nil, s)
 		for _, w := range s.Workloads {
-			grants.Relieve(w, s.Knobs, make([]plan.Want, 1))
+			grants.Relieve(&w, s.Knobs, make([]plan.Want, 1))
 		}
 	}
 }

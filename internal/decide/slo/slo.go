@@ -78,13 +78,14 @@ type Miss struct {
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
 	var blame map[node.WorkloadID]blamed
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		want, asked := w.Objective.RunQueueDelay.Value()
 		if !asked || want <= 0 || !w.Class.Sensitive() || !w.Usage.Delay.Sum.Known() {
 			continue
 		}
 		if next.Work == nil {
-			next.Work, blame = map[node.WorkloadID]State{}, blameOf(s)
+			next.Work, blame = make(map[node.WorkloadID]State, max(len(x.Work), 1)), blameOf(s)
 		}
 		next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, blame[w.ID])
 	}
@@ -120,8 +121,8 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
 	}
 	be := make(map[node.WorkloadID]bool, len(s.Workloads)+1)
 	be[node.RestOf(node.BE)] = true
-	for _, w := range s.Workloads {
-		be[w.ID] = w.Class == node.BE
+	for i := range s.Workloads {
+		be[s.Workloads[i].ID] = s.Workloads[i].Class == node.BE
 	}
 	be[node.RestOf(node.BE)] = true
 	all := map[node.WorkloadID]blamed{}
@@ -136,7 +137,7 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
 	return all
 }
 
-func (f State) observe(at time.Time, w node.Workload, want time.Duration, b blamed) State {
+func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b blamed) State {
 	now := w.Usage.Delay
 	if f.At.After(at) { // f.At is from before a reboot; at itself would be a new miss
 		f.At = at.Add(-1)
@@ -174,10 +175,15 @@ func (f State) begin(at time.Time, now node.RunQueueDelay, b blamed) State {
 // A spread holds the waits of a window: their number by length, or only their
 // number and sum.
 type spread struct {
-	waits  int64
-	counts []int64
-	sum    time.Duration
+	waits int64
+	sum   time.Duration
+	// before and after are the counts by length at the ends of the window. Each
+	// service has a spread in each tick, so it makes no list of the differences.
+	before, after []uint64
 }
+
+// counted returns the number of waits in a bucket.
+func (d spread) counted(bucket int) int64 { return int64(d.after[bucket] - d.before[bucket]) }
 
 // since returns the waits between two readings. It returns false if the
 // readings do not fit together, for example after a reset of a counter.
@@ -190,13 +196,12 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 		d.waits = after.Timeslices.Or(0) - before.Timeslices.Or(0)
 		return d, d.waits >= 0
 	}
-	d.counts = make([]int64, len(after.Counts))
+	d.before, d.after = before.Counts, after.Counts
 	for i, n := range after.Counts {
 		if n < before.Counts[i] {
 			return spread{}, false
 		}
-		d.counts[i] = int64(n - before.Counts[i])
-		d.waits += d.counts[i]
+		d.waits += d.counted(i)
 	}
 	return d, true
 }
@@ -205,13 +210,13 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 // some waits of a bucket may be longer, all of its waits count as longer,
 // because the histogram cannot tell them apart.
 func (d spread) missed(want time.Duration) bool {
-	if d.counts == nil {
+	if d.after == nil {
 		return d.waits >= enoughWaits && d.tail() > want
 	}
 	var long int64
-	for i, n := range d.counts {
-		if node.DelayBound(i) > want+want/bucketSlack || i == len(d.counts)-1 {
-			long += n
+	for i := range d.after {
+		if node.DelayBound(i) > want+want/bucketSlack || i == len(d.after)-1 {
+			long += d.counted(i)
 		}
 	}
 	return 100*long > d.waits+100*chance
@@ -219,12 +224,12 @@ func (d spread) missed(want time.Duration) bool {
 
 // tail returns a time that at least 99 of 100 waits did not exceed.
 func (d spread) tail() time.Duration {
-	if d.counts == nil {
+	if d.after == nil {
 		return d.sum / time.Duration(max(d.waits, 1)) * tailOfMean
 	}
 	var longer int64
-	for i := len(d.counts) - 1; i >= 0; i-- {
-		if longer += d.counts[i]; 100*longer > d.waits {
+	for i := len(d.after) - 1; i >= 0; i-- {
+		if longer += d.counted(i); 100*longer > d.waits {
 			return node.DelayBound(i)
 		}
 	}
@@ -233,7 +238,7 @@ func (d spread) tail() time.Duration {
 
 // say describes the tail of the waits for a reason.
 func (d spread) say() string {
-	if d.counts == nil {
+	if d.after == nil {
 		return fmt.Sprintf("%v on average, so some %v (p99)", short(d.sum/time.Duration(max(d.waits, 1))), short(d.tail()))
 	}
 	return fmt.Sprintf("up to %v (p99)", short(d.tail()))

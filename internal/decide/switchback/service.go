@@ -19,12 +19,13 @@ const weakShare = 10
 // that shares a CPU with BE and may use more than one CPU of a cache there.
 // Otherwise cpu.idle only attracts all other threads to the CPU of the service.
 // be are the CPUs that BE may use, and may returns those of a service.
-func Places(s node.Snapshot, be unit.CPUSet, may func(node.Workload) unit.CPUSet) bool {
+func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSet) bool {
 	caches := map[node.CacheID]unit.CPUSet{}
 	for _, c := range s.Topology.CPUs {
 		caches[c.L3] = caches[c.L3].With(c.ID)
 	}
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if !w.Class.Sensitive() {
 			continue
 		}
@@ -47,7 +48,8 @@ func Weak(s node.Snapshot, l facts.Layout) bool {
 		if !l.IsRoot(m) {
 			continue // cpu.idle below the contention root does not change its share
 		}
-		for _, w := range s.Workloads {
+		for i := range s.Workloads {
+			w := &s.Workloads[i]
 			p := w.Cgroup
 			for p != "" && p.Parent() != m.Parent() {
 				p = p.Parent()
@@ -63,14 +65,15 @@ func Weak(s node.Snapshot, l facts.Layout) bool {
 
 // PlaceOf hashes everything that decides where services run: the CPUs of the
 // node, the reserved CPUs, and the CPU sets to which services are bound.
-func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(node.Workload) unit.CPUSet) uint64 {
+func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(*node.Workload) unit.CPUSet) uint64 {
 	h := hashed(0, "")
 	for _, c := range s.Topology.CPUs {
 		h = hashed(h, string([]rune{rune(c.ID), rune(c.Core), rune(c.L3)}))
 	}
 	h = hashed(h, reserved.String())
 	all := s.Topology.All()
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		if !w.Class.Sensitive() {
 			continue
 		}
@@ -90,7 +93,7 @@ func hashed(h uint64, text string) uint64 {
 }
 
 // nameOf returns the name that a workload has in a trial.
-func nameOf(w node.Workload) string {
+func nameOf(w *node.Workload) string {
 	if w.Container != "" {
 		return w.Container // the cgroup has another name after each start
 	}
@@ -100,8 +103,8 @@ func nameOf(w node.Workload) string {
 // BERuns reports whether BE uses a hundredth of a CPU or more.
 func BERuns(s node.Snapshot, u facts.Use) bool {
 	var used unit.MilliCPU
-	for _, w := range s.Workloads {
-		if w.Class == node.BE {
+	for i := range s.Workloads {
+		if w := &s.Workloads[i]; w.Class == node.BE {
 			used += max(u.Workload[w.ID], u.Latest[w.ID])
 		}
 	}
@@ -109,12 +112,13 @@ func BERuns(s node.Snapshot, u facts.Use) bool {
 }
 
 // NameOf returns the name of the service to which a workload belongs.
-func NameOf(w node.Workload) string { return ServiceName(nameOf(w)) }
+func NameOf(w *node.Workload) string { return ServiceName(nameOf(w)) }
 
 // CountsOf returns the counters of all services whose waits the kernel counts.
 func CountsOf(s node.Snapshot) map[string]Count {
 	all := make(map[string]Count, len(s.Workloads))
-	for _, w := range s.Workloads {
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
 		waited, known := w.Usage.Delay.Sum.Value()
 		if !known || !w.Class.Sensitive() {
 			continue

@@ -24,10 +24,21 @@ func Rate(before, after, elapsed time.Duration) (unit.MilliCPU, bool) {
 // Decay updates an exponentially weighted mean with a sample for the last
 // elapsed time. A sample loses 1-1/e of its weight in each tau.
 func Decay(mean, sample unit.MilliCPU, elapsed, tau time.Duration) unit.MilliCPU {
+	return weighed(keptOf(elapsed, tau), mean, sample)
+}
+
+// keptOf returns the weight that a mean keeps after the elapsed time.
+func keptOf(elapsed, tau time.Duration) float64 {
 	if tau <= 0 {
+		return 0
+	}
+	return math.Exp(-float64(elapsed) / float64(tau))
+}
+
+func weighed(keep float64, mean, sample unit.MilliCPU) unit.MilliCPU {
+	if keep == 0 {
 		return sample
 	}
-	keep := math.Exp(-float64(elapsed) / float64(tau))
 	return unit.MilliCPU(math.Round(keep*float64(mean) + (1-keep)*float64(sample)))
 }
 
@@ -37,6 +48,7 @@ func Decay(mean, sample unit.MilliCPU, elapsed, tau time.Duration) unit.MilliCPU
 // result if one of the readings lacks it or it decreased.
 func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(after))
+	keep := keptOf(elapsed, tau) // once: it costs more than all else here
 	for k, now := range after {
 		then, had := before[k]
 		sample, ok := Rate(then, now, elapsed)
@@ -44,7 +56,22 @@ func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Dur
 			continue
 		}
 		if m, seen := mean[k]; seen {
-			sample = Decay(m, sample, elapsed, tau)
+			sample = weighed(keep, m, sample)
+		}
+		next[k] = sample
+	}
+	return next
+}
+
+// Smooth updates the means by samples of the last elapsed time. Only counters
+// with a sample have a mean in the result. Follow returns the same if it gets
+// the readings from which the samples were computed.
+func Smooth[K comparable](mean, samples map[K]unit.MilliCPU, elapsed, tau time.Duration) map[K]unit.MilliCPU {
+	next := make(map[K]unit.MilliCPU, len(samples))
+	keep := keptOf(elapsed, tau)
+	for k, sample := range samples {
+		if m, seen := mean[k]; seen {
+			sample = weighed(keep, m, sample)
 		}
 		next[k] = sample
 	}

@@ -51,5 +51,9 @@ func TestFollowKeepsWhatHasTwoReadings(t *testing.T) {
 		if got := Follow(c.mean, c.before, c.after, time.Second, c.tau); !maps.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
+		samples := Follow(nil, c.before, c.after, time.Second, 0)
+		if got := Smooth(c.mean, samples, time.Second, c.tau); !maps.Equal(got, c.want) {
+			t.Errorf("%s: from samples %v, want %v", name, got, c.want)
+		}
 	}
 }
