@@ -87,20 +87,21 @@ func restOf(s node.Snapshot) node.Snapshot {
 // workloads sets the fields that say how the list of workloads has changed.
 // Both lists are sorted.
 func (l *line) workloads(last, now []node.Workload) {
-	for i, w := range now {
+	for i := range now {
+		w := &now[i]
 		for len(last) > 0 && last[0].ID < w.ID {
 			l.Gone, last = append(l.Gone, last[0].ID), last[1:]
 		}
 		had := len(last) > 0 && last[0].ID == w.ID
-		if had && sameButUse(&last[0], &w) {
-			if !sameUse(last[0].Usage, w.Usage) {
+		if had && sameButUse(&last[0], w) {
+			if !sameUse(&last[0].Usage, &w.Usage) {
 				if l.Used == nil {
 					l.Used = map[int]usedLine{}
 				}
 				l.Used[i] = usedSince(last[0].Usage, w.Usage)
 			}
 		} else {
-			l.Come = append(l.Come, w)
+			l.Come = append(l.Come, *w)
 		}
 		if had {
 			last = last[1:]

@@ -28,7 +28,7 @@ func ranSince(last, now map[unit.CPU]time.Duration) ran {
 			return nil
 		}
 		spent[c] = after - before
-		counted = counted.With(c)
+		counted.Add(c)
 	}
 	all := ran{}
 	end := 0

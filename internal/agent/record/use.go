@@ -22,7 +22,7 @@ func sameButUse(a, b *node.Workload) bool {
 // sameUse reports whether two workloads have the same use. It compares field by
 // field: it runs for every workload in every tick, and reflection would take a
 // tenth of the time of recording.
-func sameUse(a, b node.Usage) bool {
+func sameUse(a, b *node.Usage) bool {
 	return a.CPU == b.CPU && a.Throttled == b.Throttled && a.Periods == b.Periods && a.ThrottledPeriods == b.ThrottledPeriods &&
 		a.Threads == b.Threads && a.Runnable == b.Runnable &&
 		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Timeslices == b.Delay.Timeslices &&

@@ -34,13 +34,13 @@ func TestSameUseLooksAtEveryCounter(t *testing.T) {
 	var full, one node.Usage
 	fill(reflect.ValueOf(&full), 3)
 	fill(reflect.ValueOf(&one), 3)
-	if !sameUse(node.Usage{}, node.Usage{}) || !sameUse(full, one) {
+	if !sameUse(&node.Usage{}, &node.Usage{}) || !sameUse(&full, &one) {
 		t.Error("the same use is not the same")
 	}
 	counters := 0
 	without(reflect.ValueOf(&one).Elem(), "Usage", func(name string) {
 		counters++
-		if sameUse(full, one) {
+		if sameUse(&full, &one) {
 			t.Errorf("without %s it is the same", name)
 		}
 	})

@@ -12,12 +12,22 @@ import (
 // map.
 func (e *encoder) changedWants(wants []plan.Want) []wantLine {
 	last := e.last.Wants
-	if e.distinct && slices.EqualFunc(last, wants, func(a, b plan.Want) bool { return a.Knob == b.Knob }) {
+	if e.distinct && sameKnobs(last, wants) {
 		return movesOf(last, wants)
 	}
 	now := firstByKnob(wants)
 	e.distinct = len(now) == len(wants)
 	return wantChanges(firstByKnob(last), now)
+}
+
+// sameKnobs reports whether two lists have wants for the same knobs in the same
+// order.
+func sameKnobs(a, b []plan.Want) bool {
+	same := len(a) == len(b)
+	for i := 0; same && i < len(a); i++ {
+		same = a[i].Knob == b[i].Knob
+	}
+	return same
 }
 
 // firstByKnob keeps the first want for each knob, as plan.Diff does. The order
@@ -46,31 +56,41 @@ type move struct {
 // most ticks, and for all best-effort cgroups at once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
-	for i, w := range now {
-		if from, to := anywhere(last[i]), anywhere(w); w != last[i] {
-			before, had := moves[from]
-			moves[from] = move{to: to, alike: !had || before.alike && before.to == to}
+	// lengths has the lengths of the reasons in moves, modulo its size. A want
+	// whose reason has another length is not in moves. To look for a want in a
+	// map costs more than all else here.
+	var lengths [256]bool
+	for i := range now {
+		if now[i] == last[i] {
+			continue
 		}
+		from, to := anywhere(last[i]), anywhere(now[i])
+		before, had := moves[from]
+		moves[from] = move{to: to, alike: !had || before.alike && before.to == to}
+		lengths[len(from.Reason)%len(lengths)] = true
 	}
 	if len(moves) == 0 {
 		return nil
 	}
-	for i, w := range now {
-		if m, had := moves[anywhere(last[i])]; had && w == last[i] {
+	for i := range now {
+		if !lengths[len(last[i].Reason)%len(lengths)] || now[i] != last[i] {
+			continue
+		}
+		if m, had := moves[anywhere(last[i])]; had {
 			m.alike = false
 			moves[anywhere(last[i])] = m
 		}
 	}
 	var changes []wantLine
-	for i, w := range now {
+	for i := range now {
+		if now[i] == last[i] {
+			continue
+		}
 		from := anywhere(last[i])
-		m := moves[from]
-		switch {
-		case w == last[i]:
-		case m.alike && m.line > 0:
+		if m := moves[from]; m.alike && m.line > 0 {
 			changes[m.line-1].Alike = true
-		default:
-			changes = append(changes, lineOfWant(w))
+		} else {
+			changes = append(changes, lineOfWant(now[i]))
 			m.line = len(changes)
 			moves[from] = m
 		}

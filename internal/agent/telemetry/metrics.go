@@ -127,7 +127,8 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 // addClasses adds the CPU time of each workload since the tick before.
 func (m *Metrics) addClasses(workloads []node.Workload) {
 	used := make(map[node.WorkloadID]time.Duration, len(workloads))
-	for _, w := range workloads {
+	for i := range workloads {
+		w := &workloads[i]
 		now, known := w.Usage.CPU.Value()
 		if !known {
 			if now, known = m.used[w.ID]; known {

@@ -31,6 +31,7 @@ type orders struct {
 type order struct {
 	inode uint64
 	value node.SchedulerGroup
+	shown node.Value // value in the form that all snapshots share
 }
 
 // capKnob is the knob that limits all threads of the BPF scheduler together.
@@ -56,7 +57,7 @@ func (x *Scheduler) FillOrders(at time.Time, into map[node.Knob]node.Value) {
 	for _, p := range paths {
 		o, known := x.orders.groups[p]
 		if inode, err := x.inode(p); known && err == nil && inode == o.inode {
-			into[node.Knob{Cgroup: p, File: node.FileSchedulerGroup}] = o.value
+			into[node.Knob{Cgroup: p, File: node.FileSchedulerGroup}] = o.shown
 		}
 	}
 	into[capKnob] = x.orders.cap
@@ -86,7 +87,9 @@ func (x *Scheduler) readBack(p node.CgroupPath) {
 		}
 		v.Weight, v.Quota = pod.Weight, unit.MilliCPU(int64(pod.Quota)*int64(unit.CPUs(1))/int64(scx.QuotaPeriod))
 	}
-	o.value = v
+	if o.value != v {
+		o.value, o.shown = v, v
+	}
 	x.orders.groups[p] = o
 }
 
@@ -126,7 +129,7 @@ func (x *Scheduler) Order(k node.Knob, v node.Value) error {
 		}
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.orders.noteRefusal(k, x.orderGroup(k.Cgroup, order{inode, v}))
+		return x.orders.noteRefusal(k, x.orderGroup(k.Cgroup, order{inode, v, v}))
 	}
 	return fmt.Errorf("write %v: a %T is no value of this file", k, v)
 }

@@ -67,6 +67,13 @@ func (x *shown) joined(cached, added map[node.Knob]node.Value) map[node.Knob]nod
 	return x.all
 }
 
+// room returns the number of knobs that joined will probably get.
+func (x *shown) room() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.added)
+}
+
 // beforeOf returns the values from before for the shown knobs. A cgroup that
 // was removed and made again has none.
 func beforeOf(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {

@@ -22,7 +22,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		At:           h.now(),
 		Capabilities: h.can(), // shared with other snapshots, so it must not change
 		Knobs: node.Knobs{
-			Kernel: h.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
+			Kernel: h.Kernel(), Now: make(map[node.Knob]node.Value, h.shown.room()), Before: map[node.Knob]node.Value{},
 		},
 	}
 	var err error
@@ -37,12 +37,13 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	h.isolation.Exempt().EndOver(s.At)
 	managed := h.managed()
 	s.Workloads = make([]node.Workload, 0, len(managed))
-	h.counters.Workloads(s.At, managed, scarce, func(w node.Workload, gone bool) {
+	h.counters.Workloads(s.At, managed, scarce, func(w *node.Workload, u *node.Usage, gone bool) {
 		if gone && h.cache != nil {
 			return
 		}
-		w.Ending = h.isolation.Exempt().Ending(w.Cgroup)
-		s.Workloads = append(s.Workloads, w)
+		s.Workloads = append(s.Workloads, *w)
+		at := &s.Workloads[len(s.Workloads)-1]
+		at.Usage, at.Ending = *u, h.isolation.Exempt().Ending(w.Cgroup)
 	})
 	h.counters.FillSlow(&s, scarce)
 	touches, err := h.changes.Own()

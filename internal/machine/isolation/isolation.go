@@ -282,7 +282,8 @@ func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) 
 	}
 	classes := make(map[node.CgroupPath]node.Class, len(s.Workloads))
 	i.used = make(map[node.CgroupPath]time.Duration, len(s.Workloads))
-	for _, w := range s.Workloads {
+	for n := range s.Workloads {
+		w := &s.Workloads[n]
 		classes[w.Cgroup] = w.Class
 		if used, counted := w.Usage.CPU.Value(); counted {
 			i.used[w.Cgroup] = used

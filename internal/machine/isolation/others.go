@@ -3,7 +3,6 @@ package isolation
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +38,10 @@ func (i *Isolation) lookForOthers(s *node.Snapshot) {
 			f.name = foreignScheduler(i.fs.Sys)
 		}
 	}
-	fresh := slices.ContainsFunc(s.Workloads, func(w node.Workload) bool { return !f.seen[w.ID] })
+	fresh := false
+	for n := range s.Workloads {
+		fresh = fresh || !f.seen[s.Workloads[n].ID]
+	}
 	if s.Capabilities.Can(node.FeatureCoreSched) && (fresh || due(f.scanned, reread.Unchanged)) {
 		f.scanned, f.cookies = s.At, i.foreignCookies()
 		f.seen = make(map[node.WorkloadID]bool, len(s.Workloads))

@@ -144,7 +144,8 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 			due[p] = true
 		}
 	}
-	for _, w := range s.Workloads {
+	for n := range s.Workloads {
+		w := &s.Workloads[n]
 		last := known[w.Cgroup]
 		if last.class != w.Class {
 			due[w.Cgroup] = true

@@ -93,11 +93,11 @@ func stallOf(p unit.Pressure) node.Stall {
 
 // Workload reads those counters of a workload that every snapshot needs fresh.
 // gone reports whether its cgroup does not exist any more.
-func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(w, nil) }
+func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(&w, nil) }
 
 // workload does the same as Workload. If the workload has used no CPU since
 // last was read, it returns last.
-func (c *Counters) workload(w node.Workload, last *node.Usage) (u node.Usage, gone bool) {
+func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error
 	if c.throttlingIsSlow(w) {
@@ -131,7 +131,7 @@ func (c *Counters) workload(w node.Workload, last *node.Usage) (u node.Usage, go
 // there is only one container, it has the limit of the workload, so the
 // workload's own counters are enough. If the workload has no limit because one
 // container has none, the other containers count.
-func (c *Counters) addThrottling(u *node.Usage, w node.Workload) {
+func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 	if w.Class != node.LS || len(w.Containers) < 2 || !u.Periods.Known() {
 		return
 	}
@@ -150,7 +150,7 @@ func (c *Counters) addThrottling(u *node.Usage, w node.Workload) {
 // throttlingIsSlow reports whether throttling is read as a slow counter. On
 // cgroup v2 the file of the CPU time contains it. On v1 it is in a file of its
 // own, which must be fresh only if latency-sensitive work waits.
-func (c *Counters) throttlingIsSlow(w node.Workload) bool {
+func (c *Counters) throttlingIsSlow(w *node.Workload) bool {
 	return c.slow != nil && !w.Class.Sensitive() && c.tree.VersionOf("cpu") == 1
 }
 

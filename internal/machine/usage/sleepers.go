@@ -38,18 +38,17 @@ type lastUse struct {
 const none = -1
 
 // Workloads reads those counters of workloads that every snapshot needs fresh,
-// and calls pass for each workload; gone says that its cgroup does not exist
+// and calls pass for each workload with its use; gone says that its cgroup does not exist
 // any more. For a resident host, it reads the counters of a workload only if
 // the workload has used CPU. It still reads all counters within slowWithin, and
 // in every snapshot while memory is scarce. Until it reads a sleeping workload
 // again, it may pass the workload on although its cgroup was removed, unless
 // the caller has dropped it.
-func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w node.Workload, gone bool)) {
+func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w *node.Workload, u *node.Usage, gone bool)) {
 	if c.sleepers == nil {
-		for _, w := range workloads {
-			var gone bool
-			w.Usage, gone = c.Workload(w)
-			pass(w, gone)
+		for i := range workloads {
+			used, gone := c.workload(&workloads[i], nil)
+			pass(&workloads[i], &used, gone)
 		}
 		return
 	}
@@ -69,7 +68,7 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 		}
 		f.slept = f.used.Known() && f.used == before
 	}
-	for i, w := range workloads {
+	for i := range workloads {
 		last := &x.last[i]
 		var asleep *node.Usage
 		if last.known && !scarce {
@@ -77,12 +76,11 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 		}
 		gone := false
 		if asleep == nil || last.family == none || !x.families[last.family].slept {
-			last.usage, gone = c.workload(w, asleep)
+			last.usage, gone = c.workload(&workloads[i], asleep)
 			// Without its counter it is unknown whether the workload sleeps.
 			last.known = !gone && last.usage.CPU.Known()
 		}
-		w.Usage = last.usage
-		pass(w, gone)
+		pass(&workloads[i], &last.usage, gone)
 	}
 }
 

@@ -35,11 +35,11 @@ func newSleepersBench(t *testing.T) *sleepersBench {
 func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.Bytes, gone int) {
 	b.at = b.at.Add(after)
 	i := 0
-	b.Workloads(b.at, b.list, scarce, func(w node.Workload, isGone bool) {
+	b.Workloads(b.at, b.list, scarce, func(_ *node.Workload, u *node.Usage, isGone bool) {
 		if isGone {
 			gone++
 		}
-		found[i] = w.Usage.Memory.Or(-1)
+		found[i] = u.Memory.Or(-1)
 		i++
 	})
 	return found, gone
@@ -110,7 +110,7 @@ func TestACounterThatCouldNotBeReadIsReadAgain(t *testing.T) {
 	}
 	used := func() (known bool) {
 		b.at = b.at.Add(time.Second)
-		b.Workloads(b.at, b.list, false, func(w node.Workload, _ bool) { known = known || w.ID == "be/a" && w.Usage.CPU.Known() })
+		b.Workloads(b.at, b.list, false, func(w *node.Workload, u *node.Usage, _ bool) { known = known || w.ID == "be/a" && u.CPU.Known() })
 		return known
 	}
 	if used() {

@@ -151,7 +151,7 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	known := c.readIO(p)
 	known.cpu = w.Usage.CPU.Or(0)
 	c.readPressure(&known, w)
-	if c.throttlingIsSlow(w) {
+	if c.throttlingIsSlow(&w) {
 		var u node.Usage
 		_ = c.readCPUUse(&u, p) // absent after an error
 		known.throttled, known.periods, known.throttledPeriods = u.Throttled, u.Periods, u.ThrottledPeriods
