@@ -228,6 +228,9 @@ func fill(v reflect.Value, n int64) {
 	}
 	v = v.Elem()
 	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v, n)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {

@@ -196,7 +196,7 @@ func cpusOf(p *corev1.Pod) node.CPUOverride {
 		o.Containers = append(o.Containers, node.ContainerCPUs{Name: c.Name, CPUs: c.CPUs})
 	}
 	if c, chosen, _ := ContractOf(p); chosen {
-		o.Chosen = node.CPUChoice{Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home}
+		o.Chosen = &node.CPUChoice{Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home}
 		if c.Topology != 0 {
 			o.Chosen.Topology = c.Topology.String()
 		}

@@ -26,7 +26,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 		s.Workloads = append(s.Workloads, w)
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
-	chosen := node.CPUChoice{Topology: "00000000000000ff", Grade: 1, CPUs: unit.CPUSetOf(0, 1)}
+	chosen := &node.CPUChoice{Topology: "00000000000000ff", Grade: 1, CPUs: unit.CPUSetOf(0, 1)}
 	add("pod", node.LS, node.CPUOverride{Pod: "uid-1", Grade: 1, CPUs: 2, Chosen: chosen})
 	add("large", node.LS, node.CPUOverride{Pod: "uid-2", Grade: 1, CPUs: 7})
 	add("pool", node.LS, node.CPUOverride{Pod: "uid-3", Grade: 3, Request: 500})

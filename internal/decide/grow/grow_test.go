@@ -203,7 +203,7 @@ func (n *site) full(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id 
 // reason not to grow, and the pool must not grow. In the case without a reason
 // it must grow.
 func TestWhatKeepsAPoolInItsHome(t *testing.T) {
-	home := node.CPUChoice{Grade: uint8(pick.Pooled), Home: unit.CPUSetOf(0, 1, 2, 3)}
+	home := &node.CPUChoice{Grade: uint8(pick.Pooled), Home: unit.CPUSetOf(0, 1, 2, 3)}
 	pool := node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true, Chosen: home}
 	still, apart := pool, pool
 	still.Grows = false
@@ -229,7 +229,7 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 		n.add("pi", c.o, c.limit)
 		n.add("web", node.CPUOverride{}, 0)
 		if c.owner {
-			n.add("db", node.CPUOverride{Grade: uint8(pick.Own), CPUs: 1, Chosen: node.CPUChoice{Grade: uint8(pick.Own), CPUs: unit.CPUSetOf(5)}}, 0)
+			n.add("db", node.CPUOverride{Grade: uint8(pick.Own), CPUs: 1, Chosen: &node.CPUChoice{Grade: uint8(pick.Own), CPUs: unit.CPUSetOf(5)}}, 0)
 		}
 		n.full(30, c.others, "pi")
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {

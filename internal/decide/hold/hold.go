@@ -249,13 +249,21 @@ func (c claim) compare(o claim) int {
 		}
 		return 1
 	}
-	if a, b := c.work.Overrides.CPUs.Chosen.Grade, o.work.Overrides.CPUs.Chosen.Grade; (a == 0) != (b == 0) {
+	if a, b := chosenGrade(c.work.Overrides.CPUs), chosenGrade(o.work.Overrides.CPUs); (a == 0) != (b == 0) {
 		return int(b) - int(a)
 	}
 	return cmp.Or(
 		cmp.Compare(o.work.Priority, c.work.Priority),
 		cmp.Compare(slices.Index(node.Classes, c.work.Class), slices.Index(node.Classes, o.work.Class)),
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
+}
+
+// chosenGrade returns the grade that a scheduler chose; 0: none chose.
+func chosenGrade(o node.CPUOverride) uint8 {
+	if o.Chosen == nil {
+		return 0
+	}
+	return o.Chosen.Grade
 }
 
 // Keep returns the number of CPUs that must stay shared: one for the system,
@@ -294,8 +302,8 @@ func (r *round) grant(c claim) {
 	}
 	chosen := c.work.Overrides.CPUs.Chosen
 	why := ""
-	if chosen.Grade != 0 && (had.Empty() || had == chosen.CPUs) {
-		if why = r.refuse(chosen, c, free, spare); why == "" {
+	if chosenGrade(c.work.Overrides.CPUs) != 0 && (had.Empty() || had == chosen.CPUs) {
+		if why = r.refuse(*chosen, c, free, spare); why == "" {
 			give(chosen.CPUs, ByScheduler, describe(c.work, r.Map.Judge(chosen.CPUs))+", as its scheduler chose")
 			return
 		}

@@ -51,7 +51,7 @@ func workload(p place.Pod, c place.Contract) node.Workload {
 		ID: node.WorkloadID(p.UID), Class: node.LS, Cgroup: node.CgroupPath("pods/" + string(p.UID)),
 		Overrides: node.Overrides{CPUs: node.CPUOverride{
 			Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest, CPUs: d.CPUs, Request: d.Request,
-			Chosen: node.CPUChoice{Topology: c.Topology.String(), Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home},
+			Chosen: &node.CPUChoice{Topology: c.Topology.String(), Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home},
 		}},
 	}
 }

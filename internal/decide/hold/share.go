@@ -46,7 +46,7 @@ func (r *round) share() {
 		switch _, held := r.had.Shared[w.ID]; {
 		case held:
 			return 0
-		case w.Overrides.CPUs.Chosen.Grade != 0:
+		case chosenGrade(w.Overrides.CPUs) != 0:
 			return 1
 		}
 		return 2
@@ -85,7 +85,7 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 			return h, r.authorOf(o, h), describeShared(w, h, r.Map, moved)
 		}
 		why = "; its home has no open CPU any more"
-	} else if o.Chosen.Grade != 0 {
+	} else if chosenGrade(o) != 0 {
 		var no string
 		if h, no = r.chosenHome(o); no == "" {
 			set, moved := r.Map.Reseat(seats, h, o.CPUs)
@@ -113,6 +113,8 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 	c := o.Chosen
 	switch {
+	case c == nil:
+		return pick.Hold{}, "is not what it demands"
 	case c.Grade != o.Grade || pick.Grade(c.Grade) == pick.Seated && c.CPUs.Len() != o.CPUs:
 		return pick.Hold{}, "is not what it demands"
 	case c.Topology != "" && c.Topology != r.Map.Hash().String():
@@ -124,7 +126,7 @@ func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 }
 
 func (r *round) authorOf(o node.CPUOverride, h pick.Hold) By {
-	if o.Chosen.Grade == uint8(h.Grade) && o.Chosen.Home == h.Home {
+	if chosenGrade(o) == uint8(h.Grade) && o.Chosen.Home == h.Home {
 		return ByScheduler
 	}
 	return ByNode

@@ -445,7 +445,10 @@ func readDemand(t *testing.T, w *node.Workload, v word) {
 // than that of the node.
 func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	t.Helper()
-	c := &w.Overrides.CPUs.Chosen
+	if w.Overrides.CPUs.Chosen == nil {
+		w.Overrides.CPUs.Chosen = &node.CPUChoice{}
+	}
+	c := w.Overrides.CPUs.Chosen
 	c.Grade = w.Overrides.CPUs.Grade
 	if c.Topology == "" {
 		c.Topology = pick.Compile(n.snap.Topology).Hash().String()

@@ -25,8 +25,8 @@ type CPUOverride struct {
 	Grows   bool          `json:"grows,omitempty"` // the pool may be larger than its home
 	// Containers are the containers with CPUs of their own, in the order of the pod.
 	Containers []ContainerCPUs `json:"containers,omitempty"`
-	// Chosen is what a scheduler chose; zero: no scheduler did.
-	Chosen CPUChoice `json:"chosen,omitzero"`
+	// Chosen is what a scheduler chose, or nil. It is a pointer because it is large.
+	Chosen *CPUChoice `json:"chosen,omitzero"`
 }
 
 // ContainerCPUs is the number of CPUs of one container.
@@ -50,7 +50,7 @@ type CPUChoice struct {
 // Equal reports whether a and b demand the same.
 func (a CPUOverride) Equal(b CPUOverride) bool {
 	return a.Pod == b.Pod && a.Grade == b.Grade && a.Bind == b.Bind && a.Within == b.Within && a.Apart == b.Apart && a.Fewest == b.Fewest && a.Grows == b.Grows &&
-		a.CPUs == b.CPUs && a.Request == b.Request && slices.Equal(a.Containers, b.Containers) && a.Chosen == b.Chosen
+		a.CPUs == b.CPUs && a.Request == b.Request && slices.Equal(a.Containers, b.Containers) && (a.Chosen == b.Chosen || a.Chosen != nil && b.Chosen != nil && *a.Chosen == *b.Chosen)
 }
 
 // IsZero reports whether the workload demands nothing. The JSON option omitzero
