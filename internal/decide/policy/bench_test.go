@@ -59,8 +59,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// steady makes the node's use the same for twenty ticks, and passes one more
-// period.
+// steady runs twenty ticks in which the node's use stays the same, and then
+// passes one more period.
 func (n *scene) steady(b *testing.B, each int) {
 	p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
 	for _, w := range n.snap.Workloads {
@@ -79,8 +79,9 @@ func (n *scene) steady(b *testing.B, each int) {
 	n.pass(p)
 }
 
-// BenchmarkDecideSlices measures one tick of Decide on a node with 256 CPUs, 100
-// services and 100 workloads of BE, which are in no slice or in forty workers.
+// BenchmarkDecideSlices measures one tick of Decide on a node with 256 CPUs,
+// 100 services and 100 BE workloads. The BE workloads are either in no slice or
+// spread over forty workers.
 func BenchmarkDecideSlices(b *testing.B) {
 	for name, all := range map[string][]slice.Slice{"off": nil, "on": {{Name: "enc", CPUs: 3, Count: 40, Rules: []string{"enc"}}}} {
 		b.Run(name, func(b *testing.B) {

@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	// growth is the part of the capacity by which the CPU of BE may grow per
-	// second. A reduction has no such limit.
+	// growth limits how fast the CPU of BE may grow: by this part of the
+	// capacity per second. A reduction has no such limit.
 	growth unit.Percent = 10
 
 	// deadband is a part of the capacity, in percent. Tenon does not write a
-	// knob for a change of at most this much.
+	// knob if its value would change by no more than this part.
 	deadband unit.Percent = 1
 	// smallest is the smallest quota that the kernel accepts for the default period.
 	smallest = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
 )
 
-// A budget is the CPU that BE work may use, with the terms of the formula.
+// A budget is the CPU that BE work may use. It also holds the terms of the
+// formula that gave this amount.
 type budget struct {
 	capacity unit.MilliCPU
 	least    unit.MilliCPU // minimum, independent of the use of other work
@@ -56,8 +57,8 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 			be += used
 			continue
 		}
-		// A rise in the use of a service counts at once. A fall counts only as
-		// the mean falls.
+		// If the use of a service rises, the new use counts at once. If it
+		// falls, the mean counts, which falls more slowly.
 		others += max(used, u.Latest[w.ID])
 		mean += used
 	}
@@ -77,9 +78,9 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	return b
 }
 
-// beside limits the budget by the same formula over only the CPUs that BE work
-// may use, because idle CPUs of LSE work do not help BE. Work that is bound to
-// other CPUs does not count as use here.
+// beside limits the budget by a second result of the same formula, computed
+// only for the CPUs that BE work may use. Idle CPUs of LSE work do not help BE.
+// Work that is bound to other CPUs does not count as use here.
 func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
 	apart := func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.may <= b.least || !facts.AnyOf(s.Workloads, apart) {
@@ -111,7 +112,8 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	return b
 }
 
-// unknown names an input of the budget that is missing; empty: none is.
+// unknown returns the name of a missing input of the budget, or "" if none is
+// missing.
 func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return "every CPU is reserved"
@@ -144,8 +146,9 @@ func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	return "the CPU use of " + strings.Join(missing, ", ") + " is unknown"
 }
 
-// save adds the growth that the elapsed time allows to the saved growth. It saves at
-// most the growth of one second, or at most one CPU if only whole CPUs can be given.
+// save adds to the saved growth what the elapsed time allows. It saves at most
+// the growth of one second. If only whole CPUs can be given, the maximum is one
+// CPU.
 func (b budget) save(saved unit.MilliCPU, elapsed time.Duration, whole bool) unit.MilliCPU {
 	second := b.capacity.Percent(growth)
 	now := max(unit.MilliCPU(float64(second)*min(elapsed, facts.LongestGap).Seconds()), 1)

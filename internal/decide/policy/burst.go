@@ -13,9 +13,9 @@ import (
 )
 
 // Burst is the strategy cpu-burst-config. It reduces the throttling of LS
-// workloads with a CPU limit: such a workload may save unused CPU time and
-// borrow more. It applies to LS only. LSR and LSE work has exclusive CPUs and
-// no quota, and BE work must not burst.
+// workloads that have a CPU limit: such a workload may save unused CPU time and
+// borrow more. The strategy applies to LS only. LSR and LSE work has exclusive
+// CPUs and no quota, and BE work must not burst.
 type Burst struct {
 	// Policy selects saving, borrowing or both; empty: none of them.
 	Policy BurstPolicy `json:"policy,omitempty"`
@@ -25,11 +25,13 @@ type Burst struct {
 	// QuotaPercent is the largest quota, in percent of the limit
 	// (cfsQuotaBurstPercent).
 	QuotaPercent unit.Percent `json:"cfsQuotaBurstPercent,omitempty"`
-	// PeriodSeconds is how long a workload with full savings may use its largest
-	// quota; below 1: without a time limit (cfsQuotaBurstPeriodSeconds).
+	// PeriodSeconds is how long a workload that has saved the maximum may use
+	// its largest quota (cfsQuotaBurstPeriodSeconds). Below 1, the time has no
+	// limit.
 	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
-	// PoolPercent is a use of the shared CPUs. From this use on, quotas shrink
-	// and do not grow (sharePoolThresholdPercent).
+	// PoolPercent is a threshold for the use of the shared CPUs, in percent
+	// (sharePoolThresholdPercent). If the use is at or above it, quotas shrink
+	// and do not grow.
 	PoolPercent unit.Percent `json:"sharePoolThresholdPercent,omitempty"`
 }
 
@@ -142,7 +144,8 @@ func (b Burst) of(ask node.BurstOverride) Burst {
 }
 
 // save sets the burst of v to the configured value. It sets at most what the
-// kernel accepts, and at least the burst from before Tenon's first write.
+// kernel accepts, and at least the burst that the cgroup had before Tenon first
+// wrote it.
 func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
 	if !x.snap.Capabilities.Can(node.FeatureCPUBurst) {
 		return "this kernel has no CPU burst"

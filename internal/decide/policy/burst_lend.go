@@ -12,23 +12,25 @@ import (
 )
 
 const (
-	// lendEvery is the minimum time between two changes of a quota. It is short
-	// enough for a change in each tick of one second, as in Koordinator. Each
-	// change multiplies the quota by 1.2 or 0.8.
+	// lendEvery is the minimum time between two changes of a quota, each by a
+	// factor of 1.2 or 0.8. It is short enough that a quota can change in each
+	// tick if the period is one second, as in Koordinator.
 	lendEvery = 900 * time.Millisecond
-	// poolTau is the time constant of the mean use of the shared CPUs.
+	// poolTau is the time constant with which the use of the shared CPUs is
+	// averaged.
 	poolTau = 5 * time.Second
-	// calmLoan is the time without throttling after which a workload counts as
-	// not needing its loan and gives it back.
+	// calmLoan is a time. A workload that was not throttled for this long does
+	// not need its loan, and gives it back.
 	calmLoan = 30 * time.Second
-	// cooling is a part of the threshold, in percent. If the use reaches it, no
-	// quota grows.
+	// cooling is a part of PoolPercent, in percent. If the use of the shared
+	// CPUs is above this part of the threshold, no quota grows.
 	cooling = 90
-	// thrifty is a use in percent of the limit. A workload that uses less than
-	// that saves CPU time.
+	// thrifty is a part of the CPU limit, in percent. A workload that uses less
+	// than this part saves CPU time.
 	thrifty = 60
-	// A workload begins with 1/firstSavings of its maximum savings. Koordinator
-	// chooses a random part between none and half.
+	// firstSavings says how much a workload has saved when Tenon first sees it:
+	// 1/firstSavings of the maximum. Koordinator chooses a random amount of at
+	// most half the maximum.
 	firstSavings = 4
 )
 
@@ -44,20 +46,22 @@ type lending struct {
 
 // A loan is the state of one workload.
 type loan struct {
-	// At is the time of the last decision on its quota, and of the counters.
+	// At is the time at which the quota was last decided and the counters were
+	// read.
 	At        time.Time         `json:"at,omitzero"`
 	Periods   node.Maybe[int64] `json:"periods,omitzero"`
 	Throttled node.Maybe[int64] `json:"throttled,omitzero"`
-	// Felt is when the workload was last throttled. Before the first time, it
-	// is when the workload was first seen.
+	// Felt is the time at which the workload was last throttled. If it was
+	// never throttled, Felt is the time at which Tenon first saw it.
 	Felt time.Time `json:"felt,omitzero"`
-	// Savings is the CPU time that the workload may still borrow if PeriodSeconds
-	// limits borrowing. The unit is a thousandth of a CPU for a millisecond.
+	// Savings is the CPU time that the workload may still borrow, in millicpu ×
+	// ms. It counts only if PeriodSeconds limits borrowing.
 	Savings int64 `json:"savings,omitempty"`
 }
 
-// poolNow returns the mean use of the shared CPUs by all work except BE, with
-// the use since the last tick. It returns false if that use is unknown.
+// poolNow updates the mean use of the shared CPUs with the use since the last
+// tick, and returns it. The use is that of all work except BE. If that use is
+// unknown, the second result is false.
 func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
@@ -144,7 +148,8 @@ func (x *burster) lend(b Burst, w *node.Workload, base node.CPUMax, now time.Dur
 	return quota, why
 }
 
-// later returns the newer of two readings of a counter; absent: neither reading has it.
+// later returns the newer of two readings of a counter. The result is absent if
+// both readings are.
 func later(before, now node.Maybe[int64]) node.Maybe[int64] {
 	if now.Known() {
 		return now
@@ -152,8 +157,8 @@ func later(before, now node.Maybe[int64]) node.Maybe[int64] {
 	return before
 }
 
-// passed returns the growth of a counter between two readings; 0 if one of them
-// lacks it.
+// passed returns by how much a counter grew between two readings. It returns 0
+// if either reading is absent.
 func passed(before, now node.Maybe[int64]) int64 {
 	return now.Or(0) - before.Or(now.Or(0))
 }

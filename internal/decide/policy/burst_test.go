@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyLimits returns a node whose LS workloads have limits, from a rule or from
-// before Tenon. Some of them are below a cgroup with a quota.
+// anyLimits returns a node whose LS workloads have CPU limits. A limit comes
+// from a rule, or was in the cgroup before Tenon. Some of the workloads are
+// below a cgroup with a quota.
 func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CPUMax) {
 	n := newScene(machine(1+rnd.IntN(16), 1, 1, 1), version)
 	n.config.Burst = Burst{
@@ -48,11 +49,11 @@ func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CP
 	return n, bases
 }
 
-// TestBurstsStayInTheirBounds runs services with limits for some time. It
-// checks that each quota is between the limit and QuotaPercent of it, that a
-// burst is at most its quota, that no quota grows while the shared CPUs are
-// busy, and that only LS has bursts. The kernel must refuse nothing, and
-// everything must be restored when the policy is disabled.
+// TestBurstsStayInTheirBounds runs services with limits for some time. Each
+// quota must be between the limit and QuotaPercent of it, and each burst at
+// most its quota. No quota may grow while the shared CPUs are busy, and only LS
+// may have bursts. The kernel must refuse nothing, and when the policy is
+// disabled, everything must be restored.
 func TestBurstsStayInTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	grown := 0
@@ -141,8 +142,9 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestMissingCountersAreNoThrottling checks that a missing reading does not
-// count as 0. If it did, the next reading would look like new throttling.
+// TestMissingCountersAreNoThrottling checks that a missing reading of a counter
+// does not count as 0. If it did, the growth up to the next reading would look
+// like throttling.
 func TestMissingCountersAreNoThrottling(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}

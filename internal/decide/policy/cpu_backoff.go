@@ -14,8 +14,8 @@ import (
 const growBack = 50 * time.Millisecond
 
 // cpuBackOff is the CPU back-off: the part of its budget that BE work loses
-// because an objective is missed. Each window with a miss takes half of what BE
-// still has. Later the part shrinks slowly.
+// because an objective is missed. Each window with a miss halves what BE still
+// has. After that the part shrinks slowly.
 type cpuBackOff struct {
 	Permille int64     `json:"permille,omitempty"`
 	At       time.Time `json:"at,omitzero"`  // time of the last update
@@ -24,9 +24,10 @@ type cpuBackOff struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// follow updates the back-off to the given time. It ignores services of which BE
-// causes hardly any waits. If several objectives are missed, the budget is still
-// halved only once: the effect on the other objectives shows only a window later.
+// follow updates the back-off to the given time. It ignores services whose
+// waits BE hardly causes. If several objectives are missed in one window, it
+// still halves the budget only once, because only the next window shows what
+// the halving did for the others.
 func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	if g.At.After(at) { // g.At is from before a reboot
 		g.At, g.Cut = at, at
@@ -58,7 +59,8 @@ func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	return g
 }
 
-// less subtracts the back-off from the budget, but not below the minimum.
+// less subtracts the back-off from the budget, but leaves at least the minimum
+// of BE.
 func (b budget) less(g cpuBackOff) budget {
 	if g.Permille == 0 || b.may <= b.least {
 		return b

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestCPUBackOffEndsInTime checks that the back-off ends after the same time,
-// however many ticks there are, and that it does not end at once after a pause.
+// TestCPUBackOffEndsInTime checks that the number of ticks does not change how
+// long the back-off lasts, and that a pause does not end the back-off at once.
 func TestCPUBackOffEndsInTime(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Millisecond, 330 * time.Millisecond, time.Second, 4 * time.Second} {
 		g, at := cpuBackOff{Permille: 1000, At: time.Unix(0, 0), Reason: "web"}, time.Unix(0, 0)
@@ -31,8 +31,8 @@ func TestCPUBackOffEndsInTime(t *testing.T) {
 }
 
 // TestCPUBackOffOnlyEverNarrows checks that the back-off leaves BE at most its
-// budget and at least its minimum, and that an objective that is missed for
-// long reduces BE to the minimum.
+// budget and at least its minimum. If an objective is missed for long, BE must
+// fall to the minimum.
 func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
 	b := budget{capacity: 16000, least: 1600, may: 9000}
 	g, at, last := cpuBackOff{}, time.Unix(0, 0), b.may

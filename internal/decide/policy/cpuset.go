@@ -55,7 +55,7 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent + more, append(wants, x.setsOf(chosen, reasons)...)
 }
 
-// wholeCPUs returns how many whole CPUs the budget gives; has is the present
+// wholeCPUs returns how many whole CPUs the budget gives. has is the present
 // number. The number grows by at most the saved growth. It does not shrink if
 // the budget is lower by at most the deadband.
 func (x *suppressor) wholeCPUs(has int) int {
@@ -174,13 +174,14 @@ func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.C
 	}
 }
 
-// A link is a cgroup whose cpuset follows that of a contention root.
+// A link pairs a cgroup with a contention root. The cgroup's cpuset follows
+// that of the root.
 type link struct{ cgroup, root node.CgroupPath }
 
-// chainOf lists the contention roots and, on cgroup v1, all known cgroups below
-// them, parents first. On v1 the kernel refuses a child's cpuset that is not
-// within its parent's, so all of them change together. On v2 a child inherits
-// the set of its parent.
+// chainOf lists the contention roots. On cgroup v1 the list also has all known
+// cgroups below them, parents first: the kernel refuses a child's cpuset that
+// is not within its parent's, so all of them change together. On v2 a child
+// inherits the set of its parent.
 func chainOf(l facts.Layout, s node.Snapshot) []link {
 	var chain []link
 	if s.Knobs.Kernel.CgroupVersion != 1 {

@@ -16,8 +16,8 @@ import (
 
 const gib = unit.Bytes(1) << 30
 
-// anyEvictor returns a node of 64 GiB with work of all classes. Some workloads
-// are nested, and some have an unknown size.
+// anyEvictor returns a node with 64 GiB of memory and work of all classes. Some
+// workloads are nested, and the size of some is unknown.
 func anyEvictor(rnd *rand.Rand) *scene {
 	n := newScene(machine(8, 2, 1, 1), 1+rnd.IntN(2))
 	n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: []node.Verdict{node.Yes, node.No}[rnd.IntN(2)]}
@@ -72,10 +72,10 @@ func (n *scene) fill(rnd *rand.Rand) {
 }
 
 // TestOnlyAsLittleAsNeededEnds runs random nodes for some time. It checks that
-// Tenon stops only BE work that it may evict, and that it chooses no workload
-// while the use of memory is below the threshold or unknown. The lowest priority
-// must go first. The other victims alone must not have freed enough memory, or
-// the last victim was not necessary.
+// Tenon stops only BE work that it may evict, and chooses no victim while the
+// use of memory is below the threshold or unknown. The victims must have the
+// lowest priorities. Without the last victim, the others must not have freed
+// enough memory.
 func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	chosen, killed, frozen := 0, 0, 0
@@ -147,8 +147,8 @@ func (n *scene) mayStop(t *testing.T, w node.Workload) {
 	}
 }
 
-// checkNeed checks that memory was still short before each workload that was
-// asked to end.
+// checkNeed checks, for each workload that Tenon asked to end, that memory was
+// still short at that time.
 func (n *scene) checkNeed(t *testing.T, asked []node.Workload) {
 	t.Helper()
 	if len(asked) == 0 {
@@ -173,8 +173,8 @@ func (n *scene) checkNeed(t *testing.T, asked []node.Workload) {
 		}
 	}
 	if sum-least >= need && len(asked) > 1 {
-		// A victim of lower priority can be smaller than others. So the test
-		// asks whether the last victim in the order was needed.
+		// A victim of lower priority can be smaller than others. So this checks
+		// only that the last victim in the order was needed.
 		last := unit.Bytes(0)
 		for _, w := range asked {
 			if w.Priority == most.Priority && (last == 0 || facts.MemoryOf(w).Or(0) < last) {
@@ -205,8 +205,8 @@ func (n *scene) alone(w node.Workload) bool {
 	return true
 }
 
-// TestACalmNodeWantsNothingOfRun checks, for any number of workloads, that
-// enabled evictions return no wants while none is due.
+// TestACalmNodeWantsNothingOfRun checks that enabled evictions return no wants
+// while no eviction is due, for any number of workloads.
 func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}}
@@ -228,8 +228,9 @@ func TestACalmNodeWantsNothingOfRun(t *testing.T) {
 	}
 }
 
-// TestAGraceIsNeverShort checks, for random times between ticks, that a victim
-// that does not grow gets its whole grace period before Tenon kills it.
+// TestAGraceIsNeverShort checks that Tenon kills a victim only after its whole
+// grace period, if the victim's memory does not grow. The times between ticks
+// are random.
 func TestAGraceIsNeverShort(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(43, 44))
 	for range 300 {

@@ -15,9 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEvictionsGoOnWhereTheyWereSaved checks that an agent that restarts with a
-// saved state makes the same decisions on the knob run as one that did not
-// restart.
+// TestEvictionsGoOnWhereTheyWereSaved runs two agents, of which one restarts
+// with its saved state. Both must make the same decisions on the knob run.
 func TestEvictionsGoOnWhereTheyWereSaved(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(45, 46))
 	amid := 0
@@ -88,8 +87,9 @@ func TestEvictionAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestPageCacheIsNeverTakenForGrowth changes between two ticks how a job is
-// measured: with all page cache, or without. That must not look like growth.
+// TestPageCacheIsNeverTakenForGrowth changes between two ticks how the memory
+// of a job is measured: with all its page cache, or without. This change must
+// not look like growth.
 func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}, Grace: time.Minute}

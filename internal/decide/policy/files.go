@@ -11,18 +11,19 @@ import (
 
 // The knobs that the policies of this package own.
 var (
-	// These knobs are needed in every configuration, for the limits of rules,
-	// exclusive CPUs and contention roots.
+	// These knobs are needed in every configuration, because rules can set
+	// limits, and any work can have exclusive CPUs or a contention root.
 	ownedAlways   = []node.File{node.FileCPUWeight, node.FileCPUMax, node.FileCPUs}
 	ownedByClaims = []node.File{node.FileMems}
 	// These knobs are always listed, because any isolation mechanism may be
-	// selected. A snapshot omits the knobs of mechanisms that the node lacks.
+	// selected. If the node lacks a mechanism, its knobs are not in the
+	// snapshot.
 	ownedByMechanisms = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
 )
 
-// Files lists the knobs that the policies may set with the configuration c and
-// these workloads. A snapshot must contain them. It also contains every knob
-// that Tenon has changed, so that Tenon can release it.
+// Files lists the knobs that the policies may set for these workloads if the
+// configuration is c. A snapshot must contain them. It also contains every
+// other knob that Tenon has changed, so that Tenon can release it.
 func Files(c Config, workloads []node.Workload) []node.File {
 	files := slices.Clone(ownedAlways)
 	if c.CPUQOS.Enable {

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyIO sets random block I/O settings for some classes, and limits from before
-// Tenon for some cgroups.
+// anyIO gives some classes random settings of block I/O. It also gives some
+// cgroups a limit that was there before Tenon.
 func (n *scene) anyIO(rnd *rand.Rand) {
 	n.snap.Devices = nil
 	for i := range rnd.IntN(4) {
@@ -40,9 +40,10 @@ func (n *scene) anyIO(rnd *rand.Rand) {
 	}
 }
 
-// TestBlockIOIsNeverMoreThanAsked runs random nodes and checks the writes: a
-// class without settings never changes, no limit exceeds the one from before
-// Tenon, and the limits of a class add up to at most its share.
+// TestBlockIOIsNeverMoreThanAsked runs random nodes and checks the writes. A
+// class without settings must not change. No limit may exceed the one that the
+// cgroup had before Tenon, and the limits of a class may together be at most
+// its share.
 func TestBlockIOIsNeverMoreThanAsked(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 9))
 	for range 300 {

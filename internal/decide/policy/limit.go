@@ -11,16 +11,16 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// limit owns cpu.max of a workload's own cgroup: the limit of its owner, plus
-// CPU burst for LS work. A workload with exclusive CPUs has no quota, because
-// its CPUs limit it. The same holds for a BE workload whose seats are its
-// limit. If the workload's cgroup is a contention root, cpu.max belongs to
-// suppress.
+// limit owns cpu.max of a workload's own cgroup. The value is the limit of the
+// workload's owner, plus CPU burst for LS work. A workload with exclusive CPUs
+// has no quota, because its CPUs limit it. The same holds for a BE workload
+// that is limited by its seats. If the workload's cgroup is a contention root,
+// cpu.max belongs to suppress.
 //
-// On cgroup v1 it also owns the other quotas below a contention root. The
+// On cgroup v1, limit also owns the other quotas below a contention root. The
 // kernel refuses to lower a parent's quota below a child's
 // (kernel/sched/core.c: tg_cfs_schedulable_down), so the child's quota is
-// lowered first. Cgroup v2 applies the smaller of the two.
+// lowered first. Cgroup v2 accepts both quotas and applies the smaller one.
 func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats seat.Grants, bounds []plan.Want) []plan.Want {
 	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
@@ -96,8 +96,8 @@ func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Wan
 	return want, base, true
 }
 
-// within reduces a wanted quota to the quota of the contention root above it,
-// if that is smaller.
+// within reduces a wanted quota to the quota of the contention root above the
+// cgroup, if the root's quota is smaller.
 func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]

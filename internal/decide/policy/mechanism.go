@@ -11,13 +11,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism that keeps BE off the CPU of LS, one
-// at a time. In the measured order (mechanism_measured.go) that is the one that
-// helps on this node. Otherwise it is the strongest one that the node supports,
-// starting at the configured one. With each mechanism stronger than the weight,
-// cpuQOS also keeps BE idle, so that BE still gives way if the mechanism fails.
+// selector selects the isolation mechanism that keeps BE off the CPU of LS. It
+// selects one at a time. In the measured order (mechanism_measured.go), this is
+// the mechanism that helps on this node. Otherwise it is the strongest one that
+// the node supports, starting at the configured one. With each mechanism
+// stronger than the weight, cpuQOS also makes BE idle, so that BE still gives
+// way if the mechanism fails.
 type selector struct {
-	// Status is the selection, and the mechanism failures of the last hour.
+	// Status is the selection. It also holds the failures of mechanisms in the
+	// last hour.
 	Status node.Selection `json:"status,omitzero"`
 	// LS holds the CPUs on which LS work ran a short time ago. Only
 	// MechanismSiblings uses it.
@@ -26,15 +28,16 @@ type selector struct {
 	Trials switchback.State `json:"trials,omitzero"`
 }
 
-// Mechanisms returns for each isolation mechanism whether a node with these
-// capabilities supports it, and which mechanism it selects first.
+// Mechanisms returns which isolation mechanisms a node with these capabilities
+// supports, and which one it selects first.
 func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selection {
 	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}, nil).Status
 }
 
-// choose selects the mechanism. In the measured order, the trials say which one.
-// Otherwise it is the first mechanism in the preference order that the node
-// supports and whose retry time has come. If t is nil, choose runs no trials.
+// choose selects the mechanism. In the measured order, the trials decide.
+// Otherwise choose selects the first mechanism in the preference order that the
+// node supports and that need not wait for a new attempt after a failure. If t
+// is nil, choose runs no trials.
 func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	now := st.Status
 	next := node.Selection{
@@ -77,8 +80,8 @@ func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	return selector{Status: next, LS: st.LS, Trials: trials}
 }
 
-// because returns why a mechanism was selected, and why those before it in the
-// order were not.
+// because returns why a mechanism was selected, and why the mechanisms before
+// it in the preference order were not.
 func because(v node.Selection, begin, chosen int, at time.Time) string {
 	text := "the strongest that this node supports"
 	switch first := v.Mechanisms[begin]; {
@@ -105,8 +108,9 @@ func because(v node.Selection, begin, chosen int, at time.Time) string {
 	return text
 }
 
-// selectMechanism selects a mechanism and returns its wants. The selector
-// returned also holds the CPUs that BE work avoids with MechanismSiblings.
+// selectMechanism selects a mechanism and returns its wants. The returned
+// selector also holds the CPUs that BE work avoids if the mechanism is
+// MechanismSiblings.
 func (st selector) selectMechanism(c CPUQOS, t tried) (selector, []plan.Want) {
 	l, s := t.layout, t.snap
 	if !c.Enable {

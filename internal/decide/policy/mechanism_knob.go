@@ -11,12 +11,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// schedulerHold is the default time for which BE threads stay off a sibling
-// after LS threads have left the core. It is longer than the usual pause of a
-// service between two requests.
+// schedulerHold is the default hold time: after LS threads have left a core, BE
+// threads stay off its siblings for this time. It is longer than the usual
+// pause of a service between two requests.
 const schedulerHold = 200 * time.Microsecond
 
-// mechanismOf returns the isolation mechanism to which a knob belongs, or "".
+// mechanismOf returns the isolation mechanism to which a knob belongs, or "" if
+// the knob belongs to none.
 func mechanismOf(f node.File) node.Mechanism {
 	switch f {
 	case node.FileIdentity:
@@ -31,8 +32,8 @@ func mechanismOf(f node.File) node.Mechanism {
 
 // wants returns the wants of the selected mechanism, and releases the knobs of
 // the other mechanisms. Until these releases are done, it abstains from the
-// knobs of the selected one. Therefore a kernel never has marks and cookies, or
-// cookies and a BPF scheduler, at the same time.
+// knobs of the selected mechanism. Therefore the kernel never has cookies
+// together with marks or with a BPF scheduler.
 func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	switch st.Status.Mechanism {
@@ -64,7 +65,7 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 	return append(wants, released...)
 }
 
-// waits names the knobs that must be released first; empty: there are none.
+// waits names the knobs that must be released first, or returns "".
 func (st selector) waits(s node.Snapshot) string {
 	other := node.Mechanism("")
 	for k := range s.Knobs.Before {
@@ -91,8 +92,8 @@ func turned(s node.Snapshot, f node.File) bool {
 	return false
 }
 
-// giveBack adds releases for the isolation knobs that Tenon has changed and
-// that no want names.
+// giveBack adds releases to wants. It releases each isolation knob that Tenon
+// has changed and for which there is no want.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
 	for _, w := range wants {
@@ -113,9 +114,10 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	return released
 }
 
-// ofThreads returns the wants that set the thread attribute f for all threads below
-// contention roots. It omits other cgroups, because they do not have the least weight.
-// If the mechanism failed there, their threads would compete with full weight.
+// ofThreads returns the wants that set the thread attribute f for all threads
+// below contention roots. It leaves out other cgroups, because they do not have
+// the least weight: if the mechanism failed, their threads would compete with
+// full weight.
 func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	var wants []plan.Want
 	for _, p := range highest(l.Roots) {
@@ -124,8 +126,9 @@ func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	return wants
 }
 
-// alone returns, sorted, the highest cgroups that hold only work of this class:
-// the contention roots, or the cgroups of workloads whose root is unknown.
+// alone returns, in sorted order, the highest cgroups that hold only BE work:
+// the contention roots, and the cgroups of workloads whose contention root is
+// unknown.
 func alone(l facts.Layout) []node.CgroupPath {
 	all := slices.Clone(l.Roots)
 	for _, p := range l.Shared {
@@ -136,7 +139,8 @@ func alone(l facts.Layout) []node.CgroupPath {
 	return highest(all)
 }
 
-// highest sorts cgroups and drops those below another of them.
+// highest sorts cgroups. It drops each cgroup that is below another one in the
+// list.
 func highest(all []node.CgroupPath) []node.CgroupPath {
 	within := func(p node.CgroupPath) bool {
 		return slices.ContainsFunc(all, func(q node.CgroupPath) bool { return q != p && q.Contains(p) })
@@ -189,10 +193,10 @@ func (c CPUQOS) expels() bool {
 	})
 }
 
-// identities returns the wants that mark all work for a vendor's kernel. It
-// marks each cgroup from the highest one that holds only work of this class
-// down to the workload's own. The kernel compares siblings at each level, so
-// one level without a mark would cancel the effect.
+// identities returns the wants that mark all work for a vendor's kernel. For
+// each workload, it marks the highest cgroup that holds only work of its class,
+// the workload's own cgroup, and all cgroups between them. The kernel compares
+// siblings at each level, so one level without a mark would cancel the effect.
 func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	seen := map[node.CgroupPath]bool{}

@@ -15,9 +15,9 @@ import (
 
 // The measured order begins with the floor: the least weight and long slices.
 // With the floor, services wait no longer than with the defaults of the kernel
-// and of Kubernetes. Every other mechanism must show in a trial on the services
-// of this node that they wait less with it. Vendor marks need no trial where the
-// kernel has them, because only they do what the setting groupIdentity means.
+// and of Kubernetes. Every other mechanism must show in a trial on this node
+// that services wait less with it. Vendor marks need no trial on a kernel that
+// has them, because only they do what the setting groupIdentity means.
 
 // base returns the mechanism that needs no trial.
 func (c CPUQOS) base() node.Mechanism {
@@ -51,7 +51,7 @@ func measured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) boo
 	return at(base), "the floor; others must show in a trial that services wait less"
 }
 
-// untried returns the reason why no trial may begin; empty: it may.
+// untried returns the reason why no trial may begin, or "" if one may begin.
 func untried(c CPUQOS, next node.Selection) string {
 	switch {
 	case next.ByHand:
@@ -102,7 +102,7 @@ func (t *tried) candidates(c CPUQOS, usable func(node.Mechanism) bool) []node.Me
 	return all
 }
 
-// tried is the input of the decision about trials in one tick.
+// tried is the input of the decision about trials, for one tick.
 type tried struct {
 	pool   facts.Pool
 	layout facts.Layout

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyIsolation changes at random what decides about isolation: capabilities,
-// failures, the configuration, and the request of the operator.
+// anyIsolation makes a random change to one input of the choice of a mechanism:
+// capabilities, failures, the configuration, or the request of the operator.
 func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 	t.Helper()
 	mechanism := node.Mechanisms[rnd.IntN(len(node.Mechanisms))]
@@ -57,10 +57,10 @@ func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 }
 
 // TestOneMechanismAtATime runs random nodes whose mechanisms fail at random.
-// After every tick the scene checks that at most one mechanism is active, that
-// no LS work is in a cgroup that Tenon changed for BE work, and that BE work
-// keeps cpu.idle. The test itself checks the wants. A second run makes every
-// third step fail.
+// After every tick the scene checks three things: at most one mechanism is
+// active, no LS work is in a cgroup that Tenon changed for BE work, and BE work
+// keeps cpu.idle. The test itself checks the wants. In a second run every third
+// step fails.
 func TestOneMechanismAtATime(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(71, 62))
 	used := map[node.Mechanism]int{}
@@ -111,8 +111,8 @@ func TestOneMechanismAtATime(t *testing.T) {
 	}
 }
 
-// checkIsolationWants checks that no want for BE work names a cgroup that also
-// holds other work, and that all wants belong to one mechanism.
+// checkIsolationWants checks that no want for BE work is for a cgroup that also
+// holds other work. It also checks that all wants belong to one mechanism.
 func (n *scene) checkIsolationWants(t *testing.T) {
 	t.Helper()
 	for _, w := range n.wants {
@@ -141,8 +141,8 @@ func zeroOf(v node.Value) node.Value {
 }
 
 // TestBEKeepsOffSiblings checks MechanismSiblings with all settings of CPU
-// suppress. BE work must have no sibling of LS work, unless it has only its
-// minimum. It must always have at least one CPU.
+// suppress. BE work must not have the siblings of CPUs of LS work, unless it
+// has only its minimum. It must always have at least one CPU.
 func TestBEKeepsOffSiblings(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(63, 64))
 	kept := 0
@@ -200,7 +200,8 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 }
 
 // TestTheSelectionIsRememberedOverARestart writes the state as JSON and reads
-// it back. An agent that restarts with it must make the same decisions.
+// it back. An agent that restarts with this state must make the same decisions
+// as before.
 func TestTheSelectionIsRememberedOverARestart(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(65, 66))
 	for range 40 {

@@ -22,7 +22,8 @@ func (x *suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	return left
 }
 
-// keptOff says in the form of a reason how many CPUs clear removed; empty: none.
+// keptOff returns words for a reason: how many CPUs clear removed. If it
+// removed none, the result is "".
 func keptOff(of, left unit.CPUSet) string {
 	if n := of.Minus(left).Len(); n > 0 {
 		return fmt.Sprintf("; %s kept free as siblings of LS", facts.AreCPUs(n))

@@ -9,20 +9,21 @@ import (
 )
 
 // slices gives BE threads the longest time slice if they compete with other
-// work in a cgroup that is not idle. A cgroup is not idle if another component
-// manages its weight, if it also holds other work, or if it has the least
-// weight.
+// work in a cgroup that is not idle. There are three such cases: another
+// component manages the cgroup's weight, the cgroup also holds other work, or
+// the cgroup has the least weight.
 //
 // The kernel compares two threads at the lowest cgroup that contains both.
-// Since Linux 6.6 a thread that is not idle there may finish the slice that it
-// has begun. A BE thread begins a slice when it wakes or gets new quota. It
-// then delays each thread that wakes later by up to its slice, rounded up to
-// ticks; a longer slice makes this rare. A cgroup has the shortest slice of its
-// threads, and since Linux 6.12 a waking thread with a shorter slice preempts
-// at once.
+// Since Linux 6.6 a thread that is not idle at that level may finish the slice
+// that it has begun. A BE thread begins a slice when it wakes or gets new
+// quota. Then it delays each thread that wakes later by up to one slice,
+// rounded up to ticks. If slices are longer, they begin less often, and such
+// delays are rare. A cgroup has the shortest slice of its threads. Since Linux
+// 6.12 a waking thread whose slice is shorter than that of the running thread
+// preempts it at once.
 //
-// The two strongest mechanisms do not need long slices: vendor marks apply
-// across cgroups, and sched_ext threads run below all others.
+// The two strongest mechanisms do not need long slices. Vendor marks apply
+// across cgroups, and under sched_ext BE threads run below all others.
 func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	mechanism := st.Status.Mechanism
 	if c.SlicesUnmanaged || mechanism == node.MechanismVendor || mechanism == node.MechanismSchedExt || !s.Capabilities.Can(node.FeatureEEVDFSlice) {
@@ -51,8 +52,8 @@ func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want
 	return wants
 }
 
-// noSlices returns the reason why long slices are released. mechanism is the
-// reason of the selected mechanism.
+// noSlices returns the reason for which long slices are released. mechanism is
+// the reason for which the mechanism was selected.
 func (st selector) noSlices(c CPUQOS, mechanism string) string {
 	switch {
 	case c.SlicesUnmanaged:
@@ -64,8 +65,8 @@ func (st selector) noSlices(c CPUQOS, mechanism string) string {
 }
 
 // handsOver reports whether the long slices of a cgroup above or below m are
-// being released. Such a release also resets the threads of m, so the want for
-// m must wait a tick.
+// being released. Such a release also resets the slices of the threads in m, so
+// the want for m must wait for a tick.
 func handsOver(s node.Snapshot, m node.CgroupPath) bool {
 	for k := range s.Knobs.Before {
 		if k.File == node.FileSlice && k.Cgroup != m && (k.Cgroup.Contains(m) || m.Contains(k.Cgroup)) {

@@ -73,8 +73,8 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	return best
 }
 
-// noSiblings returns the reason why mechanisms that protect only siblings would
-// have no effect here; empty: they would have one.
+// noSiblings returns the reason why a mechanism that protects only siblings
+// would have no effect here, or "" if it would have one.
 func noSiblings(c CPUQOS, can node.Capabilities) string {
 	switch smt := isolation.AnswerOf(can, node.FeatureHardwareSMT); {
 	case smt.Verdict == node.No:

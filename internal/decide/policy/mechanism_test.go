@@ -17,8 +17,8 @@ func TestServicesNeverYield(t *testing.T) {
 	}
 }
 
-// TestDoctorSeesTheSelection checks that doctor gets the selection from
-// Mechanisms without a snapshot.
+// TestDoctorSeesTheSelection calls Mechanisms as the command doctor does, which
+// has no snapshot.
 func TestDoctorSeesTheSelection(t *testing.T) {
 	yes := node.Answer{Verdict: node.Yes, Why: "seen"}
 	can := node.Capabilities{node.FeatureSchedExt: yes, node.FeatureCPUIdle: yes}

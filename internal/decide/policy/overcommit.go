@@ -10,44 +10,49 @@ import (
 )
 
 // Overcommit is colocation-config: how much CPU and memory Tenon offers as
-// batch resources. It has no knob; its result is State.Batch.Offer.
+// batch resources. It sets no knob. Its result is State.Batch.Offer.
 type Overcommit struct {
 	Enable bool    `json:"enable"`
 	CPU    Reclaim `json:"cpu,omitzero"`
 	Memory Reclaim `json:"memory,omitzero"`
-	// Window is the time over which the use is averaged. The offer may grow
-	// only by that average (metricAggregateDurationSeconds).
+	// Window is the time over which the use is averaged
+	// (metricAggregateDurationSeconds). The offer can grow only as far as this
+	// average allows.
 	Window time.Duration `json:"window_ns,omitempty"`
-	// Look is the time between two decisions to raise the offer. The first
-	// decision comes when Tenon has measured the node for this time
-	// (metricReportIntervalSeconds).
+	// Look is the time between two decisions to raise the offer
+	// (metricReportIntervalSeconds). The first decision comes after Tenon has
+	// measured the node for this time.
 	Look time.Duration `json:"look_ns,omitempty"`
-	// DegradeAfter is the time for which an input may be missing before the
-	// offer becomes 0 (degradeTimeMinutes).
+	// DegradeAfter is how long an input may be missing (degradeTimeMinutes).
+	// After that, the offer is 0.
 	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
-	// RenewAfter is an age of the offer. From that age on, any increase is published
-	// (updateTimeThresholdSeconds). WorthPPM is an increase, in millionths of the
-	// present offer, that is published at any age (resourceDiffThreshold).
+	// RenewAfter is a minimum age of the present offer
+	// (updateTimeThresholdSeconds). If the offer is at least this old, any
+	// increase is published. WorthPPM is the minimum size of an increase, in
+	// millionths of the present offer (resourceDiffThreshold). An increase of
+	// at least this size is published at any age.
 	RenewAfter time.Duration `json:"renew_after_ns,omitempty"`
 	WorthPPM   int64         `json:"worth_ppm,omitempty"`
-	// WithPageCache counts all page cache as use of memory (metricMemoryCollectPolicy:
-	// usageWithPageCache). Without it, use is the working set.
+	// WithPageCache counts all page cache as use of memory
+	// (metricMemoryCollectPolicy: usageWithPageCache). If it is false, the use
+	// is the working set.
 	WithPageCache bool `json:"with_page_cache,omitempty"`
 	// ReservedCPU and ReservedMemory are set aside for the node's own work.
-	// They count in full even if that work uses less.
+	// They count in full, even if that work uses less.
 	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
 	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
-	// Peak counts work by its predicted peak use.
+	// Peak counts work by the peak use that is predicted for it.
 	Peak PeakPrediction `json:"peak,omitzero"`
 }
 
 // Reclaim configures how one resource is divided between BE and the other classes.
 type Reclaim struct {
 	// ThresholdPercent is the share of the capacity that all classes together
-	// may use (cpuReclaimThresholdPercent, at least 0).
+	// may use (cpuReclaimThresholdPercent). It is at least 0.
 	ThresholdPercent unit.Percent `json:"threshold_percent"`
 	// LimitPercent is the largest share of the capacity that Tenon offers
-	// (batchCPUThresholdPercent, at least 0); absent: no limit.
+	// (batchCPUThresholdPercent). It is at least 0. If it is absent, there is
+	// no limit.
 	LimitPercent node.Maybe[unit.Percent] `json:"limit_percent,omitzero"`
 	// Policy says how the work of the other classes counts.
 	Policy ReclaimPolicy `json:"policy,omitempty"`
@@ -68,15 +73,15 @@ const (
 type batch struct {
 	Offer  node.Batch `json:"offer,omitzero"`
 	Demand demand     `json:"demand,omitzero"`
-	// Looked is the time since the last decision to raise the offer. CPU and
-	// Memory are the ages of the two offered amounts.
+	// Looked is the time since the last decision about an increase of the
+	// offer. CPU and Memory are the ages of the two offered amounts.
 	Looked time.Duration `json:"looked_ns,omitempty"`
 	CPU    age           `json:"cpu,omitzero"`
 	Memory age           `json:"memory,omitzero"`
 }
 
-// An age measures how old an amount is. It adds up the times between snapshots,
-// so that a change of the clock does not make an amount old.
+// An age is how long ago an amount was set. It is the sum of the times between
+// snapshots, so that a change of the clock does not make an amount older.
 type age struct {
 	Renewed time.Duration `json:"renewed_ns,omitempty"` // time since the amount was computed
 	Blind   time.Duration `json:"blind_ns,omitempty"`   // time for which an input has been missing
@@ -86,10 +91,10 @@ type age struct {
 // is the time since the last snapshot.
 //
 // The formula is Koordinator's. offer computes it twice, with the use in Window
-// and with the use in the last 5 s, and takes the smaller result. A reduction
-// applies at once. An increase waits for the next decision (Look). It is
-// published only if it is large enough (WorthPPM) or the offer is old enough
-// (RenewAfter).
+// and with the use in the last 5 s, and takes the smaller result. If the result
+// is below the present offer, it replaces the offer at once. If it is above, it
+// waits for the next decision (Look), and is published only if the increase is
+// large enough (WorthPPM) or the offer is old enough (RenewAfter).
 func (b batch) offer(c Overcommit, p facts.Pool, elapsed time.Duration, s node.Snapshot) batch {
 	if !c.Enable {
 		return batch{}

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// BenchmarkOvercommit measures the time that the batch resources take in a
-// tick, and their size in the saved State. Half of the workloads are BE. The
+// BenchmarkOvercommit measures how long the batch resources take in a tick, and
+// how large they are in the saved State. Half of the workloads are BE. The
 // variant with peaks starts after a day of changing load.
 func BenchmarkOvercommit(b *testing.B) {
 	for _, workloads := range []int{100, 1000} {

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// sampleEvery is the minimum time between two samples of use. Ticks that
-	// events start can be too close together to compute a rate. It is below one
-	// second because the period of ticks varies.
+	// sampleEvery is the minimum time between two samples of use. If an event
+	// starts a tick, the time since the last tick can be too short to compute a
+	// rate. sampleEvery is below one second because the time between periodic
+	// ticks varies.
 	sampleEvery = 900 * time.Millisecond
 	// lastly is the length of the short window. The use in it can only lower the offer.
 	lastly = 5 * time.Second
@@ -21,7 +22,8 @@ const (
 
 // demand is the use of the node and its workloads, as sums over the parts of a
 // short and a long window. The newest part comes first. The units are
-// milliseconds, milliseconds of CPU time, and KiB times seconds, all whole.
+// milliseconds of time, milliseconds of CPU time, and KiB × s of memory. All
+// are whole numbers.
 type demand struct {
 	Began  bool          `json:"began,omitempty"`     // the counters were read at least once
 	Waited time.Duration `json:"waited_ns,omitempty"` // time since the last sample
@@ -50,16 +52,16 @@ type account struct {
 // parts holds one amount for each part of a window, newest first.
 type parts [spans]int64
 
-// A series is the use of one resource in each part. Seen is the time for which
-// the use was counted, in milliseconds.
+// A series is the use of one resource in each part. Seen is how long the use
+// was counted, in milliseconds.
 type series struct {
 	Seen  int64 `json:"seen_ms,omitempty"`
 	Short parts `json:"short,omitzero"`
 	Long  parts `json:"long,omitzero"`
 }
 
-// observe adds the use since the last sample. The duration that it returns is
-// the time since that sample; 0: it is too early for a new sample.
+// observe adds the use since the last sample. It returns the time since that
+// sample, or 0 if it is too early for a new sample.
 func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
 	next := d
 	next.Waited += max(elapsed, 0)
@@ -101,8 +103,8 @@ func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s 
 	return next, sampled
 }
 
-// memoryUsed returns the memory that counts as used. That is the working set,
-// or all memory if page cache counts or the working set is unknown.
+// memoryUsed returns the memory that counts as used. That is the working set.
+// If page cache counts, or if the working set is unknown, it is all memory.
 func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	if withPageCache || !u.WorkingSet.Known() {
 		return u.Memory
@@ -117,7 +119,8 @@ type part struct {
 	pushed bool  // the long window also begins a new part
 }
 
-// extend begins a new part, and reports whether the long window also got one.
+// extend begins a new part of the short window. It reports whether a new part
+// of the long window also began.
 func (d *demand) extend(lasted int64, window time.Duration) bool {
 	d.Short.push()
 	d.Short[0] = lasted
@@ -146,9 +149,9 @@ func (p *parts) trim(window time.Duration) {
 	}
 }
 
-// index returns a function that finds the index of a workload in d.Work; -1: it
-// is not there. That function first looks at the index place. The workload is
-// there unless the list of workloads has changed.
+// index returns a function that finds the index of a workload in d.Work, or
+// returns -1. This function first tries the index place. The workload is at
+// that index unless the list of workloads has changed.
 func (d demand) index() func(place int, id node.WorkloadID) int {
 	var all map[node.WorkloadID]int
 	return func(place int, id node.WorkloadID) int {
@@ -168,7 +171,7 @@ func (d demand) index() func(place int, id node.WorkloadID) int {
 	}
 }
 
-// read returns the use since the last reading. It returns false if there is no
+// read returns the use since the last reading. rated is false if there is no
 // rate, because a reading is missing or the counter was reset.
 func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bool) {
 	then := a.Counter
@@ -182,8 +185,9 @@ func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bo
 	return a.Counter - then, true
 }
 
-// add adds the use in the newest part of the windows. A workload without a
-// counter in this part keeps its last rate.
+// add adds an amount of use, of CPU or memory, to the newest part of both
+// windows. If the use was not counted in this part, add assumes the mean rate
+// of the earlier parts.
 func (u *series) add(sum int64, counted bool, p part) {
 	if !counted {
 		sum = mean(u.Short, p.before, u.Seen) * p.lasted / 1000
@@ -199,7 +203,8 @@ func (u *series) add(sum int64, counted bool, p part) {
 	}
 }
 
-// mean returns the use per second, over the parts in which the use was counted.
+// mean returns the use per second. It is the mean over the parts in which the
+// use was counted.
 func mean(sums, lasted parts, seen int64) int64 {
 	var sum, over int64
 	for i := range sums {
@@ -213,7 +218,7 @@ func mean(sums, lasted parts, seen int64) int64 {
 	return (sum*1000 + over/2) / over
 }
 
-// system adds the use of the node outside its workloads.
+// system adds the use of the node that belongs to no workload.
 func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged unit.Bytes, p part) {
 	then, were := d.Busy, d.Counted
 	d.Busy, d.Counted = 0, 0
@@ -228,8 +233,8 @@ func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged u
 	// While a CPU is offline, its counter is missing from the sum.
 	rated := d.Counted > 0 && d.Counted == were && d.Busy >= then
 	d.System.CPU.add(max(d.Busy-then-spent, 0), rated, p)
-	// Measure the node as the workloads are measured. MemAvailable would count
-	// the page cache in their working sets as free.
+	// Measure the memory of the node in the same way as that of the workloads.
+	// MemAvailable would count the page cache in their working sets as free.
 	used, known := memoryUsed(s.Usage, false).Value()
 	d.System.Memory.add(int64(max(used-charged, 0)>>10)*p.lasted/1000, known, p)
 }

@@ -68,8 +68,9 @@ func TestAPauseIsForgotten(t *testing.T) {
 	}
 }
 
-// TestACPUThatGoesOfflineMakesNoRate takes a CPU offline and online again. Its
-// counter leaves the sum and returns to it, which must not look like use.
+// TestACPUThatGoesOfflineMakesNoRate takes a CPU offline and online again. The
+// counter of this CPU leaves the sum and comes back, and this must not look
+// like use.
 func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 	n := watched(t, colocation(), 70, 1000)
 	all := n.snap.Topology
@@ -86,8 +87,8 @@ func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 	}
 }
 
-// TestAServiceThatStartsAnewKeepsItsPast checks that a service keeps its
-// history if it restarts within half an hour.
+// TestAServiceThatStartsAnewKeepsItsPast checks that a service that ends and
+// starts again within half an hour keeps its history.
 func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Minute}
@@ -110,8 +111,9 @@ func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 	}
 }
 
-// TestThePastIsBounded starts and ends a thousand workloads each minute. They
-// must not fill the memory, nor displace the history of workloads that stay.
+// TestThePastIsBounded starts and ends a thousand workloads each minute. Their
+// histories must not fill the memory, and must not displace those of workloads
+// that stay.
 func TestThePastIsBounded(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Hour}

@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A resource lets the formula compute CPU and memory in the same way.
+// A resource holds what differs between CPU and memory, so that one formula can
+// compute both.
 type resource[T unit.MilliCPU | unit.Bytes] struct {
 	Reclaim
 	capacity T
@@ -18,8 +19,8 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	unknown  string // the missing input of the whole node; empty: none
 	name     string
 	limitKey string
-	// alone lists the classes that always count by request: BE may not use
-	// their CPUs even when these are idle.
+	// alone lists the classes that always count by their requests: BE may not
+	// use their CPUs even when these are idle.
 	alone    []node.Class
 	request  func(*node.Workload) node.Maybe[T]
 	measured func(*node.Workload) bool
@@ -76,12 +77,12 @@ func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
 	return r
 }
 
-// formula computes
+// formula computes this expression:
 //
 //	capacity × threshold − max(use of the system, reservation) − count of the others
 //
-// twice: with the use in the long window and with the use in the short window.
-// It returns the smaller result. Koordinator:
+// It computes it twice, with the use in the long window and with the use in the
+// short window, and returns the smaller result. Koordinator:
 // pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
@@ -133,7 +134,7 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	return f
 }
 
-// missing names the workloads whose use is unknown; empty: none.
+// missing names the workloads whose use is unknown, or returns "".
 func (r resource[T]) missing(ids []string) string {
 	const most = 3
 	switch n := len(ids) - most; {

@@ -10,14 +10,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PeakPrediction counts work by the peak that its history predicts, if that exceeds its
-// present use. The offer at night then already leaves room for the peak in the morning.
+// PeakPrediction counts work by the peak that its history predicts, if this
+// peak exceeds the present use. So the offer at night leaves room for the peak
+// of the next morning.
 type PeakPrediction struct {
 	Enable bool `json:"enable"`
 	// MarginPercent is the safety margin that is added to each peak.
 	MarginPercent unit.Percent `json:"margin_percent,omitempty"`
-	// ColdStart is an age. A younger workload also counts by its request,
-	// because its history is too short.
+	// ColdStart is a minimum age. The history of a younger workload is too
+	// short, so its request also counts.
 	ColdStart time.Duration `json:"cold_start_ns,omitempty"`
 }
 
@@ -29,11 +30,12 @@ const (
 	memoryHalfLife = 24 * time.Hour
 	cpuPercentile  = 95
 	memPercentile  = 98
-	// keepPeaks is how long the history of an ended workload is kept. A service that
-	// restarts in that time has a cgroup of the same name and gets its history back.
+	// keepPeaks is how long the history of an ended workload is kept. If a
+	// service restarts within this time, its cgroup has the same name as
+	// before, and it gets its history back.
 	keepPeaks = 30 * time.Minute
-	// mostPeaks is the maximum number of histories, which bounds their memory.
-	// Work without a history counts by its request.
+	// mostPeaks is the maximum number of histories. It bounds the memory that
+	// they need. Work without a history counts by its request.
 	mostPeaks = 1024
 )
 
@@ -42,8 +44,8 @@ var (
 	memoryScale = trend.ScaleOf(5<<20>>10, 2<<40>>10, 5) // KiB
 )
 
-// A peak holds the largest use in the present minute and the predicted peak, in
-// the units of the series.
+// A peak holds two amounts, in the units of the series: the largest use in the
+// present minute, and the predicted peak.
 type peak struct {
 	MaxCPU    int64         `json:"max_cpu,omitempty"`
 	MaxMemory int64         `json:"max_memory,omitempty"`
@@ -78,8 +80,8 @@ func (h past) peak(c PeakPrediction) peak {
 	return peak{CPU: cpu * margin / 100, Memory: memory * margin / 100, Watched: h.Watched}
 }
 
-// predict adds the present use to the peaks of this minute, and once a minute
-// these peaks to the histories. It changes the accounts of d.
+// predict raises the peaks of this minute to the present use. Once a minute it
+// adds these peaks to the histories. It changes the accounts of d.
 func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []node.Workload) {
 	if !c.Enable {
 		d.Peaks = peaks{}
@@ -135,7 +137,8 @@ func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, 
 	a.Peak = h.peak(c)
 }
 
-// keep adds the histories of ended workloads to all. Those that ended last come first.
+// keep adds the histories of ended workloads to all, beginning with the
+// workloads that ended last.
 func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// addsUp checks that the terms add up to the amount and that the amount is
-// within its bounds. It returns the fault, or "".
+// addsUp checks that the terms add up to the amount, and that the amount is
+// within its bounds. It returns what is wrong, or "".
 func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclaim) string {
 	var sum T
 	for _, term := range a.Terms {
@@ -32,9 +32,9 @@ func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclai
 }
 
 // TestPromisesHoldTheirBounds runs random crews with random use and random
-// gaps. It checks that the terms add up and that an amount is between 0 and its
-// threshold. The offer must never exceed the present result of the formula, and
-// may grow only at intervals of Look.
+// gaps. It checks that the terms add up, and that an amount is between 0 and
+// its threshold. The offer must never exceed the present result of the formula.
+// It may grow only at intervals of Look.
 func TestPromisesHoldTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 60 {

@@ -53,8 +53,8 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	}
 }
 
-// charge reads "web=2Gi node=5Gi be=?": the memory use of workloads, and of the
-// whole node, from now on.
+// charge reads a line such as "web=2Gi node=5Gi be=?": from now on, this is the
+// memory use of workloads and of the whole node.
 func (n *scene) charge(t *testing.T, line string) {
 	t.Helper()
 	if n.memory == nil {
@@ -69,8 +69,8 @@ func (n *scene) charge(t *testing.T, line string) {
 	}
 }
 
-// charged puts the memory use into the snapshot. Where no line sets the use, it
-// is unknown.
+// charged puts the memory use into the snapshot. If no line has set the use of
+// a workload, it is unknown.
 func (n *scene) charged() {
 	for i, w := range n.snap.Workloads {
 		if b, known := n.memory[w.ID]; known {
@@ -83,7 +83,8 @@ func (n *scene) charged() {
 	}
 }
 
-// live reads "300 web=1500m": the number of ticks, and the use in each tick.
+// live reads a line such as "300 web=1500m": the number of ticks, and the use
+// in each tick.
 func (n *scene) live(t *testing.T, line string) {
 	t.Helper()
 	times, rest, _ := strings.Cut(line, " ")

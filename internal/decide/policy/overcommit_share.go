@@ -9,16 +9,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sides lists the classes in the order of their terms in the formula. Of BE,
-// only work of the priority class koord-mid has a term.
+// sides lists the classes in the order in which the formula has their terms.
+// The term of BE counts only work of the priority class koord-mid.
 var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
 
-// takes reports whether a workload runs on the batch resources. The use of such
-// a workload does not reduce them.
+// takes reports whether a workload runs on batch resources. The use of such a
+// workload does not reduce the offer.
 func takes(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 
-// A share is the counted sum of the work of one class. It also has the numbers
-// of workloads that count in another way than the class.
+// A share is the counted sum of the work of one class. It also counts the
+// workloads that do not count in the way of their class.
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int // number of workloads
@@ -27,8 +27,8 @@ type share[T unit.MilliCPU | unit.Bytes] struct {
 	cold       int // workloads with too short a history for a prediction
 }
 
-// add counts a workload with the use used; absent: never measured. It returns
-// false if neither use nor request is known.
+// add counts a workload whose use is used. If used is absent, the workload was
+// never measured. add returns false if neither use nor request is known.
 func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
 	h.works++
 	asked, has := r.request(w).Value()
@@ -39,8 +39,8 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	case has && r.Policy == ByRequest:
 		counts = asked
 	case has && (!byUse || !seen || !r.measured(w) || w.Starting):
-		// A request is no limit: work may use more than it requests. Then its use
-		// counts.
+		// A request is no limit: work may use more than it requests, and then
+		// its use counts.
 		counts = max(counts, asked)
 		if byUse {
 			h.unmeasured++
@@ -95,7 +95,7 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 	return terms
 }
 
-// how says how the work of a class counts.
+// how returns words that say how the work of a class counts.
 func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	by := []string{"use"}
 	switch {
@@ -118,7 +118,8 @@ func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	return fmt.Sprintf("used by %s", class)
 }
 
-// notes says how many workloads of the class count in another way.
+// notes returns words that say how many workloads of the class do not count in
+// the way of the class.
 func (h share[T]) notes(c PeakPrediction) string {
 	var notes []string
 	note := func(n int, format string, args ...any) {

@@ -13,8 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A crew is the work on a node, with a request and a constant use for each
-// workload.
+// A crew is the work on a node. Each workload has a request and a constant use.
 type crew struct {
 	cpus         int
 	memory       unit.Bytes
@@ -76,9 +75,9 @@ func changed(change func(*Overcommit)) Overcommit {
 
 const gi = unit.Bytes(1 << 30)
 
-// TestAmountsWorkedByHand compares the amounts with values computed by hand,
-// for 16 CPUs and 64 GiB. Thresholds are 60 % of the CPUs and 65 % of the
-// memory unless a case has others.
+// TestAmountsWorkedByHand compares the amounts with values that were computed
+// by hand. The node has 16 CPUs and 64 GiB. The thresholds are 60 % of the CPUs
+// and 65 % of the memory, unless a case has others.
 func TestAmountsWorkedByHand(t *testing.T) {
 	for name, c := range map[string]crew{
 		"an empty node": { // 9600; 65 % of 65536 Mi
@@ -154,9 +153,9 @@ func TestAmountsWorkedByHand(t *testing.T) {
 }
 
 // batchReference is Koordinator's formula for constant use, written from its
-// description. With maxUsageRequest Koordinator omits work that was not
-// measured; batchReference does not have this bug. The second result is for
-// memory.
+// description. The second result is for memory. With maxUsageRequest,
+// Koordinator leaves out work that was not measured; batchReference does not
+// have this bug.
 func batchReference(c crew) (unit.MilliCPU, unit.Bytes) {
 	var used, asked, most, used2, asked2, most2 int64
 	for _, h := range c.work {
@@ -237,8 +236,8 @@ func anyCrew(rnd *rand.Rand) crew {
 }
 
 // TestAmountsAreTheReferences compares the results with Koordinator's formula.
-// Means are rounded to whole milliseconds, so a result may differ by less than
-// one thousandth of a CPU for each workload.
+// Means are rounded to whole milliseconds, so each workload may add a
+// difference of less than one thousandth of a CPU.
 func TestAmountsAreTheReferences(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	for range 400 {
@@ -258,8 +257,8 @@ func TestAmountsAreTheReferences(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotMakeSamples checks that ticks in quick succession do not
-// change the offer.
+// TestEventsDoNotMakeSamples checks that ticks that follow each other too
+// quickly do not change the offer.
 func TestEventsDoNotMakeSamples(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Overcommit = colocation()
@@ -279,9 +278,9 @@ func TestEventsDoNotMakeSamples(t *testing.T) {
 	}
 }
 
-// TestPageCacheCountsOnlyIfTheOwnerSaysSo checks that the page cache of services
-// counts as their use only with the setting WithPageCache. The page cache of BE
-// must never reduce the measured use of the system.
+// TestPageCacheCountsOnlyIfTheOwnerSaysSo checks that the page cache of
+// services counts as their use only if WithPageCache is set. The page cache of
+// BE must never reduce the measured use of the system.
 func TestPageCacheCountsOnlyIfTheOwnerSaysSo(t *testing.T) {
 	for with, want := range map[bool]string{
 		false: "36454Mi = 65% of 65536Mi - 2048Mi used by the system - 4096Mi used by LS",

@@ -49,7 +49,7 @@ func (n *scene) everything(t testing.TB) {
 	n.showIsolation()
 }
 
-// owners converts all work into pods with containers and random overrides.
+// owners turns all workloads into pods with containers and random overrides.
 func (n *scene) owners(rnd *rand.Rand) {
 	maybe := func(m unit.Percent) node.Maybe[unit.Percent] {
 		if rnd.IntN(2) == 0 {
@@ -88,9 +88,9 @@ func (n *scene) owners(rnd *rand.Rand) {
 	}
 }
 
-// owned lists the knobs of each policy. The policies of this package share two
-// files, cpu.max and cpuset.cpus: for each cgroup, one policy owns the file.
-// TestEveryKnobHasOneOwner checks that.
+// owned lists the knobs of each policy. Two files, cpu.max and cpuset.cpus,
+// belong to several policies of this package, but in each cgroup to only one of
+// them. TestEveryKnobHasOneOwner checks that.
 var owned = map[plan.Owner][]node.File{
 	plan.OwnerCPUQOS:    {node.FileCPUWeight},
 	plan.OwnerMechanism: ownedByMechanisms,
@@ -106,7 +106,7 @@ var owned = map[plan.Owner][]node.File{
 }
 
 // TestEveryKnobHasOnePackage checks that exactly one package lists each knob as
-// its own. No package lists pids.max, because no policy sets it yet.
+// its own. pids.max is in no list, because no policy sets it yet.
 func TestEveryKnobHasOnePackage(t *testing.T) {
 	ours := slices.Concat(ownedAlways, ownedByClaims, ownedByMechanisms)
 	all := slices.Concat(ours, isolation.Owned, memory.Owned, cache.Owned, blockio.Owned, evict.Owned, []node.File{node.FilePIDs})
@@ -123,10 +123,10 @@ func TestEveryKnobHasOnePackage(t *testing.T) {
 	}
 }
 
-// TestEveryKnobHasOneOwner runs random work with all policies enabled. It
-// checks that only one policy wants each knob in a tick, and that it is the
-// same policy in all ticks while no work starts or ends. Each policy must want
-// all knobs that it owns and no others.
+// TestEveryKnobHasOneOwner runs random work with all policies enabled. In each
+// tick, at most one policy may want a knob. While no work starts or ends, this
+// must be the same policy in all ticks. Each policy must want all knobs that it
+// owns and no others.
 func TestEveryKnobHasOneOwner(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	files := map[plan.Owner]map[node.File]bool{}

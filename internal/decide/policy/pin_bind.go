@@ -12,10 +12,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bind owns cpuset.cpus and cpuset.mems of LS workloads, and on cgroup v1 those
-// of all cgroups below them. It binds workloads with exclusive CPUs to these
-// CPUs and to the memory of their NUMA nodes, and all other LS workloads to the
-// remaining CPUs. If no workload has exclusive CPUs, it binds none.
+// bind owns cpuset.cpus and cpuset.mems of LS workloads. On cgroup v1 it also
+// owns those of all cgroups below them. It binds workloads with exclusive CPUs
+// to these CPUs and to the memory of their NUMA nodes, and all other LS
+// workloads to the remaining CPUs. If no workload has exclusive CPUs, it binds
+// none.
 func bind(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	if g.Of == nil && !bindsNow(s.Knobs) {
 		return nil
@@ -66,14 +67,14 @@ type binder struct {
 	all    unit.CPUSet
 	owners []owner
 	taken  unit.CPUSet // CPUs of all owners together
-	// promised is the memory that the workloads bound to each NUMA node need.
-	// The key is the lowest CPU of the node.
+	// promised is how much memory the workloads that are bound to a NUMA node
+	// need together. The key is the lowest CPU of the node.
 	promised map[unit.CPU]unit.Bytes
 }
 
-// These limits bound the memory that the workloads bound to a NUMA node need
-// together, in percent of the node's memory. Between the two limits, workloads
-// that are bound stay bound, but no other one is bound.
+// These limits are for the memory that the workloads bound to one NUMA node
+// need together, in percent of the node's memory. Between the two limits, bound
+// workloads stay bound, but no other workload becomes bound.
 const (
 	bindUpTo unit.Percent = 75
 	stayUpTo unit.Percent = 90
@@ -92,7 +93,8 @@ type seating struct {
 	to     unit.CPUSet
 	reason string
 	say    bool // give the reason even if nothing changes
-	// parts are the sets of single containers; nil: all cgroups have the set to.
+	// parts are the sets of single containers. If it is nil, all cgroups have
+	// the set to.
 	parts map[string]unit.CPUSet
 }
 
@@ -119,8 +121,9 @@ func (b *binder) share(w *node.Workload) seating {
 		to.reason = "no CPU that it may use is an exclusive CPU of others"
 	default:
 		to.intent, to.reason = plan.Set, fmt.Sprintf("%s exclusive to others", facts.AreCPUs(room.Intersect(others).Len()))
-		// A write of the cpuset lets all threads run on the whole set. They could
-		// then run on isolated CPUs, too, which their affinity excluded before.
+		// After a write of the cpuset, all threads can run on the whole set. So
+		// they could run on isolated CPUs, too, which their affinity excluded
+		// before.
 		if open := to.to.Minus(b.snap.Topology.Isolated); !open.Empty() {
 			to.to = open
 		}
@@ -180,9 +183,9 @@ func (b *binder) memory(w *node.Workload, cpus unit.CPUSet) seating {
 	return m
 }
 
-// A tree lists the cgroups that are bound together. These are the workload's
-// own cgroup and, on cgroup v1, all known cgroups below it, because there a
-// cpuset must lie within the parent's.
+// A tree lists the cgroups that are bound together. This is the workload's own
+// cgroup. On cgroup v1 it is also all known cgroups below it, because there a
+// cpuset must lie within that of the parent.
 type tree struct {
 	work   int // index of the workload
 	groups []node.CgroupPath

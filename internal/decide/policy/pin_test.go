@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// anyClaim adds a workload that requests exclusive CPUs, in a cgroup with other
-// cgroups below it.
+// anyClaim adds a workload that requests exclusive CPUs. Below its cgroup there
+// are other cgroups.
 func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 	w := node.Workload{
 		ID: node.WorkloadID(name), Class: []node.Class{node.LSE, node.LSR}[rnd.IntN(2)], ContentionRoot: "ls",
@@ -28,10 +28,10 @@ func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 }
 
 // TestOwnCPUsAreExclusive starts and ends workloads with exclusive CPUs on
-// random nodes. It checks that their sets never overlap or change, that no
-// other LS workload has such a CPU, and that BE work has no CPU of LSE. Some
-// CPU must always be shared, the kernel must refuse no write, and unused sets
-// must be released.
+// random nodes. The exclusive sets must never overlap or change. No other LS
+// workload may have a CPU of such a set, and BE work may have no CPU of LSE.
+// Some CPU must always be shared, the kernel must refuse no write, and unused
+// sets must be released.
 func TestOwnCPUsAreExclusive(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for try := range 100 {
@@ -95,9 +95,9 @@ func (n *scene) sets() map[node.CgroupPath]unit.CPUSet {
 	return all
 }
 
-// checkPins checks the sets of all cgroups, and returns the exclusive CPUs by
-// workload. On cgroup v1 an exchange of sets takes two ticks. After the first
-// one, the set may still have old CPUs.
+// checkPins checks the sets of all cgroups, and returns the exclusive CPUs of
+// each workload. On cgroup v1 an exchange of sets takes two ticks. After the
+// first one, a set may still contain CPUs that it has to give up.
 func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]unit.CPUSet, was map[node.CgroupPath]unit.CPUSet) map[node.WorkloadID]unit.CPUSet {
 	t.Helper()
 	now := n.sets()

@@ -1,6 +1,6 @@
 // Package policy decides the values of a node's knobs. Decide is a pure
-// function of configuration, state and snapshot. Each policy has its own file,
-// is the only owner of its knobs, and gives a reason with each want.
+// function of configuration, state and snapshot. Each policy has its own file.
+// A policy is the only owner of its knobs, and gives a reason with each want.
 package policy
 
 import (
@@ -39,13 +39,14 @@ type Config struct {
 	Cache cache.Config `json:"cache_qos,omitzero"`
 	// IO sets limits, weights and latency targets of block I/O by class.
 	IO blockio.Config `json:"io,omitzero"`
-	// Burst lets LS work exceed its CPU limit for some time.
+	// Burst lets LS work exceed its CPU limit for a limited time.
 	Burst Burst `json:"burst,omitzero"`
 	// Overcommit computes the batch resources.
 	Overcommit Overcommit `json:"overcommit,omitzero"`
 	// Evict evicts BE work when memory or CPU is short.
 	Evict evict.Config `json:"evict,omitzero"`
-	// Seats gives BE work with a CPU limit whole CPUs in place of time on all CPUs.
+	// Seats gives BE work that has a CPU limit whole CPUs, in place of time on
+	// all CPUs.
 	Seats seat.Config `json:"seats,omitzero"`
 	// Misfit says when Tenon reports that a CPU limit does not fit its workload.
 	Misfit misfit.Config `json:"misfit,omitzero"`
@@ -55,7 +56,7 @@ type Config struct {
 type State struct {
 	Use facts.Use `json:"use"`
 	// Growth is the amount by which the CPU of BE work may still grow. It
-	// increases with time, and each growth of BE uses some of it up.
+	// increases with time, and decreases when BE grows.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
 	// Selector holds the selected isolation mechanism.
 	Selector selector `json:"ladder,omitzero"`
@@ -64,21 +65,21 @@ type State struct {
 	CPUBackOff cpuBackOff  `json:"giving,omitzero"`
 	// CacheBackOff is the reduction of the cache and memory bandwidth of BE.
 	CacheBackOff cache.BackOff `json:"squeeze,omitzero"`
-	// Pins holds the exclusive CPUs of workloads.
+	// Pins holds the CPUs that single workloads have exclusively.
 	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
 	// Shared holds the seats and pools of workloads that share CPUs.
 	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
-	// Grown holds the CPUs that growing pools have beside their homes.
+	// Grown holds the CPUs that growing pools have in addition to their homes.
 	Grown grow.State `json:"grown,omitzero"`
-	// Notes say who chose these CPUs, and why a workload has none. The next
-	// call does not read them.
+	// Notes say who chose the CPUs in Pins and Shared, and why a workload has
+	// none. Decide does not read them.
 	Notes map[node.WorkloadID]hold.Note `json:"cpu_notes,omitempty"`
 	// Lending holds the loans of quota burst.
 	Lending lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
 	Batch batch `json:"batch,omitzero"`
-	// Evictions holds the BE workloads that Tenon is evicting, and the state
-	// that decides about further evictions.
+	// Evictions holds the BE workloads that Tenon is evicting, and the state on
+	// which further evictions depend.
 	Evictions evict.State `json:"evictions,omitzero"`
 	// Seats holds the CPUs of BE work with a CPU limit.
 	Seats   seat.State   `json:"seats,omitzero"`
@@ -136,8 +137,8 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	return next, append(wants, orders...)
 }
 
-// orphans releases every knob that Tenon has changed and that no policy wants any
-// more. An example are the knobs of a workload that no rule matches any more.
+// orphans releases every knob that Tenon has changed and that no policy wants
+// any more, such as the knobs of a workload that no rule matches any more.
 func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
 	if len(s.Knobs.Before) == 0 {
 		return nil

@@ -22,8 +22,9 @@ import (
 
 var classes = []node.Class{node.LSE, node.LSR, node.LS, node.LS, node.LS, node.System}
 
-// anyTopology returns a topology of at most most CPUs. It may have SMT, with
-// adjacent or distant numbers of siblings, and some CPUs may be offline.
+// anyTopology returns a topology with no more CPUs than the limit. It may have
+// SMT, with adjacent or distant numbers of siblings, and some CPUs may be
+// offline.
 func anyTopology(rnd *rand.Rand, most int) node.Topology {
 	sizes := []int{1, 2, 3, 4, 8, 12, 24, 48, 104, 256, 1024}
 	n := min(sizes[rnd.IntN(len(sizes))], most)
@@ -96,8 +97,8 @@ func anyScene(rnd *rand.Rand, most, version int) *scene {
 	return n
 }
 
-// anySpell returns random use for every workload, with per-CPU counters for
-// some if the kernel has them.
+// anySpell returns random use for every workload. If the kernel has per-CPU
+// counters, some workloads get them.
 func (n *scene) anySpell(rnd *rand.Rand) spell {
 	p := spell{
 		every: time.Duration(1+rnd.IntN(2000)) * time.Millisecond,
@@ -120,8 +121,8 @@ func (n *scene) anySpell(rnd *rand.Rand) spell {
 	return p
 }
 
-// allowance returns the amount of CPU that the knobs let BE work use, and the
-// set of CPUs; empty: all.
+// allowance returns how much CPU the knobs let BE work use, and on which CPUs.
+// An empty set means all CPUs.
 func (n *scene) allowance() (unit.MilliCPU, unit.CPUSet) {
 	var quota unit.MilliCPU
 	var cpus unit.CPUSet
@@ -142,9 +143,9 @@ func (n *scene) allowance() (unit.MilliCPU, unit.CPUSet) {
 	return min(quota, unit.CPUs(cpus.Len())), cpus
 }
 
-// TestBudgetHolds runs random nodes with random work. It checks that BE work
-// always has a CPU set that is not empty and at most its budget, and that it
-// grows slowly. The kernel must refuse nothing, and every knob must have one
+// TestBudgetHolds runs random nodes with random work. The set of CPUs of BE
+// work must never be empty, BE work must get at most its budget, and it must
+// grow slowly. The kernel must refuse nothing, and every knob must have one
 // owner.
 func TestBudgetHolds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
@@ -196,7 +197,7 @@ func TestBudgetHolds(t *testing.T) {
 // roundUp rounds m up to whole CPUs.
 func roundUp(m unit.MilliCPU) unit.MilliCPU { return (m + 999) / 1000 * 1000 }
 
-// checkWants checks the properties that every single decision must have.
+// checkWants checks the properties that the wants of every decision must have.
 func (n *scene) checkWants(t *testing.T) {
 	t.Helper()
 	st, wants := Decide(n.config, n.state, n.snap)
@@ -227,7 +228,7 @@ func (n *scene) checkWants(t *testing.T) {
 			t.Fatalf("%v gets CPUs %q", w.Knob, set)
 		}
 		// On cgroup v1, the exchange of two disjoint sets takes two ticks.
-		// After the first, some CPUs of LSE may still be in the set.
+		// After the first tick, the set may still contain CPUs of LSE.
 		onTheWay := !had.Empty() && !had.Contains(set) && set.Contains(had)
 		if got := set.Intersect(lse); !got.Empty() && !(onTheWay && had.Contains(got)) {
 			t.Fatalf("%v gets %v of what is LSE's or reserved: %v", w.Knob, got, lse)
@@ -237,7 +238,8 @@ func (n *scene) checkWants(t *testing.T) {
 
 func sameSet(a, b unit.CPUSet) bool { return a == b }
 
-// lse returns the CPUs of LSE work that is bound or has exclusive CPUs.
+// lse returns the CPUs of LSE work, if it is bound to CPUs or has exclusive
+// ones.
 func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	var all unit.CPUSet
 	for _, w := range n.snap.Workloads {
@@ -250,9 +252,9 @@ func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// TestMoreLSUseNeverGivesBEMore runs the same history twice. In the last spell
-// of the second run, one service uses more. BE must not get more than in the
-// first run.
+// TestMoreLSUseNeverGivesBEMore runs the same history twice, but in the last
+// spell of the second run one service uses more. Then BE must not get more than
+// in the first run.
 func TestMoreLSUseNeverGivesBEMore(t *testing.T) {
 	for seed := range uint64(150) {
 		play := func(more unit.MilliCPU) (*scene, unit.MilliCPU) {
@@ -307,8 +309,8 @@ func TestJitterMovesNothing(t *testing.T) {
 	}
 }
 
-// TestFewCPUsChangeHands places services at random. It checks that a tick
-// exchanges no more CPUs than the change of the budget and the limit on swaps
+// TestFewCPUsChangeHands places services at random. In each tick, BE may
+// exchange only as many CPUs as the change of the budget and the limit on swaps
 // allow.
 func TestFewCPUsChangeHands(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(17, 18))

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A nodeCase is one input of both formulas. BE work starts with all CPUs unless
-// have is set.
+// A nodeCase is one input for both formulas. If have is not set, BE work starts
+// with all CPUs.
 type nodeCase struct {
 	name      string
 	topo      node.Topology
@@ -42,11 +42,11 @@ func (c nodeCase) bound() []binding {
 }
 
 // reference is Koordinator's cpuset policy, written from its description. The
-// number of CPUs is capacity × threshold − use of others, rounded up and at
-// least two; it grows by at most a tenth of the CPUs per tick. Koordinator
-// takes CPUs from those of LSR pods and from the others in proportion, and
-// within each group from the lowest core of each NUMA node in turn. The second
-// result describes the failure of Koordinator; empty: none.
+// number of CPUs is capacity × threshold − use of others, rounded up, and at
+// least two. It grows by at most a tenth of the CPUs per tick. Koordinator
+// takes CPUs from those of LSR pods and from the other CPUs, in proportion to
+// the sizes of these two groups. In each group it takes the lowest core of each
+// NUMA node in turn. The second result says how Koordinator failed, or is "".
 func reference(c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	if c.missing {
 		return have, ""
@@ -73,7 +73,7 @@ func reference(c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 }
 
 // referencePool takes n CPUs from a pool as Koordinator does. If the pool has
-// fewer, it takes none.
+// fewer than n, it takes none.
 func referencePool(t node.Topology, pool unit.CPUSet, n int) unit.CPUSet {
 	var set unit.CPUSet
 	if n > pool.Len() {
@@ -124,7 +124,7 @@ func list(s string) unit.CPUSet {
 }
 
 // tenon returns the result of Tenon's cpuset policy: the set, and the quota if
-// there is one. Only on cgroup v1 does the service have per-CPU counters.
+// there is one. The service has per-CPU counters only on cgroup v1.
 func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet, string) {
 	n := newScene(c.topo, version)
 	n.config.Suppress = Suppress{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: SuppressCPUSet}
@@ -223,8 +223,8 @@ var nodeCases = []nodeCase{
 		remark: "the same, in the large"},
 }
 
-// split returns the topology of machine with other numbers: those of two
-// siblings differ by half the number of CPUs.
+// split returns the topology of the function machine, but with other numbers of
+// CPUs: two siblings are half the number of CPUs apart.
 func split(cpus, smt int) node.Topology {
 	t := machine(cpus, smt, 2, 2)
 	for i := range t.CPUs {

@@ -11,10 +11,10 @@ import (
 
 const (
 	// unwatched is the share of the capacity that BE work may use while no
-	// agent runs. cpuSuppressMinPercent replaces it, if set.
+	// agent runs. If cpuSuppressMinPercent is set, that key replaces it.
 	unwatched unit.Percent = 5
-	// unwatchedLeast is the least amount for unwatched. With less, BE work on a
-	// small node might not be able to release its locks.
+	// unwatchedLeast is the smallest amount that unwatched may give. With less,
+	// BE work on a small node might not be able to release its locks.
 	unwatchedLeast unit.MilliCPU = 100
 )
 

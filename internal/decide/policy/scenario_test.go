@@ -127,8 +127,8 @@ func play(t *testing.T, text string) string {
 	return out.String()
 }
 
-// see returns the lines that belong below a line of dashes, such as "----
-// batch".
+// see returns the lines that a scenario must have below a line of dashes, such
+// as "---- batch".
 func (n *scene) see(t *testing.T, what string) []string {
 	t.Helper()
 	var lines []string
@@ -440,9 +440,9 @@ func readDemand(t *testing.T, w *node.Workload, v word) {
 	o.CPUs, o.Request = must(t, v, number), w.CPURequest.Or(0)
 }
 
-// readChoice reads the choice of a scheduler. chosen=0-3 are the CPUs, home=0-7
-// is the home, and topology=other says that it was made for another topology
-// than that of the node.
+// readChoice reads what a scheduler chose. chosen=0-3 are the CPUs, and
+// home=0-7 is the home. topology=other means that the node now has another
+// topology than the one for which the scheduler chose.
 func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	t.Helper()
 	if w.Overrides.CPUs.Chosen == nil {

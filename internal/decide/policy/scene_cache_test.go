@@ -94,9 +94,9 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 	return r, mb
 }
 
-// divided changes what the host would change with a step on resctrl: it creates
-// the control group, or removes it with its last knob. Before Tenon's first
-// write no task was in a group of Tenon.
+// divided makes the changes that the host makes with a step on resctrl: it
+// creates the control group, or removes it with its last knob. Before Tenon's
+// first write, no task is in a group of Tenon.
 func (n *scene) divided(s plan.Step) {
 	now, before := n.snap.Knobs.Now, n.snap.Knobs.Before
 	if s.Knob.ControlGroup == "" {

@@ -50,7 +50,7 @@ func (n *scene) readDevice(t *testing.T, f []string) {
 	n.snap.Devices = append(slices.Clone(n.snap.Devices), d)
 }
 
-// unplug removes a device and its limits.
+// unplug removes a device and the limits that cgroups have for it.
 func (n *scene) unplug(name string, forGood bool) {
 	i := slices.IndexFunc(n.snap.Devices, func(d node.BlockDevice) bool { return d.Name == name })
 	if i < 0 {

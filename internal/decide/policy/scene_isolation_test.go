@@ -47,7 +47,8 @@ func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	}
 }
 
-// sees updates the counters of LS run time on each CPU, if there are any.
+// sees adds the run time of LS on each CPU to the counters, if there are such
+// counters.
 func (n *scene) sees() {
 	if n.snap.Isolation.LSOn == nil {
 		return
@@ -66,9 +67,9 @@ func (n *scene) sees() {
 	n.snap.Isolation.LSOn = on
 }
 
-// configureIsolation reads the words of a configuration about isolation:
-// rung=sched_ext hold=50µs headroom=2 identity=LS:1 slices=kept order=measured
-// trials=off.
+// configureIsolation reads the words of a configuration line that are about
+// isolation, such as rung=sched_ext hold=50µs headroom=2 identity=LS:1
+// slices=kept order=measured trials=off.
 func (n *scene) configureIsolation(t *testing.T, w word) bool {
 	t.Helper()
 	c := &n.config.CPUQOS
@@ -97,7 +98,8 @@ func (n *scene) configureIsolation(t *testing.T, w word) bool {
 	return true
 }
 
-// failure makes a mechanism fail now. A scheduler that fails is unloaded.
+// failure makes a mechanism fail now. If that mechanism is a scheduler, it is
+// unloaded.
 func (n *scene) failure(r node.Mechanism, why string, refused bool) {
 	i := &n.snap.Isolation
 	i.Failures = slices.DeleteFunc(slices.Clone(i.Failures), func(f node.Failure) bool { return n.snap.At.Sub(f.At) >= time.Hour })
@@ -108,7 +110,7 @@ func (n *scene) failure(r node.Mechanism, why string, refused bool) {
 	}
 }
 
-// forgetOrders removes the orders of a scheduler that is unloaded.
+// forgetOrders removes the orders that an unloaded scheduler had.
 func (n *scene) forgetOrders() {
 	for k := range n.snap.Knobs.Now {
 		switch k.File {
@@ -170,7 +172,8 @@ func (n *scene) yields(p node.CgroupPath) bool {
 	return false
 }
 
-// wrongSlices returns what is wrong with the long slices of a cgroup, or "".
+// wrongSlices returns what is wrong with the long slices of a cgroup, or "" if
+// nothing is.
 func (n *scene) wrongSlices(p node.CgroupPath) string {
 	for _, w := range n.snap.Workloads {
 		if w.Class != node.BE && p.Contains(w.Cgroup) {
@@ -184,7 +187,7 @@ func (n *scene) wrongSlices(p node.CgroupPath) string {
 }
 
 // wrongIsolation compares the present isolation knobs with the wants. It
-// returns what is wrong, or "".
+// returns what is wrong, or "" if nothing is.
 func (n *scene) wrongIsolation() string {
 	now := n.snap.Knobs.Now
 	var using []node.Mechanism

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// readThreads reads web.threads=16/12: web has 16 threads, of which 12 are
-// runnable.
+// readThreads reads a word such as web.threads=16/12: web has 16 threads, and
+// 12 of them are runnable.
 func (p *spell) readThreads(t *testing.T, w word) {
 	t.Helper()
 	var count [2]int

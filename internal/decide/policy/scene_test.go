@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A scene is a simulated node. It has knobs and growing counters, and refuses
-// the writes that cgroup v1 refuses.
+// A scene is a simulated node. It has knobs and growing counters. It refuses
+// the same writes as cgroup v1.
 type scene struct {
 	config Config
 	state  State
@@ -62,8 +62,8 @@ func newScene(topo node.Topology, version int) *scene {
 	return n
 }
 
-// machine returns a topology of numa × caches × CPUs. The threads of a core
-// have consecutive numbers.
+// machine returns a topology with numa NUMA nodes, caches caches and cpus CPUs.
+// The threads of a core have consecutive numbers.
 func machine(cpus, smt, caches, numa int) node.Topology {
 	var t node.Topology
 	for c := range cpus {
@@ -76,7 +76,7 @@ func machine(cpus, smt, caches, numa int) node.Topology {
 }
 
 // add adds a managed workload. It creates the cgroup and its ancestors as the
-// kernel does: on v1 with the CPUs of the parent.
+// kernel does. On cgroup v1 a new cgroup has the CPUs of its parent.
 func (n *scene) add(w node.Workload) {
 	n.snap.Workloads = append(n.snap.Workloads, w)
 	n.makeGroup(w.Cgroup)
@@ -108,7 +108,7 @@ func (n *scene) makeGroup(p node.CgroupPath) {
 	now[node.Knob{Cgroup: p, File: node.FileMems}] = mems
 }
 
-// A spell is a time in which work runs.
+// A spell is the use of all work during a time.
 type spell struct {
 	every   time.Duration
 	use     map[node.WorkloadID]unit.MilliCPU
@@ -128,8 +128,8 @@ type spell struct {
 	violated    bool // a service waited
 }
 
-// pass adds the use of a spell to the counters, and reads them into the
-// snapshot.
+// pass adds the use of a spell to the counters, and copies the counters into
+// the snapshot.
 func (n *scene) pass(p spell) {
 	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)
@@ -221,8 +221,8 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 	return steps
 }
 
-// refusal returns the reason why cgroup v1 refuses a step, or "". On v1 a child
-// may never have more than its parent.
+// refusal returns why cgroup v1 refuses a step, or "" if it does not. On v1 a
+// child may never have more than its parent.
 func (n *scene) refusal(s plan.Step) string {
 	if n.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return ""

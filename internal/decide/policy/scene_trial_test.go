@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A law says how a service waits: how often a second, and how long each time. A
-// factor for each mechanism multiplies the length.
+// A law says how a service waits: how often a second, and how long each time.
+// Each mechanism has a factor that multiplies the length.
 type law struct {
 	count  uint64
 	length time.Duration
@@ -48,7 +48,7 @@ func (n *scene) readTrial(t *testing.T, f []string) {
 }
 
 // lawful returns the waits that the laws give for a spell. They differ a little
-// from second to second. Otherwise their variance would be 0.
+// from second to second, because without differences their variance would be 0.
 func (n *scene) lawful(every time.Duration) []waiting {
 	var all []waiting
 	for _, id := range slices.Sorted(maps.Keys(n.laws)) {

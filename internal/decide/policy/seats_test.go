@@ -15,9 +15,10 @@ import (
 )
 
 // TestSeatsHoldTheirProperties runs random nodes whose work starts, ends and
-// changes its limits. It checks four things: no set is empty; no seat is a CPU
-// that another workload owns or has as a seat; there are no more seats than
-// CPUs; and work without a quota has no more CPUs than its limit.
+// changes its limits. It checks four things: no set is empty; no CPU is the
+// seat of two workloads, or the seat of one and owned by another; there are no
+// more seats than CPUs; and work without a quota has no more CPUs than its
+// limit.
 func TestSeatsHoldTheirProperties(t *testing.T) {
 	rounds, seen := 300, 0
 	if testing.Short() {
@@ -85,7 +86,8 @@ func (n *scene) checkSeats(t *testing.T, seed uint64) {
 	}
 }
 
-// readSlice reads a slice, NAME:COUNTxCPUS, in place of one of the same name.
+// readSlice reads a slice in the form NAME:COUNTxCPUS. It replaces a slice of
+// the same name.
 func (n *scene) readSlice(t *testing.T, w word) {
 	t.Helper()
 	one := must(t, w, func(text string) (s slice.Slice, err error) {
@@ -101,9 +103,9 @@ func (n *scene) readSlice(t *testing.T, w word) {
 	n.config.Seats.Slices = append(rest, one)
 }
 
-// TestSlicesHoldTheirProperties checks, over random nodes whose slices are
-// resized while work comes and goes: workers have no CPU in common, with each
-// other and with owners; all work of a worker has its CPUs, or none has; and a
+// TestSlicesHoldTheirProperties resizes slices on random nodes while work comes
+// and goes. Two workers, or a worker and an owner of CPUs, must have no CPU in
+// common. Either all work of a worker has the worker's CPUs, or none has. A
 // worker without work has no CPUs.
 func TestSlicesHoldTheirProperties(t *testing.T) {
 	rounds, seen := 60, 0

@@ -6,7 +6,7 @@ import (
 )
 
 // TestATickThatAWaitWokeWidensNothing checks that BE work gets no more CPU
-// while a service waits, whatever the rates from the time before were.
+// while a service waits, even if the rates before the wait would allow more.
 func TestATickThatAWaitWokeWidensNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(61, 62))
 	held := 0

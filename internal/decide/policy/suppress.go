@@ -15,19 +15,20 @@ import (
 type Suppress struct {
 	Enable bool `json:"enable"`
 	// ThresholdPercent is the share of the capacity that all work together may
-	// use before the CPU of BE is reduced (cpuSuppressThresholdPercent, 0 to
-	// 100; Koordinator's default is 65).
+	// use. If the use exceeds it, the CPU of BE is reduced
+	// (cpuSuppressThresholdPercent, 0 to 100; Koordinator's default is 65).
 	ThresholdPercent unit.Percent `json:"cpuSuppressThresholdPercent"`
-	// MinPercent is the share of the capacity that BE keeps whatever other work
-	// uses (cpuSuppressMinPercent, 0 to 100). It applies with both policies.
+	// MinPercent is the share of the capacity that BE keeps, however much other
+	// work uses (cpuSuppressMinPercent, 0 to 100). It applies with both
+	// policies.
 	MinPercent unit.Percent `json:"cpuSuppressMinPercent"`
 	// Policy is SuppressQuota or SuppressCPUSet; empty: the one that suits the
 	// number of CPUs of the node (cpuSuppressPolicy).
 	Policy SuppressPolicy `json:"cpuSuppressPolicy,omitempty"`
 }
 
-// KeepPercent returns the share of the CPUs that BE keeps whatever other work
-// uses. It is 0 if suppress is disabled.
+// KeepPercent returns the share of the CPUs that BE keeps, however much other
+// work uses. It is 0 if suppress is disabled.
 func (c Suppress) KeepPercent() unit.Percent {
 	if !c.Enable {
 		return 0
@@ -35,9 +36,9 @@ func (c Suppress) KeepPercent() unit.Percent {
 	return c.MinPercent
 }
 
-// while returns the strategy that applies during a back-off. Without a
-// threshold, BE has no bound until an objective is missed because of it. The
-// back-off then starts from all the CPU that other work leaves.
+// while returns the strategy that applies during a back-off. If there is no
+// threshold, BE has no bound until an objective is missed because of it. Then
+// the back-off begins with all the CPU that other work leaves.
 func (c Suppress) while(g cpuBackOff) Suppress {
 	if !c.Enable && g.Permille > 0 {
 		c.Enable, c.ThresholdPercent = true, 100
@@ -54,15 +55,17 @@ const (
 	SuppressCPUSet SuppressPolicy = "cpuset"
 )
 
-// cpusetFrom is the number of CPUs from which the default policy uses whole
-// CPUs. One of 20 CPUs is a step of 5 % of the capacity, which is fine enough.
+// cpusetFrom is a number of CPUs. On a node with at least this many, the
+// default policy gives whole CPUs: one of 20 CPUs is 5 % of the capacity, and
+// steps of this size are fine enough.
 const cpusetFrom = 20
 
-// suppress owns cpu.max and cpuset.cpus of the contention roots of BE and, on cgroup
-// v1, cpuset.cpus below them. It limits BE to its budget, minus the back-off, by a
-// quota or by a set of CPUs. It always keeps BE off the reserved CPUs. It also keeps BE
-// off the CPUs in beside, the siblings of LS work, as far as the minimum of BE allows.
-// The first result is the growth that remains for the next call.
+// suppress owns cpu.max and cpuset.cpus of the contention roots of BE. On
+// cgroup v1 it also owns cpuset.cpus below them. It limits BE to its budget
+// minus the back-off, by a quota or by a set of CPUs. It always keeps BE off
+// the reserved CPUs. As far as the minimum of BE allows, it also keeps BE off
+// the CPUs in beside, the siblings of LS work. The first result is the growth
+// that remains for the next call.
 func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, seated unit.CPUSet, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
@@ -74,8 +77,8 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
 		return 0, append(x.unbounded("CPU suppress is off"), sets...)
 	case u.Elapsed <= 0:
-		// The first snapshot of an agent has no rates. The present values stay
-		// until the next snapshot.
+		// The first snapshot of an agent has no rates. The knobs keep their
+		// present values until the next snapshot.
 		_, sets := x.keepOff(plan.Abstain, noRate)
 		return saved, append(x.abstain(), sets...)
 	}
@@ -85,8 +88,8 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 		x.reason = "another component keeps writing the quota, so whole CPUs limit BE; " + x.reason
 	}
 	if x.gain = x.save(saved, u.Elapsed, whole); s.SLOViolated {
-		// The rates are from the time before the service waited. BE must not
-		// grow by them, and loses its saved growth.
+		// The service waits now, but the rates were measured before that. BE
+		// must not grow because of them, and loses its saved growth.
 		x.gain = 0
 	}
 	var spent unit.MilliCPU
@@ -126,12 +129,12 @@ type suppressor struct {
 	chain []link
 	own   hold.Grants
 	// beside are the CPUs that BE should avoid. If the minimum of BE needs some
-	// of them, it gets the first ones back.
+	// of them, BE gets them back in the order of this list.
 	beside []unit.CPU
 	seated unit.CPUSet // CPUs that work with seats could use in the tick before
 }
 
-// bySet reports whether a set of CPUs limits BE, and not a quota.
+// bySet reports whether a set of CPUs limits BE. If not, a quota does.
 //
 // If another component writes one of the two knobs again and again, the other
 // knob limits BE. Otherwise BE would have no limit during such a conflict.

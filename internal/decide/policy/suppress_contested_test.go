@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAContestedQuotaIsReplacedBySets checks both directions: if another
-// component writes the quota or the cpusets again and again, the other knob
-// limits BE.
+// TestAContestedQuotaIsReplacedBySets checks both directions. If another
+// component writes the quota again and again, the cpusets limit BE. If it
+// writes the cpusets, the quota does.
 func TestAContestedQuotaIsReplacedBySets(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {
