@@ -21,7 +21,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// generous is a ConfigMap that gives batch resources even on a busy machine.
+// generous is a ConfigMap with which even a busy machine has batch resources.
 const generous = `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 
 // A watched is a node whose values the test reads every second during a fault.
@@ -38,7 +38,7 @@ type watched struct {
 	first map[string]string
 }
 
-// happens begins a new part of the timeline.
+// happens adds an event to the timeline, from which a new part begins.
 func (w *watched) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +130,8 @@ func (w *watched) watch() (stop func()) {
 	return sync.OnceFunc(func() { close(end); <-done })
 }
 
-// judge fails the test for each promise that was violated.
+// judge fails the test for each promise that Tenon did not keep during the
+// fault.
 func (w *watched) judge() {
 	w.t.Helper()
 	for _, p := range slices.Sorted(maps.Keys(w.wrong)) {
@@ -153,8 +154,8 @@ func (w *watched) batch() (cpu, memory int64) {
 	return c.Value(), m.Value()
 }
 
-// leader returns the holder of the managers' lease and the time of its last
-// renewal.
+// leader returns which manager holds the lease, and when it last renewed the
+// lease.
 func (w *watched) leader() (string, time.Time) {
 	w.t.Helper()
 	out, _ := w.c.Kubectl(w.t.Context(), "get", "lease", "tenon-manager", "-n", "tenon-system", "-o", "jsonpath={.spec.holderIdentity} {.spec.renewTime}")
@@ -165,17 +166,17 @@ func (w *watched) leader() (string, time.Time) {
 
 // TestTheAPIServerGoesAway stops the API server for 20 s (TENON_TEST_LONG=1:
 // ten minutes) while nginx and ffmpeg fill the node. Meanwhile the kubelet
-// restarts, so that it knows no pod. Best-effort work must keep its bounds,
-// including a pod that was deleted just before. The service must keep its
-// values, and no process of Tenon may end except the leading manager. After the
-// API server is back, the node must become Ready, a leader and the reports must
-// come back, and a new pod must get its bounds.
+// restarts, so that it knows no pod. Best-effort work must keep its bounds, and
+// so must a pod that was deleted just before. The service must keep its values.
+// No process of Tenon may end except the leading manager. After the API server
+// is back, the node must become Ready, a leader and the reports must come back,
+// and a new pod must get its bounds.
 func TestTheAPIServerGoesAway(t *testing.T) {
 	beside(t)
 	// With the usual authorization, the kubelet asks the API server about each
-	// client. It answers 500 while the API server is away, and may answer with
-	// an empty list for some seconds afterwards. With AlwaysAllow, it answers
-	// with the empty list all the time.
+	// client of its own. While the API server is away, the kubelet answers 500.
+	// For some seconds afterwards it may answer with an empty list. With
+	// AlwaysAllow, it answers with the empty list all the time.
 	lets := NodeOptions{KubeletArgs: long([]string{"--authorization-mode=AlwaysAllow"}, nil)}
 	c, n := upWith(t, "no-api", lets)
 	offer(t, c, n, 4000, "6Gi")
@@ -317,7 +318,8 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	a.is(20*time.Second, "a pod that comes then is bounded", "memory", fresh, "memory.limit_in_bytes", 256<<20)
 	a.is(20*time.Second, "and idle", "cpu", fresh, "cpu.idle", 1)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, `{"enable": false}`, 1))
-	// A watch retries at most once per minute while the API server is away.
+	// While the API server is away, a watch is tried again at most once per
+	// minute.
 	switched := time.Now()
 	eventually(t, 90*time.Second, "the leader acts", func() error {
 		if cpu, memory := w.batch(); cpu != 0 || memory != 0 {
@@ -392,7 +394,8 @@ func kill(t *testing.T, n *Node, group string) {
 	}
 }
 
-// trouble returns the part of a report about pods that are not known.
+// trouble returns the part of a report that lists the pods that the node does
+// not know.
 func trouble(r v1alpha1.NodeReportStatus) string {
 	for _, c := range r.Conditions {
 		if c.Type == "PodsKnown" && c.Status != "True" {

@@ -40,7 +40,7 @@ type chart struct {
 	args []string
 }
 
-// newChart builds Helm and the images, and adds the images to the registry.
+// newChart builds Helm and the images, and adds these images to the registry.
 func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	t.Helper()
 	h := &chart{t: t, c: c, n: n, helm: filepath.Join(Cache(), "helm")}
@@ -96,10 +96,10 @@ func (h *chart) batch() (found map[string]string, err error) {
 	return found, err
 }
 
-// TestHelmInstallsAndUninstallsWithoutATrace installs the chart, checks that a
-// best-effort pod has its values before its first instruction, replaces the
-// agents, and uninstalls everything. The roles of the chart must grant no
-// permission that these steps do not need.
+// TestHelmInstallsAndUninstallsWithoutATrace installs the chart, replaces the
+// agents, and uninstalls everything. A best-effort pod must have its values
+// before its first instruction. The roles of the chart must grant no permission
+// that these steps do not need.
 func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	audit, log := auditing(t)
 	// CPU 0 is for processes outside pods, such as the client of the lab.
@@ -149,8 +149,8 @@ func (h *chart) agentsWriteTheirOwnReports() {
 	pod := h.kubectl("get", "pod", "-n", home, "-l", "app.kubernetes.io/name=tenond", "-o", "jsonpath={.items[0].metadata.name}")
 	bound := h.kubectl("create", "token", "tenond", "-n", home, "--bound-object-kind", "Pod", "--bound-object-name", pod)
 	free := h.kubectl("create", "token", "tenond", "-n", home)
-	// kubectl cannot be used. It reads the object that it patches, which an
-	// agent must not do.
+	// kubectl cannot be used: it reads an object before it patches it, and an
+	// agent must not read reports.
 	client, err := adminClient(h.c.Dir)
 	if err != nil {
 		h.t.Fatal(err)
@@ -194,7 +194,8 @@ func (h *chart) agentsWriteTheirOwnReports() {
 	h.kubectl("delete", "nodereport", "other")
 }
 
-// firstInstruction lets containers read their own cgroup before anything else.
+// firstInstruction starts containers that first read the values of their own
+// cgroup, and checks these values.
 func (h *chart) firstInstruction() {
 	h.t.Helper()
 	eventually(h.t, 4*time.Minute, "the node has batch CPU", func() error {
@@ -228,7 +229,8 @@ func (h *chart) pod(controller string) string {
 	return h.n.Cgroup(controller, "kubepods/besteffort/pod"+uid(h.t, h.c, "first"))
 }
 
-// knob reads a file of the pod's cgroup, or of its main container's.
+// knob reads a file of the pod's cgroup or, if container is set, of the cgroup
+// of its main container.
 func (h *chart) knob(controller, file string, container bool) string {
 	h.t.Helper()
 	dir := h.pod(controller)
@@ -263,12 +265,12 @@ func (h *chart) replaceAgents() {
 }
 
 // proxyPod is a pod like kube-proxy. The kubelet counts it as best-effort, but
-// to Tenon it is not best-effort work.
+// Tenon does not.
 const proxyPod = `{apiVersion: v1, kind: Pod, metadata: {name: proxy, namespace: kube-system}, spec: {priorityClassName: system-node-critical,
 terminationGracePeriodSeconds: 1, containers: [{name: c, image: "busybox:1", command: [sleep, "10000"]}]}}`
 
-// besideProxy runs such a pod in the cgroup of the class. Batch pods must still
-// have long slices, and the threads of the proxy pod must not.
+// besideProxy runs proxyPod in the cgroup of the best-effort class. Batch pods
+// must still have long slices, and the threads of proxyPod must not have them.
 func (h *chart) besideProxy() {
 	h.t.Helper()
 	if _, err := h.c.KubectlApply(h.t.Context(), proxyPod, "apply", "-f", "-"); err != nil {
@@ -291,7 +293,7 @@ func (h *chart) besideProxy() {
 	h.kubectl("delete", "pod", "proxy", "-n", "kube-system")
 }
 
-// uninstall checks that no value of Tenon is left on pods and nodes.
+// uninstall checks that no value of Tenon remains on pods and nodes.
 func (h *chart) uninstall() {
 	h.t.Helper()
 	begun := time.Now()

@@ -1,12 +1,12 @@
-// Package cluster runs a real Kubernetes on one machine for tests: etcd, the
-// API server with the aggregation layer, controller manager, scheduler, and
-// nodes of containerd, runc and a kubelet, with a registry of its own images
-// and the metrics API.
+// Package cluster runs a real Kubernetes on one machine for tests. It runs
+// etcd, the API server with the aggregation layer, the controller manager, the
+// scheduler, a registry of its own images and the metrics API. Its nodes have
+// containerd, runc and a kubelet.
 //
-// The processes run in their own mount, network and PID namespaces. Ports and
-// addresses are private. When one process, the cluster's init, ends, all others
-// end. Only the control groups are in the machine's hierarchy: each node has a
-// root there, which [Cluster.Down] removes.
+// The processes run in mount, network and PID namespaces of the cluster, so its
+// ports and addresses are private. When one process, the cluster's init, ends,
+// all others end. Only the control groups are in the machine's hierarchy: each
+// node has a root there, which [Cluster.Down] removes.
 //
 // It needs root and the programs that test/cluster/build/build.sh makes. All
 // nodes share one network namespace, so pods on the host network share it, too.
@@ -31,8 +31,8 @@ import (
 )
 
 // Server is the address of the API server, for processes in the cluster's
-// namespaces and for pods. It is the first service address; the cluster has no
-// kube-proxy to translate service addresses.
+// namespaces and for pods. It is the first service address. The cluster has no
+// kube-proxy, so other service addresses do not work.
 const Server = "https://" + serviceIP + ":443"
 
 const serviceIP = "10.0.0.1"
@@ -42,20 +42,24 @@ type Options struct {
 	// Name distinguishes clusters on one machine. It is part of the paths of
 	// state and control groups. Default: dev.
 	Name string
-	// Keep leaves the cluster running when the process that started it ends.
+	// Keep says that the cluster keeps running when the process that started it
+	// ends.
 	Keep bool
-	// NoScheduler does not start the scheduler, because the caller starts one
-	// with the kubeconfig of the user system:kube-scheduler.
+	// NoScheduler says that the scheduler is not started. The caller then
+	// starts a scheduler with the kubeconfig of the user system:kube-scheduler.
 	NoScheduler bool
-	// NoMetrics does not start the metrics API, which kubectl top needs.
+	// NoMetrics says that the metrics API, which kubectl top needs, is not
+	// started.
 	NoMetrics bool
-	// Images is a folder of prebuilt images, for machines without the programs
-	// in these images. Default: the folder of [image.Build].
+	// Images is a folder of prebuilt images. A machine needs it if it lacks the
+	// programs from which the images are made. Default: the folder of
+	// [image.Build].
 	Images string
 	// SystemCPUs are the CPUs of all processes outside pods: control plane,
 	// registry, kubelets, containerd and its shims. Default: all.
 	SystemCPUs unit.CPUSet
-	// Additional arguments of the programs.
+	// APIServer, Controllers and Scheduler are additional arguments of these
+	// programs.
 	APIServer, Controllers, Scheduler []string
 	// Log gets messages with the steps and their durations. May be nil.
 	Log func(format string, args ...any)
@@ -69,11 +73,12 @@ type Cluster struct {
 	// Bin holds the programs.
 	Bin string
 
-	// Init is the PID of the cluster's init on this machine. Born is its start
-	// time, in clock ticks since boot (proc(5), stat, starttime).
+	// Init is the PID of the cluster's init on this machine. Born is the start
+	// time of init, in clock ticks since boot (proc(5), stat, starttime).
 	Init int
 	Born string
-	// Made lists folders of the machine that were created as mount points.
+	// Made lists folders of the machine that did not exist before and were
+	// created as mount points.
 	Made []string
 	// SystemCPUs has the meaning of [Options].SystemCPUs.
 	SystemCPUs unit.CPUSet
@@ -119,8 +124,8 @@ func Missing() error {
 }
 
 // Up starts a cluster without nodes and returns when pods can be created. It
-// first removes the remains of an earlier cluster of that name. If that cluster
-// still runs, Up fails.
+// first removes the remains of an earlier cluster with the same name. If that
+// cluster still runs, Up fails.
 func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := Missing(); err != nil {
 		return nil, err
@@ -173,7 +178,8 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// Attach returns the cluster of that name that another process started.
+// Attach returns the running cluster with this name, which another process
+// started.
 func Attach(name string) (*Cluster, error) {
 	c := &Cluster{log: func(string, ...any) {}}
 	text, err := os.ReadFile(filepath.Join(Dir(name), "cluster.json"))
@@ -196,8 +202,8 @@ func (c *Cluster) save() error {
 }
 
 // onSystemCPUs calls start. The processes that start creates, and their
-// children, are bound to SystemCPUs. Containers are not: runc binds them to the
-// CPUs of their control group.
+// children, may run only on SystemCPUs. This does not hold for containers: runc
+// binds them to the CPUs of their control group.
 func (c *Cluster) onSystemCPUs(start func() error) error {
 	if c.SystemCPUs.Empty() {
 		return start()
@@ -221,8 +227,8 @@ func (c *Cluster) onSystemCPUs(start func() error) error {
 // because another process may have got the same PID.
 func (c *Cluster) alive() bool { return c.Init != 0 && born(fmt.Sprintf("/proc/%d", c.Init)) == c.Born }
 
-// born returns the start time of the process with that folder in /proc; empty
-// if it does not exist or is dead.
+// born returns the start time of the process whose folder in /proc this is. It
+// returns "" if the process does not exist or is dead.
 func born(process string) string {
 	text, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {
@@ -255,9 +261,9 @@ func (c *Cluster) Down() error {
 		if err := removeGroups(c.Name); err != nil {
 			return err
 		}
-		// A process in the host's PID namespace ends when its parent dies,
-		// which is a moment after the end of init. It may still write a file
-		// meanwhile.
+		// A process of the cluster in the host's PID namespace ends when its
+		// parent dies, a moment after init has ended. Until then it may still
+		// write a file.
 		return os.RemoveAll(c.Dir)
 	})
 	if err != nil {
@@ -296,15 +302,14 @@ func (c *Cluster) file(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
 
-// patient returns limit, or a longer time on a slow machine
-// (TENON_TEST_PATIENCE).
+// patient returns limit, multiplied by TENON_TEST_PATIENCE on a slow machine.
 func patient(limit time.Duration) time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
 	return max(limit, d)
 }
 
-// until calls f, at growing intervals, until it succeeds. When the time is
-// over, it returns the last error.
+// until calls f at growing intervals until f succeeds. After the time limit it
+// returns the last error of f.
 func until(ctx context.Context, limit time.Duration, f func() error) error {
 	limit = patient(limit)
 	end := time.Now().Add(limit)

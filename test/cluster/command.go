@@ -24,8 +24,9 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 	return c.within(ctx, 0, name, args...)
 }
 
-// within does the same as Command, and also enters the mount namespace of a
-// process of the cluster, given by its PID there.
+// within returns a command as Command does. The command also enters the mount
+// namespace of a process of the cluster. inner is the PID of that process in
+// the cluster.
 func (c *Cluster) within(ctx context.Context, inner int, name string, args ...string) *exec.Cmd {
 	// setpriv is needed, because killing nsenter would not kill its child, the
 	// command.
@@ -41,8 +42,9 @@ func (c *Cluster) within(ctx context.Context, inner int, name string, args ...st
 	return cmd
 }
 
-// PID returns the PID, on this machine, of the program that a started command
-// of [Cluster.Command] or [Node.Command] runs. Send signals to this PID.
+// PID returns the PID of the program that a started command of
+// [Cluster.Command] or [Node.Command] runs. It is the PID on this machine. Send
+// signals to this PID.
 func PID(cmd *exec.Cmd) (pid int, err error) {
 	err = until(context.Background(), 10*time.Second, func() error {
 		parent := cmd.Process.Pid
@@ -53,7 +55,8 @@ func PID(cmd *exec.Cmd) (pid int, err error) {
 		if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 			return fmt.Errorf("process %d has no child", parent)
 		}
-		// These programs run first and then execute the command.
+		// The parents of the program are these processes. They execute it after
+		// their own work.
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		switch passing := strings.TrimSpace(string(name)); passing {
 		case "nsenter", "setpriv", "env":
@@ -69,7 +72,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlApply(ctx, "", args...)
 }
 
-// KubectlApply does the same as Kubectl with input on standard input, for -f -.
+// KubectlApply runs kubectl with input on standard input, for -f -.
 func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := c.Command(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -82,8 +85,9 @@ func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string
 }
 
 // daemon starts a program that lives as long as the cluster. If inner is not 0,
-// it runs in the mount namespace of that process of the cluster. Its output
-// goes to NAME.log, and its PID inside the cluster to NAME.pid.
+// the program runs in the mount namespace of the process of the cluster with
+// this PID. Its output goes to NAME.log, and its PID inside the cluster to
+// NAME.pid.
 func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error) {
 	d := &daemon{cluster: c, name: name}
 	if err := os.Remove(name + ".pid"); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -95,8 +99,8 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 	}
 	defer out.Close()
 	// The shell forks the program, so that the program becomes a child of the
-	// cluster's init. Init lives longer than the starter, and reaps the
-	// program.
+	// cluster's init. Init lives longer than the process that starts it, and
+	// reaps it.
 	const script = `echo $$ >"$0.part" && mv "$0.part" "$0.pid" && exec "$@"`
 	cmd := c.within(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
 	cmd.Args = withoutDeathSignal(cmd.Args)
@@ -107,14 +111,14 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 	return d, nil
 }
 
-// A daemon is a program of the cluster. Its value is the path of its files
-// without the suffix.
+// A daemon is a program of the cluster. The value is the path of the program's
+// files, without the suffix.
 type daemon struct {
 	cluster *Cluster
 	name    string
 }
 
-// pid returns its PID inside the cluster.
+// pid returns the program's PID inside the cluster.
 func (d *daemon) pid() (int, error) {
 	text, err := os.ReadFile(d.name + ".pid")
 	if err != nil {
@@ -135,7 +139,7 @@ func (d *daemon) running() error {
 	return nil
 }
 
-// kill kills the program, like a crash.
+// kill kills the program with SIGKILL, as if it had crashed.
 func (d *daemon) kill(ctx context.Context) error {
 	pid, err := d.pid()
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 // clipFolder is the folder of the film in the image of the transcoding jobs.
 const clipFolder = "/apps/ffmpeg/input"
 
-// TestConcurrentJobsAreMeasuredOnACluster runs a grid of two numbers of jobs and
-// two limits, and the chart of the published experiment. It checks that the
-// table is complete and equal to what an import of the node's logs gives, and
-// that nothing is left, also after an interrupt.
+// TestConcurrentJobsAreMeasuredOnACluster runs a grid of two numbers of jobs
+// and two limits, and the chart of the published experiment. The table must be
+// complete, and an import of the node's logs must give the same table. Nothing
+// may be left, even after an interrupt.
 func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
 	beside(t)
 	c, n := up(t, "jobs")
@@ -55,9 +55,9 @@ func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
 	theTranscoderChart(t, c, n, bin)
 }
 
-// keepLogs keeps the logs of the node's containers whose names begin with
-// prefix beyond the end of their pods. It returns their folder, which has the
-// name of the node.
+// keepLogs keeps the logs of some containers of the node after their pods have
+// ended: of those whose names begin with prefix. It returns the folder with the
+// logs, which has the name of the node.
 func keepLogs(t *testing.T, n *Node, prefix string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), n.Name)
@@ -126,8 +126,8 @@ func sorted(rows []map[string]string) []string {
 	return lines
 }
 
-// complete checks the rows of the grid. It compares no times: a job may even be
-// void because a busy machine began it late.
+// complete checks the rows of the grid. It compares no times. A job may even be
+// void, because a busy machine began it late.
 func complete(t *testing.T, n *Node, table []map[string]string) {
 	t.Helper()
 	cells := map[string]int{}
@@ -159,7 +159,7 @@ func complete(t *testing.T, n *Node, table []map[string]string) {
 	}
 }
 
-// nothingLeft checks that the namespace of the experiment is gone.
+// nothingLeft checks that the namespace of the experiment no longer exists.
 func nothingLeft(t *testing.T, c *Cluster) {
 	t.Helper()
 	if out, err := c.Kubectl(t.Context(), "get", "namespace", "tenon-lab"); err == nil || !strings.Contains(err.Error(), "NotFound") {
@@ -167,7 +167,8 @@ func nothingLeft(t *testing.T, c *Cluster) {
 	}
 }
 
-// interrupted interrupts an experiment while it has a job.
+// interrupted starts an experiment and interrupts it while one of its jobs
+// runs.
 func interrupted(t *testing.T, c *Cluster, bin string, grid []string) {
 	t.Helper()
 	var said bytes.Buffer
@@ -196,8 +197,9 @@ func interrupted(t *testing.T, c *Cluster, bin string, grid []string) {
 }
 
 // theTranscoderChart installs the chart in a namespace that enforces the Pod
-// Security standard "baseline", and imports the logs of its jobs. Its defaults
-// and an Indexed Job must be accepted without a warning.
+// Security standard "baseline", and imports the logs of the chart's jobs. The
+// namespace must accept the chart's defaults and an Indexed Job without a
+// warning.
 func theTranscoderChart(t *testing.T, c *Cluster, n *Node, bin string) {
 	t.Helper()
 	logs := keepLogs(t, n, "chart-")

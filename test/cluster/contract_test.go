@@ -21,18 +21,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// pinnedPod is a pod that owns one CPU. Its first command prints the CPUs and
-// the NUMA nodes that it may use. The pod ignores SIGTERM.
+// pinnedPod is a pod that owns one CPU. Its first command prints on which CPUs
+// and NUMA nodes it may run. The pod ignores SIGTERM.
 const pinnedPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, annotations: {cpuset-scheduler: "true"}}, spec: {schedulerName: none, terminationGracePeriodSeconds: 20,
 containers: [{name: pi, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; trap '' TERM; while :; do sleep 1; done"],
 resources: {requests: {cpu: 1, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}}}]}}`
 
-// TestAPodStartsOnTheCPUsOfItsContract binds pods like tenon-scheduler, with
-// the choice of their CPUs in the binding. The first command of each pod must
-// run on these CPUs, although the node itself would choose others. A pod
-// without a contract must start on the CPUs that the node chose. When a pod is
-// deleted by force, the next pod gets its CPU while the processes of the
-// deleted pod still end.
+// TestAPodStartsOnTheCPUsOfItsContract binds pods as tenon-scheduler does: the
+// binding contains the CPUs that were chosen for the pod. The first command of
+// each pod must run on these CPUs, although the node itself would choose
+// others. A pod without a contract must start on the CPUs that the node chose.
+// When a pod is deleted by force, the next pod gets its CPU while the processes
+// of the deleted pod still end.
 func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	beside(t)
 	if runtime.NumCPU() < 2 {
@@ -87,7 +87,7 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 }
 
 // endByForce deletes a pod by force, and waits until its processes have ended.
-// Until then they need CPUs that no pod owns.
+// While they end, they need CPUs that no pod owns.
 func endByForce(t *testing.T, c *Cluster, n *Node, pod string) {
 	t.Helper()
 	id := uid(t, c, pod)
@@ -111,9 +111,9 @@ func ended(t *testing.T, n *Node, uid string) {
 	})
 }
 
-// partedPod has two containers with a seat each. The cgroup of the pod has both
-// CPUs. A container starts on its own CPU only if its cgroup is written before
-// the start.
+// partedPod has two containers with a seat each. The cgroup of the pod has the
+// CPUs of both seats. Tenon must write the cgroup of a container before the
+// container starts. Otherwise the container starts on both CPUs.
 const partedPod = `{apiVersion: v1, kind: Pod, metadata: {name: parted, annotations: {cpuset-scheduler: "true"}}, spec: {nodeName: NODE, terminationGracePeriodSeconds: 1,
 containers: [
 {name: a, image: "busybox:1", command: [sh, -c, "grep _allowed_list /proc/self/status; sleep 1000"], resources: {requests: {cpu: 100m}, limits: {cpu: 1}}},
@@ -144,16 +144,17 @@ func twoParts(t *testing.T, a *agent, m *pick.Map) {
 	kubectl(t, a.c, "delete", "pod", "parted", "--force", "--grace-period=0")
 }
 
-// theCPUSeeds applies the published manifests, reduced to a node with two CPUs
-// of which one stays shared. cal-pi owns a CPU, go-demo has seats on the other
-// one, and nginx waits, with the reason, until cal-pi is deleted.
+// theCPUSeeds applies the published manifests, made smaller for a node with two
+// CPUs, of which one stays shared. cal-pi owns a CPU, and go-demo has seats on
+// the other one. nginx must wait, and its status must say why, until cal-pi is
+// deleted.
 func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 	h := &choosing{t: t, c: c, binary: schedulerBinary(t)}
 	h.configureScheduler()
 	h.start()
 	kubectl(t, c, "label", "node", n.Name, "policy=intel7")
 	apply := func(name string) { kubectl(t, c, "apply", "-f", "testdata/cpu-seeds/"+name+".yaml") }
-	// names lists the pods of an app that are in a phase.
+	// names lists the pods of an app that are in the given phase.
 	names := func(app, phase string) []string {
 		return strings.Fields(kubectl(t, c, "get", "pods", "-l", "app="+app, "--field-selector", "status.phase="+phase, "-o", "jsonpath={.items[*].metadata.name}"))
 	}
@@ -205,7 +206,7 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 	startsOn(t, c, names("nginx", "Running")[0], pi)
 }
 
-// bindByContract creates a pod and binds it with a contract for one CPU.
+// bindByContract creates a pod and binds it with a contract for the given CPUs.
 func bindByContract(t *testing.T, c *Cluster, n *Node, name string, m *pick.Map, cpus unit.CPUSet) {
 	t.Helper()
 	_, err := c.KubectlApply(t.Context(), strings.ReplaceAll(pinnedPod, "NAME", name), "apply", "-f", "-")
@@ -225,8 +226,8 @@ func bindByContract(t *testing.T, c *Cluster, n *Node, name string, m *pick.Map,
 	must(t, err)
 }
 
-// startsOn waits until a pod runs, and checks on which CPUs its first command
-// ran.
+// startsOn waits until a pod runs. It checks that the pod's first command ran
+// on the wanted CPUs.
 func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
 	t.Helper()
 	eventually(t, time.Minute, name+" runs", func() error { return phase(t, c, name, "Running") })
@@ -243,8 +244,8 @@ func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
 	}
 }
 
-// heldBy waits until the node reports that a pod holds the wanted CPUs, and
-// that the wanted component chose them.
+// heldBy waits until the report of the node says that the pod holds the wanted
+// CPUs, and that the component by chose them.
 func heldBy(t *testing.T, a *agent, uid string, want unit.CPUSet, by string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the node reports what the pod holds", func() error {

@@ -101,7 +101,8 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 }
 
 // Get requests a path, such as /readyz, from the API server as admin and
-// returns the body. Any status except 2xx is an error that contains the body.
+// returns the body. If the status is not 2xx, it returns an error that contains
+// the body.
 func (c *Cluster) Get(ctx context.Context, path string) ([]byte, error) {
 	client, err := adminClient(c.Dir)
 	if err != nil {
@@ -130,8 +131,8 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	return body, err
 }
 
-// adminClient returns an HTTP client with the rights of admin for the API
-// server and the kubelets.
+// adminClient returns an HTTP client for the API server and the kubelets. It
+// has the rights of admin.
 func adminClient(dir string) (*http.Client, error) {
 	pair, err := tls.LoadX509KeyPair(dir+"/pki/user-admin.crt", dir+"/pki/user-admin.key")
 	authority, err2 := os.ReadFile(dir + "/pki/ca.crt")

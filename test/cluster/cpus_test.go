@@ -19,11 +19,12 @@ import (
 )
 
 // TestReservedCPUsAreNotBestEffortWorks runs two nodes. The kubelet of the
-// first node binds CPUs itself and keeps pods off CPU 0. There Tenon must write
-// no cpuset, and the watermark must count only the CPUs of pods. The kubelet of
-// the second node binds no CPUs. There the annotation reservedCPUs must keep
-// existing and new best-effort work off CPU 0 until Tenon is removed. The
-// cluster's own programs run on CPU 0, but their containers do not.
+// first node binds CPUs itself and keeps pods off CPU 0. On that node Tenon
+// must write no cpuset, and the watermark must count only the CPUs of pods. The
+// kubelet of the second node binds no CPUs. On that node the annotation
+// reservedCPUs must keep existing and new best-effort work off CPU 0 until
+// Tenon is removed. The programs of the cluster itself run on CPU 0, but their
+// containers do not.
 func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 	beside(t)
 	needsCluster(t)
@@ -104,8 +105,8 @@ func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 	})
 }
 
-// holds reports whether a condition of a kind has a status, and a text in its
-// message.
+// holds reports whether a condition has the given kind and status, and a
+// message that contains the text.
 func holds(all []metav1.Condition, kind, status, text string) bool {
 	return slices.ContainsFunc(all, func(c metav1.Condition) bool {
 		return c.Type == kind && string(c.Status) == status && strings.Contains(c.Message, text)
@@ -113,7 +114,7 @@ func holds(all []metav1.Condition, kind, status, text string) bool {
 }
 
 // suppressedOver waits until tenond reports that its watermark counts the given
-// number of CPUs, and that best-effort work has no more CPU than that.
+// number of CPUs. Best-effort work must then have no more CPU than these.
 func (a *agent) suppressedOver(cpus int) {
 	a.t.Helper()
 	eventually(a.t, time.Minute, "the watermark is that of the CPUs of pods", func() error {
@@ -128,8 +129,8 @@ func (a *agent) suppressedOver(cpus int) {
 	}
 }
 
-// awaitCPUs waits until the CPU sets of the matching cgroups below kubepods
-// equal want. At least one cgroup must match.
+// awaitCPUs waits until all cgroups below kubepods that match the pattern have
+// the CPU set want. At least one cgroup must match.
 func (a *agent) awaitCPUs(claim, pattern, want string) {
 	a.t.Helper()
 	eventually(a.t, 30*time.Second, claim, func() error {
@@ -150,7 +151,8 @@ func (a *agent) awaitCPUs(claim, pattern, want string) {
 	})
 }
 
-// runsOn checks which CPUs the processes of cgroups below kubepods may use.
+// runsOn checks on which CPUs the processes of the matching cgroups below
+// kubepods may run.
 func (a *agent) runsOn(pattern, want string) {
 	a.t.Helper()
 	files, err := filepath.Glob(filepath.Join(a.n.Cgroup("cpuset", "kubepods"), pattern, "cgroup.procs"))
@@ -174,8 +176,9 @@ func (a *agent) runsOn(pattern, want string) {
 	}
 }
 
-// systemRunsOn checks which CPUs the cluster's own programs may use. They are
-// in its PID namespace; containers have their own.
+// systemRunsOn checks on which CPUs the programs of the cluster itself may run.
+// They are the processes in the cluster's PID namespace: containers have
+// namespaces of their own.
 func systemRunsOn(t *testing.T, c *Cluster, want string) {
 	t.Helper()
 	namespace := func(pid string) string {
@@ -205,8 +208,8 @@ func systemRunsOn(t *testing.T, c *Cluster, want string) {
 	}
 }
 
-// allowed returns the name of a process and the CPUs that it may use; empty if
-// it has ended.
+// allowed returns the name of a process, and the CPUs on which it may run. The
+// name is empty if the process has ended.
 func allowed(pid string) (name, cpus string) {
 	status, _ := os.ReadFile("/proc/" + pid + "/status")
 	for line := range strings.Lines(string(status)) {

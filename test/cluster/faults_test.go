@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// long returns most in a test that may take minutes (TENON_TEST_LONG=1), and
-// otherwise usual.
+// long returns the second value if the test may take minutes
+// (TENON_TEST_LONG=1), and otherwise the first.
 func long[T any](usual, most T) T {
 	if os.Getenv("TENON_TEST_LONG") == "1" {
 		return most
@@ -41,8 +41,8 @@ func raw(t *testing.T, name, text string) {
 	}
 }
 
-// rawLog writes a log to the folder TENON_TEST_RAW when the test ends, even
-// after a failure.
+// rawLog writes a log to the folder TENON_TEST_RAW when the test ends, even if
+// the test has failed.
 func rawLog(t *testing.T, name, file string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -54,8 +54,8 @@ func rawLog(t *testing.T, name, file string) {
 	})
 }
 
-// A server is the program of the API server, which can be killed and restarted.
-// etcd keeps running.
+// A server is the program of the API server. It can be killed and restarted
+// while etcd keeps running.
 type server struct {
 	t    *testing.T
 	c    *Cluster
@@ -111,9 +111,9 @@ func (s *server) start() {
 	})
 }
 
-// restartWithoutServer kills the kubelet and starts it again. It requests the
-// kubelet's health without credentials, because the kubelet would have to check
-// credentials with the API server.
+// restartWithoutServer kills the kubelet and starts it again. Its requests for
+// the kubelet's health have no credentials, because the kubelet would have to
+// check them with the API server.
 func restartWithoutServer(t *testing.T, n *Node) {
 	t.Helper()
 	argv := commandLine(t, n.daemon("kubelet"))
@@ -135,8 +135,8 @@ func restartWithoutServer(t *testing.T, n *Node) {
 	}
 }
 
-// A replica is a tenon-manager without webhooks that is restarted when it ends,
-// as in a Deployment, but without a growing delay.
+// A replica is a tenon-manager without webhooks. It is restarted whenever it
+// ends, as in a Deployment, but without a growing delay.
 type replica struct {
 	t    *testing.T
 	log  string
@@ -217,15 +217,15 @@ type cgroupWrite struct {
 	file string
 }
 
-// A witness gets an event from the kernel for each write to the control groups
-// of a node by any process. The kernel merges equal writes in direct
-// succession.
+// A witness gets an event from the kernel for each write of any process to the
+// control groups of a node. If equal writes follow each other directly, the
+// kernel reports them as one.
 type witness struct {
 	mu  sync.Mutex
 	all []cgroupWrite
 }
 
-// witnessWrites watches until the test ends (fanotify(7)).
+// witnessWrites watches the writes until the test ends (fanotify(7)).
 func witnessWrites(t *testing.T, n *Node) *witness {
 	t.Helper()
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_UNLIMITED_QUEUE, unix.O_RDONLY|unix.O_CLOEXEC)
@@ -276,7 +276,7 @@ func (w *witness) read(f io.Reader, below string) {
 	}
 }
 
-// since returns the writes after a time.
+// since returns the writes that came after the given time.
 func (w *witness) since(at time.Time) []cgroupWrite {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -287,9 +287,9 @@ func (w *witness) since(at time.Time) []cgroupWrite {
 	return slices.Clone(w.all[i:])
 }
 
-// bound reports whether a file is a CPU quota of best-effort work, which
-// follows the use of the node. On cgroup v1 this includes the quota of a pod,
-// because it must not exceed that of the class.
+// bound reports whether a file is a CPU quota of best-effort work that follows
+// the use of the node. On cgroup v1 this includes the quota of a pod, because
+// it must not exceed the quota of the class.
 func bound(file string) bool {
 	return strings.Contains(file, "kubepods/besteffort/") && filepath.Base(file) == "cpu.cfs_quota_us"
 }
@@ -299,7 +299,8 @@ func besides(all []cgroupWrite) []cgroupWrite {
 	return slices.DeleteFunc(slices.Clone(all), func(c cgroupWrite) bool { return c.by == "kubelet" || bound(c.file) })
 }
 
-// memoryOf returns VmRSS and RssAnon of a process in KiB (proc_pid_status(5)).
+// memoryOf returns the fields VmRSS and RssAnon of a process, in KiB
+// (proc_pid_status(5)).
 func memoryOf(pid int) (rss, anon int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
@@ -317,7 +318,7 @@ func memoryOf(pid int) (rss, anon int) {
 	return rss, anon
 }
 
-// containers returns the IDs of a pod's containers with their numbers of
+// containers returns the IDs of a pod's containers, each with the number of its
 // restarts.
 func containers(t *testing.T, c *Cluster, pod string) string {
 	t.Helper()

@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// on makes the flow report to a subtest.
+// on makes the flow report its failures to a subtest.
 func (f *flow) on(t *testing.T) {
 	before := f.t
 	f.t = t
@@ -28,8 +28,8 @@ func (f *flow) on(t *testing.T) {
 }
 
 // killed kills the scheduler at random times while pods come and go. No CPU may
-// have two owners at any time, no pod may wait while there is room, and the
-// ledger of a scheduler must be that of a new one.
+// have two owners at any time, and no pod may wait while there is room for it.
+// The ledger of a scheduler must be equal to that of a new scheduler.
 func (f *flow) killed(t *testing.T) {
 	f.on(t)
 	rnd := rand.New(rand.NewPCG(17, uint64(time.Now().UnixNano())))
@@ -51,8 +51,8 @@ func (f *flow) killed(t *testing.T) {
 	t.Logf("%d pods, and %d kills", pods, kills)
 }
 
-// ledgers compares what the scheduler's ledger holds, by its metrics, with a
-// ledger that learns what the API server has.
+// ledgers compares two ledgers: that of the scheduler, as its metrics show it,
+// and one that learns the objects of the API server.
 func (f *flow) ledgers() {
 	f.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DialContext: f.c.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
@@ -80,7 +80,7 @@ func (f *flow) ledgers() {
 	})
 }
 
-// rebuilt is what the metrics of a scheduler must say.
+// rebuilt returns what the metrics of a scheduler must show.
 func (f *flow) rebuilt() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,9 +111,10 @@ func (f *flow) rebuilt() map[string]string {
 	return all
 }
 
-// frozen has two schedulers with a lease. The leader stops in the middle of its
-// work and goes on when another leads, so that for a moment two work; or it is
-// killed. Two may give a CPU to two pods then, until the next report of the node.
+// frozen runs two schedulers with a lease. In one case, the leader stops in the
+// middle of its work and goes on when the other one leads, so that for a moment
+// both work. In the other case, the leader is killed. Then two pods may get the
+// same CPU until the next report of the node.
 func (f *flow) frozen(t *testing.T) {
 	f.on(t)
 	f.kill()

@@ -36,9 +36,9 @@ import (
 // reportsPath is where the API server has the reports of the nodes.
 const reportsPath = "/apis/tenon.sh/v1alpha1/nodereports"
 
-// A flow is a control plane under a stream of pods. Agents obey the contracts by
-// the decision of the real agent, and report. A checker knows the watch events
-// and the reports, and nothing else.
+// A flow is a control plane under a stream of pods. Agents obey the contracts
+// with the decisions of the real agent, and report. A checker sees the watch
+// events and the reports, and nothing else.
 type flow struct {
 	*choosing
 	all    *testing.T // the test that the watch and the agents belong to
@@ -100,7 +100,7 @@ func newFlow(h *choosing) *flow {
 	return f
 }
 
-// see takes one watch event.
+// see handles one watch event.
 func (f *flow) see(e watch.Event) {
 	p, ok := e.Object.(*corev1.Pod)
 	if !ok {
@@ -117,8 +117,9 @@ func (f *flow) see(e watch.Event) {
 	f.check(p.Spec.NodeName)
 }
 
-// check finds the CPUs of a node that two pods own: by its report, and of a pod
-// that the report does not know by its contract. The caller holds f.mu.
+// check finds the CPUs of a node that two pods own. The owned CPUs of a pod are
+// those in the report of the node or, if the report does not know the pod,
+// those in its contract. The caller holds f.mu.
 func (f *flow) check(at string) {
 	owners := map[cpuAt][]string{}
 	for _, p := range f.pods {
@@ -147,7 +148,7 @@ func (f *flow) check(at string) {
 	}
 }
 
-// agents decide and report for all nodes until ctx ends.
+// agents makes the decisions and the reports of all nodes until ctx ends.
 func (f *flow) agents(ctx context.Context) {
 	had, sequence, last := map[string]hold.Had{}, map[string]int64{}, map[string]time.Time{}
 	topology := cachesOfEight()
@@ -190,7 +191,8 @@ func (f *flow) agents(ctx context.Context) {
 	}
 }
 
-// decide is the decision of the agent of a node. The caller holds f.mu.
+// decide makes the decision that the agent of a node makes. The caller holds
+// f.mu.
 func (f *flow) decide(had hold.Had, at string, topology node.Topology) (hold.Grants, []types.UID) {
 	s := node.Snapshot{At: time.Unix(1, 0), Topology: topology, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	var known []types.UID
@@ -213,8 +215,8 @@ func (f *flow) decide(had hold.Had, at string, topology node.Topology) (hold.Gra
 	return hold.Decide(facts.Pool{}, 0, had, s), known
 }
 
-// report replaces the report of a node. A merge patch would keep the last pods
-// that held CPUs, because an empty list of them is omitted.
+// report replaces the report of a node. A merge patch would not remove the last
+// pods that held CPUs, because an empty list of them is omitted.
 func (f *flow) report(ctx context.Context, at string, sequence int64, r place.Report) error {
 	data, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": v1alpha1.NodeReportStatus{
 		Run: "flow", Sequence: sequence, Reported: metav1.NowMicro(), CPUs: cpureport.Of(r),
@@ -225,15 +227,15 @@ func (f *flow) report(ctx context.Context, at string, sequence int64, r place.Re
 	return f.client.Discovery().RESTClient().Patch(types.JSONPatchType).AbsPath(reportsPath, at, "status").Body(data).Do(ctx).Error()
 }
 
-// same reports whether the last report of a node said the same.
+// same reports whether the last report of a node had the same content.
 func (f *flow) same(at string, told map[types.UID]unit.CPUSet) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Equal(f.facts[at], told)
 }
 
-// learn takes what a report says. Two owners of a CPU that the report knew are
-// wrong.
+// learn stores what a report says. It is a fault if two pods own a CPU and the
+// report knew both.
 func (f *flow) learn(at string, told map[types.UID]unit.CPUSet, r place.Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -248,7 +250,7 @@ func (f *flow) learn(at string, told map[types.UID]unit.CPUSet, r place.Report) 
 	f.check(at)
 }
 
-// cachesOfEight is the hardware of the nodes of choosing.
+// cachesOfEight is the topology of the nodes of a choosing.
 func cachesOfEight() node.Topology {
 	var t node.Topology
 	for c := range 16 {
@@ -275,7 +277,8 @@ func (f *flow) create(prefix string, sizes ...int) {
 	}
 }
 
-// remove deletes pods by force, as nodes without a kubelet need it.
+// remove deletes pods by force, because on nodes without a kubelet they would
+// not end otherwise.
 func (f *flow) remove(pods []*corev1.Pod) {
 	f.t.Helper()
 	now := int64(0)
@@ -285,7 +288,7 @@ func (f *flow) remove(pods []*corev1.Pod) {
 	}
 }
 
-// list returns the pods as the watch tells them.
+// list returns the pods that the watch has reported and that keep selects.
 func (f *flow) list(keep func(*corev1.Pod) bool) []*corev1.Pod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -302,7 +305,7 @@ func (f *flow) list(keep func(*corev1.Pod) bool) []*corev1.Pod {
 func isBound(p *corev1.Pod) bool   { return p.Spec.NodeName != "" }
 func isWaiting(p *corev1.Pod) bool { return p.Spec.NodeName == "" }
 
-// run lets pods come and go, and calls meanwhile at random times.
+// run creates and deletes pods, and calls meanwhile at random times.
 func (f *flow) run(rnd *rand.Rand, prefix string, rounds int, meanwhile func(round int)) (created int) {
 	f.t.Helper()
 	for round := range rounds {
@@ -321,8 +324,8 @@ func (f *flow) run(rnd *rand.Rand, prefix string, rounds int, meanwhile func(rou
 	return created
 }
 
-// rests waits until no pod waits that kubectl tenon explain pod says a node would
-// take, and the nodes have reported all pods.
+// rests waits until the nodes have reported all pods, and no pod waits for
+// which kubectl tenon explain pod names a node that would take it.
 func (f *flow) rests() {
 	f.t.Helper()
 	eventually(f.t, 2*time.Minute, "no pod waits while there is room", func() error {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A load requests nginx's page in a loop.
+// A load requests the page of nginx in a loop.
 type load struct {
 	end    chan struct{}
 	done   sync.WaitGroup
@@ -54,7 +54,7 @@ func (l *load) stop() {
 	l.done.Wait()
 }
 
-// take returns the results of the requests since its last call.
+// take returns the results of the requests since the last call of take.
 func (l *load) take() (n int, p99 time.Duration, failed []error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,9 +68,9 @@ func (l *load) take() (n int, p99 time.Duration, failed []error) {
 }
 
 // TestKubeletAndContainerdAreKilledAtFullLoad kills the kubelet and containerd
-// while nginx serves requests and ffmpeg, with cpu.idle, uses the rest of the
-// CPUs. No container may end, no request may fail, and no value may change at
-// any time. No two components may overwrite each other's values. A new pod must
+// while nginx serves requests and ffmpeg uses the remaining CPU with cpu.idle.
+// No container may end, no request may fail, and no value may change at any
+// time. No two components may overwrite each other's values. A new pod must
 // again have its values before its first instruction. TENON_TEST_LONG=1 repeats
 // this more often.
 func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
@@ -78,7 +78,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	c, n := up(t, "full-load")
 	offer(t, c, n, 6000, "6Gi")
 	a := newAgent(t, c, n)
-	// Best-effort work uses all remaining CPU.
+	// With this setting, best-effort work uses all remaining CPU.
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `ThresholdPercent": 65`, `ThresholdPercent": 100`, 1))
 	kubectl(t, c, "apply", "-f", "testdata/seeds/ls-nginx.yaml", "-f", "testdata/seeds/besteffort-ffmpeg.yaml")
 	spins := a.pod(batchPod, "spins", "besteffort")
@@ -183,8 +183,8 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 		cpus := float64(a.read("cpuacct", "besteffort", "cpuacct.usage")-used) / float64(time.Since(begun))
 		average, _ := os.ReadFile("/proc/loadavg")
 		fmt.Fprintf(&table, "%d %s %.1f %d %d %.1f %d %d %d %d %d %.2f %.4s\n", round, kind, ready.Seconds(), requests, len(failed), float64(p99.Microseconds())/1000, looks, own, bounds, kubelet, runtime, cpus, average)
-		// Tenon compares values before it writes them, so it must not rewrite
-		// values that the restart left correct.
+		// Tenon compares values before it writes them. So it must not write a
+		// value that is still correct after the restart.
 		if own > 4*len(before) {
 			t.Errorf("round %d, %s: tenond wrote %d times", round, kind, own)
 		}
@@ -238,9 +238,9 @@ func must(t *testing.T, err error) {
 // TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover shows why the
 // manager publishes at least the requests of running pods. A kubelet that
 // restarts admits all pods of its node again, including running ones, and ends
-// those whose requests exceed the node's resources. If the manager published
-// less than running pods request, as the formula allows, the restart would end
-// such pods.
+// those whose requests exceed the node's resources. The formula can give less
+// than running pods request. If the manager published that, a restart of the
+// kubelet would end such pods.
 func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
 	t.Parallel() // in parallel with other tests that have a kubelet and no agent
 	c, n := up(t, "below")

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// hierarchies returns the mount points of this machine's control groups: one
-// with cgroup v2, and one per group of controllers with v1.
+// hierarchies returns the mount points of this machine's control groups. With
+// cgroup v2 there is one, and with v1 one for each group of controllers.
 func hierarchies() ([]string, error) {
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -34,8 +34,8 @@ func hierarchies() ([]string, error) {
 // groupPrefix returns the prefix of the names of a cluster's control groups.
 func groupPrefix(name string) string { return "testbed-" + name + "-" }
 
-// makeGroups makes the root cgroup of a node in every hierarchy, with all CPUs
-// and memory nodes of the machine.
+// makeGroups makes the root cgroup of a node in every hierarchy. It has all
+// CPUs and memory nodes of the machine.
 func makeGroups(root string) error {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -55,7 +55,8 @@ func makeGroups(root string) error {
 				return fmt.Errorf("make the node's control group: %w", err)
 			}
 		}
-		// On v2 each controller must be enabled for the cgroups below.
+		// On v2 each controller must be enabled in a cgroup before the cgroups
+		// below can use it.
 		controllers, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
 		if err != nil {
 			continue
@@ -83,7 +84,8 @@ func removeGroups(name string) error {
 			return err
 		}
 		for _, root := range roots {
-			// For example, dev-1 is not a node of the cluster named de.
+			// This check is needed because, for example, testbed-dev-1 is no
+			// node of a cluster with the name de.
 			if _, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(root), groupPrefix(name))); err != nil {
 				continue
 			}
@@ -99,7 +101,8 @@ func removeGroups(name string) error {
 	return errors.Join(errs...)
 }
 
-// groupsBelow lists a control group and all below it, parents first.
+// groupsBelow lists a control group and all control groups below it, parents
+// first.
 func groupsBelow(root string) ([]string, error) {
 	var groups []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

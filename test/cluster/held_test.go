@@ -13,14 +13,14 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// promptly is a colocation-config with which batch resources follow the agent's
-// measurements at once.
+// promptly is a colocation-config with which batch resources change as soon as
+// the agent's measurements do.
 const promptly = `{"enable": true, "metricReportIntervalSeconds": 1, "metricAggregateDurationSeconds": 5, "updateTimeThresholdSeconds": 1, "cpuReclaimThresholdPercent": PERCENT, "memoryReclaimThresholdPercent": 100}`
 
-// TestARestartedKubeletKeepsBatchPods checks a node with running batch pods
-// that has no free batch resources any more. The manager must publish at least
-// the requests of these pods, so that a restarted kubelet admits them again.
-// When a pod ends, the published amount must fall.
+// TestARestartedKubeletKeepsBatchPods runs batch pods on a node until it has no
+// free batch resources. The manager must publish at least the requests of these
+// pods, so that a restarted kubelet admits them again. When a pod ends, the
+// published amount must fall.
 func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 	beside(t)
 	c, n := up(t, "held")
@@ -80,7 +80,7 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 		}
 		return nil
 	})
-	// Wait longer than the agent needs to report the kubelet's answer.
+	// This is longer than the agent needs to report what the kubelet answers.
 	for range 8 {
 		if cpu, _ := w.batch(); cpu != 2000 {
 			t.Errorf("after the restart batch-cpu is %d", cpu)

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// refused is the kubelet's message about a level whose cpu.shares it cannot
-// write.
+// refused is the kubelet's message if it cannot write the cpu.shares of a
+// level.
 const refused = "kubepods/besteffort/cpu.shares: invalid argument"
 
 // TestKubeletCannotRestartOverAnIdleLevel shows why Tenon makes pods idle and
-// not the best-effort level above them. The kubelet writes the level's
-// cpu.shares at its start and every minute, and the kernel refuses shares for
-// an idle cgroup. A running kubelet only logs an error, but a starting one
-// exits.
+// not the cgroup of the best-effort level above them. The kubelet writes the
+// level's cpu.shares at its start and every minute, and the kernel refuses
+// shares for an idle cgroup. A running kubelet only logs an error, but a
+// starting one exits.
 func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 	t.Parallel() // it waits for the kubelet's minute
 	c, n := up(t, "idle-level")
@@ -50,8 +50,8 @@ func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 }
 
 // TestKubeletSurvivesIdlePods checks that the kubelet accepts idle pods and
-// containers: it logs no error, its restart does not change them, and exec and
-// delete work.
+// containers. It must log no error, and exec and delete must work. A restart of
+// the kubelet must not change idle pods.
 func TestKubeletSurvivesIdlePods(t *testing.T) {
 	t.Parallel() // as above
 	c, n := up(t, "idle-pods")
@@ -128,7 +128,7 @@ func restart(t *testing.T, n *Node) {
 	}
 }
 
-// says returns nil if a line of the kubelet's log contains all words.
+// says returns nil if some line of the kubelet's log contains all words.
 func says(n *Node, words ...string) error {
 	text, err := os.ReadFile(filepath.Join(n.Dir, "kubelet.log"))
 	if err != nil {

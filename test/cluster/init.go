@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// initEnv is the environment variable that makes a process the init of the
-// cluster in that folder.
+// initEnv is an environment variable that names the folder of a cluster. A
+// process with this variable becomes the init of that cluster.
 const initEnv = "TENON_CLUSTER_INIT"
 
 // registryAddress is the registry from which nodes pull.
@@ -38,7 +38,7 @@ type initConfig struct {
 }
 
 // Main must be called first in main or TestMain of a program that starts
-// clusters. In the process that becomes the cluster's init it never returns; in
+// clusters. In the process that becomes a cluster's init it never returns. In
 // all others it returns at once.
 func Main() {
 	dir := os.Getenv(initEnv)
@@ -109,9 +109,9 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 	})
 }
 
-// lockFolders prevents other clusters of this machine from creating and
-// removing the directories on which all clusters mount, until the caller calls
-// unlock.
+// lockFolders locks the directories on which all clusters of this machine
+// mount. Until the caller calls unlock, no other cluster creates or removes
+// them.
 func lockFolders() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "tenon-clusters.lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -152,10 +152,10 @@ func runInit(dir string) error {
 	return serveDial(filepath.Join(dir, "run", "dial.sock"))
 }
 
-// furnish prepares the new namespaces.
+// furnish prepares the mounts and the network of the new namespaces.
 func furnish() error {
-	// Mounts made here must not propagate to the machine, but must propagate to
-	// the mount namespaces of nodes and pods.
+	// Mounts made here must not propagate to the machine. They must propagate
+	// to the mount namespaces of nodes and pods.
 	for _, flag := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", unix.MS_REC|flag, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
@@ -191,8 +191,9 @@ func reap() {
 	}
 }
 
-// serveDial lets outside processes connect to inside addresses. Each connection
-// first sends one line with network and address, and is then forwarded.
+// serveDial lets processes outside the cluster connect to addresses inside. A
+// client first sends one line with network and address, and its connection is
+// then forwarded.
 func serveDial(socket string) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -229,8 +230,9 @@ func serveDial(socket string) error {
 	}
 }
 
-// Dial connects to an address in the cluster's network, from inside or outside
-// the cluster. It fits http.Transport and client-go's rest.Config.
+// Dial connects to an address in the cluster's network. The caller may be
+// inside or outside the cluster. Dial can be used in http.Transport and in
+// client-go's rest.Config.
 func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.file("run", "dial.sock"))

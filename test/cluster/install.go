@@ -18,7 +18,7 @@ type Release struct {
 	Chart   string // the folder of the Helm chart
 }
 
-// The namespace of Tenon, and the name of the Helm release.
+// The namespace of Tenon, and the name of its Helm release.
 const (
 	tenonNamespace = "tenon-system"
 	tenonRelease   = "tenon"
@@ -30,7 +30,7 @@ const soonValues = `config.data.colocation-config={"enable": true, "metricReport
 
 // Install adds the images to the cluster's registry, and installs or upgrades
 // the chart. It returns when all parts of Tenon are ready and each node has
-// batch resources. It calls say with the time that this took.
+// batch resources. It calls say with messages about how long this took.
 func (c *Cluster) Install(ctx context.Context, r Release, say func(format string, args ...any)) error {
 	begun := time.Now()
 	if err := c.addRelease(r.Images, r.Version); err != nil {
@@ -73,9 +73,9 @@ func (c *Cluster) addRelease(images, version string) error {
 	return nil
 }
 
-// lackedValues returns the chart's values for a machine on which root lacks
-// CAP_SYS_RESOURCE, as in some virtual machines. On such a machine, containers
-// cannot have it either.
+// lackedValues returns the values of the chart that are needed on a machine on
+// which root lacks CAP_SYS_RESOURCE, as in some virtual machines. On such a
+// machine, containers cannot have this capability either.
 func lackedValues() []string {
 	if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); err == nil && has == 1 {
 		return nil

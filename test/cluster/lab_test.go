@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// experiment runs the colocation experiment of the lab on the cluster, one
-// second per mode. It checks that the experiment works and which results it
-// writes. It does not check the measured values.
+// experiment runs the lab's colocation experiment on the cluster, for one
+// second per mode. It checks that the experiment works, and that it writes the
+// expected files. It does not check the measured values.
 func (h *chart) experiment() {
 	h.t.Run("lab", func(t *testing.T) {
 		bin := filepath.Join(programs(t), "tenon")
@@ -69,7 +69,7 @@ func (h *chart) experiment() {
 		if after := h.strategies(t); !reflect.DeepEqual(after, before) {
 			t.Errorf("the ConfigMap says %v, said %v", after, before)
 		}
-		// A batch pod must not count as a CPU request.
+		// The requests of a batch pod must not count as CPU requests.
 		if cpu := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.resources.requests.cpu}"); cpu != "" && cpu != "2m" && cpu != "3m" {
 			t.Errorf("the kubelet counts a request of %s CPUs for a batch pod", cpu)
 		}
@@ -82,8 +82,8 @@ func (h *chart) experiment() {
 	})
 }
 
-// strategies returns the content of the ConfigMap, independent of its
-// formatting.
+// strategies returns the parsed content of the ConfigMap, which does not depend
+// on how the text is formatted.
 func (h *chart) strategies(t *testing.T) map[string]any {
 	t.Helper()
 	var data map[string]string

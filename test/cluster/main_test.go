@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// needsCluster skips a test that starts a cluster, with the reason.
+// needsCluster skips a test that starts a cluster if this machine cannot run
+// one, and gives the reason.
 func needsCluster(t *testing.T) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_CLUSTER") != "1" {
@@ -35,9 +36,8 @@ func needsCluster(t *testing.T) {
 	}
 }
 
-// beside lets a test run in parallel with others. Each has a cluster of its
-// own, and it mostly waits. In its long form, the test also measures, so it
-// runs alone.
+// beside lets a test run in parallel with others: each has its own cluster and
+// mostly waits. In its long form, a test also measures, so it runs alone.
 func beside(t *testing.T) {
 	t.Helper()
 	if long(true, false) {
@@ -105,7 +105,7 @@ func eventually(t *testing.T, limit time.Duration, claim string, f func() error)
 	}
 }
 
-// phase returns nil if the pod is in that phase.
+// phase returns nil if the pod is in the phase want.
 func phase(t *testing.T, c *Cluster, pod, want string) error {
 	got, err := c.Kubectl(t.Context(), "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.reason} {.status.message} {.status.containerStatuses[0].state.waiting}")
 	if err == nil && !strings.HasPrefix(got, want) {
@@ -119,13 +119,13 @@ func uid(t *testing.T, c *Cluster, pod string) string {
 	return kubectl(t, c, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
 }
 
-// offer sets the batch resources of a node, like Tenon's manager.
+// offer sets the batch resources of a node, as Tenon's manager does.
 func offer(t *testing.T, c *Cluster, n *Node, milliCPU int, memory string) {
 	t.Helper()
 	amounts := fmt.Sprintf(`{"kubernetes.io/batch-cpu":"%d","kubernetes.io/batch-memory":%q}`, milliCPU, memory)
 	kubectl(t, c, "patch", "node", n.Name, "--subresource=status", "--type=merge", "-p",
 		fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s}}`, amounts, amounts))
-	// The kubelet admits pods by its own copy of the node, which it updates
-	// later.
+	// The kubelet has its own copy of the node, by which it admits pods. It
+	// updates this copy later.
 	time.Sleep(time.Second)
 }

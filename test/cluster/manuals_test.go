@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// manualConfig holds the keys that the manuals of Koordinator and ACK add to
-// the ConfigMap: CPU QoS, memory QoS, L3 isolation, block I/O and CPU burst. The
-// test replaces DISK.
+// manualConfig holds the keys of the ConfigMap that the manuals of Koordinator
+// and ACK describe: CPU QoS, memory QoS, L3 isolation, block I/O and CPU burst.
+// The test replaces DISK.
 var manualConfig = map[string]string{
 	"resource-qos-config": `{"clusterStrategy": {
 		"lsClass": {"cpuQOS": {"enable": true, "groupIdentity": 2}, "memoryQOS": {"enable": true, "minLimitPercent": 100, "lowLimitPercent": 0, "throttlingPercent": 0, "wmarkRatio": 95},
@@ -25,19 +25,19 @@ var manualConfig = map[string]string{
 	"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota"}}`,
 }
 
-// evicting is the strategy of the manuals' pages about eviction, with a
-// threshold that any node exceeds. It does not evict a pod without a priority,
-// which counts as a pod with the default priority of koord-batch.
+// evicting is the strategy in the manuals' pages about eviction, with a
+// threshold that any node exceeds. Pods without a priority are not evicted by
+// it, because they count as pods with the default priority of koord-batch.
 const evicting = `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0, "evictEnabledPriorityThreshold": 5400}}`
 
-// manualProfile makes the pods of the Spark operator best-effort, in namespaces
-// with colocation.
+// manualProfile makes the pods of the Spark operator best-effort if they are in
+// namespaces with colocation.
 const manualProfile = `{apiVersion: config.koordinator.sh/v1alpha1, kind: ClusterColocationProfile, metadata: {name: colocation-profile-example}, spec: {
 namespaceSelector: {matchLabels: {koordinator.sh/enable-colocation: "true"}}, selector: {matchLabels: {sparkoperator.k8s.io/launched-by-spark-operator: "true"}},
 qosClass: BE, priorityClassName: koord-batch, koordinatorPriority: 1000, labels: {koordinator.sh/mutated: "true"}, annotations: {koordinator.sh/intercepted: "true"},
 patch: {spec: {terminationGracePeriodSeconds: 1}}}}`
 
-// manualPods are the pods of the manuals, smaller: metadata and resources.
+// manualPods are the pods of the manuals, reduced to metadata and resources.
 var manualPods = []struct{ name, metadata, spec, resources string }{
 	{"spark", `labels: {sparkoperator.k8s.io/launched-by-spark-operator: "true"}`, "", "requests: {cpu: 100m, memory: 64Mi}, limits: {cpu: 100m, memory: 64Mi}"},
 	{"low", "labels: {koordinator.sh/qosClass: BE}", "priorityClassName: koord-batch,", "limits: {kubernetes.io/batch-cpu: 100, kubernetes.io/batch-memory: 32Mi}"},
@@ -48,7 +48,7 @@ var manualPods = []struct{ name, metadata, spec, resources string }{
 	{"exporter", "labels: {app: exporter}", "", ""},
 }
 
-// manuals applies the ConfigMaps, the profile and the pods of the manuals of
+// manuals applies the ConfigMaps, the profile and the pods from the manuals of
 // Koordinator and ACK, and checks what each pod gets.
 func (h *chart) manuals() {
 	h.t.Run("manuals", func(t *testing.T) {
@@ -146,8 +146,9 @@ func (h *chart) judgeManuals(t *testing.T, disk string) {
 			return err
 		})
 	}
-	// On cgroup v1, these limits have no hierarchy. Each BE pod has its share
-	// of the limit of its class, or its own limit if that is lower.
+	// On cgroup v1, these limits have no hierarchy. So each BE pod has its
+	// share of the limit of its class. If the pod's own limit is lower, it has
+	// that.
 	for pod, most := range map[string]int{"blkio": 52428800, "l3": 104857600} {
 		eventually(t, 30*time.Second, pod+" has a limit of its disk", func() error {
 			text, err := os.ReadFile(filepath.Join(h.group(pod, "blkio"), "blkio.throttle.read_bps_device"))
@@ -174,7 +175,7 @@ func (h *chart) group(pod, controller string) string {
 }
 
 // aDisk returns a block device of this machine that is neither a loop device
-// nor in memory; empty: there is none.
+// nor in memory, or "" if there is none.
 func aDisk() string {
 	all, _ := os.ReadDir("/sys/block")
 	for _, e := range all {

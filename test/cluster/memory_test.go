@@ -15,13 +15,14 @@ containers: [{name: sleep, image: "busybox:1", command: [sleep, "1000000"], reso
 ---
 `
 
-// mostAnonymous is the limit for the anonymous memory of an agent with a
-// Kubernetes client, in KiB.
+// mostAnonymous is how much anonymous memory an agent with a Kubernetes client
+// may have, in KiB.
 const mostAnonymous = 45 << 10
 
-// TestAgentTakesLittleMemory runs a node whose pods are one third services and
-// two thirds batch work, all managed by tenond. With TENON_TEST_LONG=1 there
-// are a hundred pods, nearly the limit of a kubelet, for five minutes.
+// TestAgentTakesLittleMemory runs a node on which one third of the pods are
+// services and two thirds are batch work. tenond manages all of them. With
+// TENON_TEST_LONG=1 there are a hundred pods for five minutes, nearly as many
+// as a kubelet allows.
 func TestAgentTakesLittleMemory(t *testing.T) {
 	beside(t)
 	c, n := up(t, "memory")
@@ -81,7 +82,7 @@ func TestAgentTakesLittleMemory(t *testing.T) {
 }
 
 // cpuOf returns the CPU time of the running threads of a process. It misses
-// threads that have ended, but tenond's threads do not end.
+// threads that have ended, but threads of tenond do not end.
 func cpuOf(t *testing.T, pid int) (used time.Duration) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// scrapePeriod is the time between two scrapes of the kubelets, which measure
-// every ten seconds.
+// scrapePeriod is the time between two scrapes of the kubelets, which
+// themselves measure every ten seconds.
 const scrapePeriod = 10 * time.Second
 
 // A sample is one counter or gauge of a kubelet's /metrics/resource.
@@ -26,8 +26,9 @@ type sample struct {
 // labels, as the kubelet writes them.
 type reading map[string]sample
 
-// metricsServer serves the metrics API (metrics.k8s.io/v1beta1) from the
-// kubelets' metrics: the part that kubectl top and autoscalers use.
+// metricsServer serves the metrics API (metrics.k8s.io/v1beta1) with data from
+// the kubelets. It serves the part of the API that kubectl top and autoscalers
+// use.
 type metricsServer struct {
 	client *http.Client
 
@@ -135,8 +136,9 @@ func (s *metricsServer) scrape() {
 	}
 }
 
-// take keeps the last two different samples of each series. If a kubelet has no
-// new measurement, it returns the last one again.
+// take keeps the last two different samples of each series. It ignores equal
+// samples, because a kubelet without a new measurement returns its last one
+// again.
 func (s *metricsServer) take(node string, now reading) {
 	last, old := make(reading), make(reading)
 	for name, v := range now {
@@ -164,8 +166,8 @@ func (s *metricsServer) get(ctx context.Context, url string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// parseReading parses the Prometheus text format with timestamps, as the
-// kubelet writes it: NAME{LABELS} VALUE MILLISECONDS.
+// parseReading parses the Prometheus text format with timestamps: NAME{LABELS}
+// VALUE MILLISECONDS. The kubelet writes this format.
 func parseReading(text string) reading {
 	all := make(reading)
 	for line := range strings.Lines(text) {
@@ -189,8 +191,8 @@ func parseReading(text string) reading {
 	return all
 }
 
-// usage computes the use of one object from its last two readings: the rate of
-// a CPU counter and a memory gauge.
+// usage computes the use of one object from its last two readings. For CPU it
+// is the rate of a counter, and for memory the value of a gauge.
 func (s *metricsServer) usage(node, cpu, memory string) (object, sample, time.Duration, bool) {
 	now, ok := s.last[node][cpu]
 	before, ok2 := s.old[node][cpu]
@@ -205,7 +207,8 @@ func (s *metricsServer) usage(node, cpu, memory string) (object, sample, time.Du
 	}, now, window, true
 }
 
-// nodes returns the metrics of one node, or of all.
+// nodes returns the metrics of the node with this name, or of all nodes if name
+// is empty.
 func (s *metricsServer) nodes(name string) []object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +225,8 @@ func (s *metricsServer) nodes(name string) []object {
 	return items
 }
 
-// pods returns the metrics of pods by namespace, name and labels. An empty
-// argument matches all.
+// pods returns the metrics of the pods that have the given namespace, name and
+// labels. An empty argument matches all pods.
 func (s *metricsServer) pods(ctx context.Context, namespace, name, labels string) ([]object, error) {
 	var pods struct {
 		Items []struct {

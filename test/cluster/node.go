@@ -16,24 +16,24 @@ import (
 
 // NodeOptions configure a node.
 type NodeOptions struct {
-	// Kubelet is additional KubeletConfiguration, lines of YAML at the top
-	// level, such as "cpuManagerPolicy: static". It must not repeat a key that
-	// the cluster sets.
+	// Kubelet is additional KubeletConfiguration. It consists of lines of YAML
+	// at the top level, such as "cpuManagerPolicy: static". It must not repeat
+	// a key that the cluster sets.
 	Kubelet string
 	// KubeletArgs are additional arguments of the kubelet.
 	KubeletArgs []string
 	// NoNRI switches containerd's node resource interface off.
 	NoNRI bool
-	// Bare is for a kernel without bridges and overlay file systems. A pod then
-	// has the host's network or none, and each container has a copy of its
-	// image.
+	// Bare is for a kernel without bridges and overlay file systems. On such a
+	// node, a pod has the host's network or none, and each container has a copy
+	// of its image.
 	Bare bool
 }
 
-// A Node is a node of a cluster. Inside its mount namespace, which
-// [Node.Command] enters, paths are the same as on a real node:
-// /run/containerd/containerd.sock, /run/nri/nri.sock, /var/lib/kubelet,
-// /var/log/pods. Outside, /run is Dir/run.
+// A Node is a node of a cluster. [Node.Command] enters its mount namespace.
+// There, paths are the same as on a real node: /run/containerd/containerd.sock,
+// /run/nri/nri.sock, /var/lib/kubelet, /var/log/pods. Outside this namespace,
+// the folder /run is Dir/run.
 type Node struct {
 	Name string
 	// IP is the node's address. The kubelet listens there on port 10250.
@@ -47,7 +47,7 @@ type Node struct {
 	index   int
 }
 
-// Node returns the node with that number, even if it does not exist.
+// Node returns the node with this number, even if the node does not exist.
 func (c *Cluster) Node(i int) *Node {
 	n := &Node{cluster: c, index: i, Name: fmt.Sprintf("node-%d", i), IP: fmt.Sprintf("10.88.%d.1", i)}
 	n.CgroupRoot = "/" + groupPrefix(c.Name) + strconv.Itoa(i)
@@ -55,7 +55,7 @@ func (c *Cluster) Node(i int) *Node {
 	return n
 }
 
-// AddNode starts node-i and returns when it is Ready. i is 0 to 254.
+// AddNode starts node-i and returns when the node is Ready. i is 0 to 254.
 func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, error) {
 	begun, n := time.Now(), c.Node(i)
 	fail := func(err error) (*Node, error) { return nil, fmt.Errorf("start %s: %w", n.Name, err) }
@@ -98,12 +98,12 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 
 // setup runs in the node's mount namespace. Its arguments are the folder, the
 // interface (a bridge to make, or lo), its IP address, and the MAC address of
-// the bridge. A bridge without a fixed MAC address has the lowest address of
-// its ports. That address changes with each new pod, and the pods then lose
-// their gateway until they have asked for its address again. The kubelet
-// requires three kernel settings. setup mounts files with these values over the
-// settings, so that the settings of the machine stay unchanged. The last
-// process keeps the namespace alive.
+// the bridge. If a bridge has no fixed MAC address, it takes the lowest address
+// of its ports. That address changes with each new pod, and then the pods
+// cannot reach their gateway until they have looked up its address again. The
+// kubelet requires three kernel settings. setup mounts files with these values
+// over the settings, so that the settings of the machine stay unchanged. The
+// last process keeps the namespace alive.
 const setup = `
 mount --make-rshared /
 setting() { echo $2 >$1.setting; mount --bind $1.setting /proc/sys/$3; }
@@ -129,9 +129,9 @@ func (n *Node) file(name string) string { return filepath.Join(n.Dir, name) }
 
 func (n *Node) daemon(name string) *daemon { return &daemon{n.cluster, n.file(name)} }
 
-// Command does the same as [Cluster.Command], and also enters the node's mount
-// namespace and sets NODE_NAME. The command has the view of a pod in all host
-// namespaces of the node.
+// Command returns a command as [Cluster.Command] does. The command also enters
+// the node's mount namespace, and has NODE_NAME set. It sees what a pod in all
+// host namespaces of the node sees.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	holder, err := n.daemon("holder").pid()
 	cmd := n.cluster.within(ctx, holder, name, args...)
@@ -142,8 +142,8 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// Cgroup returns the directory, on this machine, of a control group of the
-// node, for example ("cpu", "kubepods/besteffort").
+// Cgroup returns the directory of a control group of the node, for example
+// ("cpu", "kubepods/besteffort"). The directory is that on this machine.
 func (n *Node) Cgroup(controller, group string) string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		controller = ""
@@ -185,15 +185,16 @@ func (n *Node) StartKubelet(ctx context.Context) error {
 	}, extra...)...)
 }
 
-// StopKubelet kills the kubelet, like a crash. Pods and containers keep
-// running.
+// StopKubelet kills the kubelet with SIGKILL, as if it had crashed. Pods and
+// containers keep running.
 func (n *Node) StopKubelet(ctx context.Context) error { return n.daemon("kubelet").kill(ctx) }
 
-// StopContainerd kills containerd, like a crash. Containers keep running.
+// StopContainerd kills containerd with SIGKILL, as if it had crashed.
+// Containers keep running.
 func (n *Node) StopContainerd(ctx context.Context) error { return n.daemon("containerd").kill(ctx) }
 
-// AwaitReady waits until the node's condition Ready is true and current. After
-// a restart, the kubelet must have reported it again.
+// AwaitReady waits until the node's condition Ready is true and current. A
+// condition is current if the kubelet has reported it since its last start.
 func (n *Node) AwaitReady(ctx context.Context) error {
 	since := time.Now().Truncate(time.Second)
 	return until(ctx, 60*time.Second, func() error {
@@ -229,7 +230,7 @@ func (n *Node) AwaitReady(ctx context.Context) error {
 	})
 }
 
-// start runs a program of the node and waits until it answers.
+// start starts a program of the node and waits until it answers.
 func (n *Node) start(ctx context.Context, answers func() error, argv ...string) error {
 	holder, err := n.daemon("holder").pid()
 	if err != nil {
@@ -247,8 +248,8 @@ func (n *Node) start(ctx context.Context, answers func() error, argv ...string) 
 	})
 }
 
-// AddImage adds the image of an OCI archive to the cluster's registry under its
-// full name, for example docker.io/library/tenond:dev.
+// AddImage adds the image in an OCI archive to the cluster's registry. name is
+// its full name, for example docker.io/library/tenond:dev.
 func (c *Cluster) AddImage(archive, name string) error {
 	return image.Layout{Dir: c.file("images")}.Import(archive, name)
 }

@@ -55,7 +55,8 @@ func (n *Node) dialThrough(client *http.Client) {
 	client.Transport.(*http.Transport).DialContext = n.cluster.Dial
 }
 
-// mirrorConfig redirects pulls from every registry to the cluster's own.
+// mirrorConfig makes containerd pull the images of every registry from the
+// cluster's own registry.
 const mirrorConfig = `server = "http://REGISTRY"
 [host."http://REGISTRY"]
   capabilities = ["pull", "resolve"]
@@ -67,8 +68,8 @@ const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
 }]}
 `
 
-// containerdConfig sets restrict_oom_score_adj, because a containerd without
-// CAP_SYS_RESOURCE could not start a pod otherwise.
+// containerdConfig sets restrict_oom_score_adj. Without it, a containerd that
+// lacks CAP_SYS_RESOURCE could not start a pod.
 const containerdConfig = `version = 3
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'SNAPSHOTTER'
@@ -98,7 +99,7 @@ const containerdConfig = `version = 3
 `
 
 // kubeletConfig enables authentication and authorization as in a real cluster:
-// the kubelet answers no request without credentials.
+// the kubelet refuses requests without credentials.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false

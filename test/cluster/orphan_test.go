@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// orphanEnv makes this test binary start a cluster of that name and wait.
+// orphanEnv is an environment variable that names a cluster. If it is set, this
+// test binary starts that cluster and waits.
 const orphanEnv = "TENON_CLUSTER_ORPHAN"
 
 func orphan(name string) {
@@ -27,9 +28,9 @@ func orphan(name string) {
 	select {}
 }
 
-// TestClusterEndsWithItsStarter checks that no process is left even after the
-// starter is killed, and that the next cluster of the same name removes the
-// files.
+// TestClusterEndsWithItsStarter kills the process that started a cluster. No
+// process of the cluster may remain, and the next cluster of the same name must
+// remove its files.
 func TestClusterEndsWithItsStarter(t *testing.T) {
 	beside(t)
 	needsCluster(t)

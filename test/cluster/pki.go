@@ -31,7 +31,8 @@ func (c *Cluster) makePKI() error {
 	if err := c.sign("front-proxy", "front-ca", x509.Certificate{Subject: pkix.Name{CommonName: "front-proxy"}, ExtKeyUsage: client}); err != nil {
 		return err
 	}
-	// Clients use the metrics API and the kubelets by address.
+	// The certificate must name these addresses, because clients reach the
+	// metrics API and the kubelets by address.
 	if err := c.signServer("apiserver", "kube-apiserver", serviceIP, "127.0.0.1"); err != nil {
 		return err
 	}
@@ -60,8 +61,8 @@ func (c *Cluster) makePKI() error {
 }
 
 // User makes credentials for a user in these groups and returns the path of the
-// kubeconfig. RBAC decides the user's rights. The name and groups of a
-// ServiceAccount are possible, too.
+// kubeconfig. The user has the rights that RBAC gives. name and groups can also
+// be those of a ServiceAccount.
 func (c *Cluster) User(name string, groups ...string) (string, error) {
 	file := "user-" + fileName(name)
 	if err := c.sign(file, "ca", x509.Certificate{
@@ -86,9 +87,9 @@ func (c *Cluster) User(name string, groups ...string) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// Kubeconfig returns the path of the kubeconfig of a user made by
-// [Cluster.User], or of admin, who has all rights. Its paths and addresses are
-// those inside the cluster; outside, use [Cluster.Dial].
+// Kubeconfig returns the path of a kubeconfig. user is a user that
+// [Cluster.User] made, or admin, who has all rights. The paths and addresses in
+// the kubeconfig work inside the cluster. Outside, use [Cluster.Dial].
 func (c *Cluster) Kubeconfig(user string) string {
 	return c.file("user-" + fileName(user) + ".kubeconfig")
 }
@@ -114,8 +115,8 @@ func (c *Cluster) signServer(file, host string, addresses ...string) error {
 	return c.sign(file, "ca", t)
 }
 
-// sign makes a key and a certificate, signed by the authority with that file
-// name, or self-signed if authority is empty.
+// sign makes a key and a certificate. The authority with that file name signs
+// the certificate. If authority is empty, it is self-signed.
 func (c *Cluster) sign(file, authority string, t x509.Certificate) error {
 	err := func() error {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -29,12 +29,12 @@ rules:
 - level: None
 `
 
-// A right is a permission of an account that a role grants or that a request
-// used. Examples of resource are pods and pods/eviction.
+// A right is a permission of an account: one that a role grants or that a
+// request used. Examples of resource are pods and pods/eviction.
 type right struct{ account, verb, group, resource string }
 
-// seldom lists the rights that an ordinary installation, use and uninstallation
-// of Tenon does not use, with the cases that need them.
+// seldom lists rights with the cases that need them. These cases do not occur
+// when Tenon is installed, used and uninstalled in the ordinary way.
 var seldom = map[right]string{
 	{"tenond", "get", "", "nodes/pods"}:                    "the kubelet asks whether tenond may ask it",
 	{"tenond", "get", "", "nodes/configz"}:                 "the kubelet asks whether tenond may ask it",
@@ -53,14 +53,14 @@ var seldom = map[right]string{
 	{"tenon-uninstall", "patch", "", "nodes/status"}:       "where the manager is not the first to take the batch resources off",
 	{"tenon-uninstall", "list", "", "pods"}:                "agents on nodes that are lost",
 
-	// In a cluster without profiles, the search for missed pods reads no pod.
+	// A search for missed pods reads pods only if the cluster has profiles.
 	{"tenon-manager", "get", "", "pods"}:                                                    "TestPodsThatAProfileMissedAreSaid",
 	{"tenon-manager", "list", "", "pods"}:                                                   "TestPodsThatAProfileMissedAreSaid",
 	{"tenon-manager", "patch", "config.koordinator.sh", "clustercolocationprofiles/status"}: "TestPodsThatAProfileMissedAreSaid",
 }
 
-// auditing returns the API server's arguments for the audit log, and the log's
-// path.
+// auditing returns the arguments with which the API server writes an audit log,
+// and the path of this log.
 func auditing(t *testing.T) (args []string, log string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,7 +123,7 @@ func (h *chart) granted() map[right]bool {
 	return all
 }
 
-// used returns the rights that the requests in the audit log needed.
+// used returns the rights that were needed by the requests in the audit log.
 func used(t *testing.T, log string) map[right]bool {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -158,7 +158,8 @@ func (h *chart) grantsNoMore(granted map[right]bool, log string) {
 	}
 	var idle []string
 	for r := range granted {
-		// If the server does not stream the objects, a watch first lists them.
+		// A client that watches objects lists them first if the server does not
+		// stream them.
 		streamed := r.verb == "list" && needed[right{r.account, "watch", r.group, r.resource}]
 		if !needed[r] && !streamed && seldom[r] == "" {
 			idle = append(idle, fmt.Sprintf("%s: %s %s %s", r.account, r.verb, r.group, r.resource))

@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// schedulerConfig is the configuration that the chart gives tenon-scheduler,
-// without leader election.
+// schedulerConfig is the configuration that tenon-scheduler gets from the
+// chart, but without leader election.
 const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
@@ -31,8 +31,8 @@ profiles:
 `
 
 // A choosing is a control plane with tenon-scheduler. Its nodes exist only as
-// objects. Each has two L3 caches of four cores with two threads, and one of
-// its CPUs stays shared.
+// objects. Each node has two L3 caches, each cache has four cores, and each
+// core has two threads. One CPU of a node stays shared.
 type choosing struct {
 	t         *testing.T
 	c         *Cluster
@@ -86,8 +86,8 @@ func schedulerBinary(t *testing.T) string {
 	return binary
 }
 
-// configureScheduler writes the configuration with which start starts
-// tenon-scheduler.
+// configureScheduler writes the configuration of tenon-scheduler. The method
+// start uses it.
 func (h *choosing) configureScheduler() {
 	h.t.Helper()
 	must(h.t, os.WriteFile(h.c.file("scheduler.yaml"), []byte(strings.Replace(schedulerConfig, "KUBECONFIG", h.c.Kubeconfig("admin"), 1)), 0o644))
@@ -99,7 +99,8 @@ func (h *choosing) node(name string) {
 	amounts := `{"cpu":"16","memory":"64Gi","pods":"110"}`
 	h.apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q}}`, name))
 	kubectl(h.t, h.c, "patch", "node", name, "--subresource=status", "--type=merge", "-p", `{"status":{"capacity":`+amounts+`,"allocatable":`+amounts+`}}`)
-	// The API server taints a new node until it is ready.
+	// Remove the taint that the API server gives to a new node until the node
+	// is ready.
 	kubectl(h.t, h.c, "patch", "node", name, "--type=merge", "-p", `{"spec":{"taints":null}}`)
 	h.apply(fmt.Sprintf(`{"apiVersion":"tenon.sh/v1alpha1","kind":"NodeReport","metadata":{"name":%q}}`, name))
 	status, err := json.Marshal(map[string]any{"status": v1alpha1.NodeReportStatus{Run: "run", Sequence: 1, CPUs: &v1alpha1.CPUs{
@@ -120,8 +121,8 @@ func (h *choosing) start() {
 	h.scheduler = h.startAs("tenon-scheduler")
 }
 
-// startAs starts a scheduler whose log has that name. It serves its metrics to
-// all clients.
+// startAs starts a scheduler whose log has the given name. The scheduler serves
+// its metrics to all clients.
 func (h *choosing) startAs(name string, flags ...string) *daemon {
 	h.t.Helper()
 	d, err := h.c.daemon(0, h.c.file("log", name), append([]string{
@@ -131,7 +132,8 @@ func (h *choosing) startAs(name string, flags ...string) *daemon {
 	return d
 }
 
-// metricsPort is the port of the metrics of a scheduler in the cluster's network.
+// metricsPort is the port, in the cluster's network, at which a scheduler
+// serves its metrics.
 const metricsPort = "10269"
 
 func (h *choosing) kill() { must(h.t, h.scheduler.kill(h.t.Context())) }
@@ -171,8 +173,8 @@ func (h *choosing) look() []corev1.Pod {
 	return pods.Items
 }
 
-// owned returns the CPUs in the annotations of a bound pod, which must be as
-// many as it requests.
+// owned returns the CPUs in the annotations of a bound pod. It checks that the
+// pod has as many as it requests.
 func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
 	h.t.Helper()
 	var contract struct {
@@ -191,8 +193,9 @@ func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
 
 // TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server. A
 // pod must get its CPUs together with its node. A pod that does not fit must
-// wait, with the reason, and start when there is room. A scheduler that is
-// killed at any time must give no CPU to two pods, and must not forget any pod.
+// wait, and its status must say why; it must start when there is room. A
+// scheduler that is killed at any time must never give a CPU to two pods, and
+// must not forget any pod.
 func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	beside(t)
 	const nodes = 3

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestSeedsRun runs the published manifests on the cluster and checks that
-// their requests are met, that their cgroups are in the right place, and that
-// nothing is left afterwards.
+// TestSeedsRun runs the published manifests on the cluster. Their requests must
+// be met, their cgroups must be in the right place, and nothing may be left
+// afterwards.
 func TestSeedsRun(t *testing.T) {
 	beside(t)
 	c, n := up(t, "seeds")
@@ -52,7 +52,7 @@ func TestSeedsRun(t *testing.T) {
 		return errors.Join(errors.New("no ffmpeg in "+beGroup), err)
 	})
 
-	// At this point, 1300 of 1500 are in use.
+	// At this point, 1300 of the 1500 millicpu are in use.
 	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
 	eventually(t, 30*time.Second, "the kubelet refuses a pod beyond batch-cpu", func() error { return phase(t, c, "be-ffmpeg", "Failed OutOfkubernetes.io/batch-cpu") })
 	kubectl(t, c, "delete", "pod", "be-ffmpeg", "besteffort-ffmpeg")
@@ -85,8 +85,9 @@ func TestSeedsRun(t *testing.T) {
 	}
 }
 
-// theScheduler checks that the scheduler counts batch resources like the
-// kubelet: of two pods of 800 without a node name, only one can run.
+// theScheduler checks that the scheduler counts batch resources as the kubelet
+// does. There are two pods of 800 millicpu without a node name, and only one of
+// them can run.
 func theScheduler(t *testing.T, c *Cluster) {
 	t.Helper()
 	manifest, err := os.ReadFile("testdata/seeds/be-ffmpeg.yaml")

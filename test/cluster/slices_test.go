@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// haveSlices returns an error that names the threads in and below a cgroup
+// haveSlices returns an error that names threads in and below a cgroup: those
 // whose slice is not the wanted one. It returns nil if there are no such
 // threads, or if threads have no slices on this kernel.
 func haveSlices(dir string, want task.SliceKind) error {

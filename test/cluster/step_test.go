@@ -12,20 +12,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// steppedPod is a service that uses one CPU while /busy exists.
+// steppedPod is a service that uses one CPU while the file /busy exists.
 const steppedPod = `{apiVersion: v1, kind: Pod, metadata: {name: stepped, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
 containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 0.05; fi; done"],
 resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 1, memory: 64Mi}}}]}}`
 
-// quick is a ConfigMap that lets amounts rise quickly enough for a test. Their
-// fall does not depend on it.
+// quick is a ConfigMap with which batch resources rise quickly enough for a
+// test. How soon they fall does not depend on it.
 const quick = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricReportIntervalSeconds": 5, "resourceDiffThreshold": 0.05, "cpuReclaimThresholdPercent": 400, "memoryReclaimThresholdPercent": 95}`
 
-// TestAStepOfLoadLowersAllocatable makes a service use a CPU, and measures the
-// time until the node's batch-cpu falls for the kubelet and the schedulers. The
-// value passes from the kernel's CPU accounting through tenond's report, the
-// API server and the leading manager to the status of the node.
-// TENON_TEST_LONG=1 means 20 steps.
+// TestAStepOfLoadLowersAllocatable makes a service use a CPU. It measures the
+// time until the kubelet and the schedulers see that the node's batch-cpu has
+// fallen. The value passes from the kernel's CPU accounting through tenond's
+// report, the API server and the leading manager to the status of the node.
+// With TENON_TEST_LONG=1 there are 20 steps.
 func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 	c, n := up(t, "step")
 	a := newAgent(t, c, n)
@@ -48,7 +48,8 @@ func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 	fmt.Fprintln(&line, "step seconds batch_cpu_milli")
 	for i := range long(1, 20) {
 		var before int64
-		// On a busy machine, a service would only take CPU from other work.
+		// On a busy machine, the service would only take CPU from other work,
+		// and the use would not rise.
 		eventually(t, 3*time.Minute, "more than a CPU is idle", func() error {
 			first := batch()
 			time.Sleep(3 * time.Second)

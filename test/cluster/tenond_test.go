@@ -25,8 +25,8 @@ const batchPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {ap
 containers: [{name: spin, image: "busybox:1", command: [sh, -c, "while :; do :; done"],
 resources: {requests: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 256Mi}, limits: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 256Mi}}}]}}`
 
-// servicePod is a service with a CPU limit that sleeps until the test makes it
-// work.
+// servicePod is a service that has a CPU limit. It sleeps until the test makes
+// it work.
 const servicePod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
 containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do sleep 0.2; [ -e /busy ] && timeout 30 sh -c 'while :; do :; done'; done"],
 resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: LIMIT, memory: 64Mi}}}]}}`
@@ -64,8 +64,8 @@ func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	return a
 }
 
-// programs builds tenon and tenond, or takes them from TENON_TEST_BIN, because
-// a test machine may have no compiler.
+// programs builds tenon and tenond. If TENON_TEST_BIN is set, it takes them
+// from there, because a test machine may have no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
@@ -78,8 +78,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// built returns the directory in which programs has built them. TestMain
-// removes it.
+// built returns the directory of the programs that programs has built. TestMain
+// removes this directory.
 var built = sync.OnceValues(func() (dir string, err error) {
 	if builtIn, err = os.MkdirTemp("", "tenon-test-bin-"); err != nil {
 		return "", err
@@ -94,7 +94,7 @@ var built = sync.OnceValues(func() (dir string, err error) {
 
 var builtIn string // empty: nothing was built
 
-// configure writes the ConfigMap.
+// configure writes the ConfigMap with this threshold.
 func (a *agent) configure(threshold string) {
 	a.t.Helper()
 	a.apply(strings.Replace(strategies, "THRESHOLD", threshold, 1))
@@ -144,7 +144,7 @@ func (a *agent) said() string {
 	return string(text)
 }
 
-// await waits until tenond has logged a text.
+// await waits until tenond has logged the text.
 func (a *agent) await(text string) {
 	a.t.Helper()
 	eventually(a.t, 30*time.Second, "tenond says "+text, func() error {
@@ -170,7 +170,7 @@ func (a *agent) signal(sig syscall.Signal) {
 func (a *agent) kill() { a.signal(syscall.SIGKILL) }
 func (a *agent) stop() { a.signal(syscall.SIGTERM) }
 
-// intends returns the number of writes that were begun.
+// intends returns how many writes the journal says tenond has begun.
 func (a *agent) intends() int {
 	a.t.Helper()
 	files, _ := filepath.Glob(filepath.Join(a.state, "journal-*.jsonl"))
@@ -185,7 +185,8 @@ func (a *agent) intends() int {
 	return n
 }
 
-// restore runs tenon restore, and requires that the node is unchanged.
+// restore runs tenon restore, and requires that the node is then as it was
+// before.
 func (a *agent) restore(before map[string]string) {
 	a.t.Helper()
 	out, err := exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore").CombinedOutput()
@@ -202,8 +203,8 @@ func (a *agent) restore(before map[string]string) {
 	}
 }
 
-// values returns the content of the files that Tenon may write, for all pods of
-// the node.
+// values returns the content of all files of the node's pods that Tenon may
+// write.
 func (a *agent) values() map[string]string {
 	a.t.Helper()
 	all := map[string]string{}
@@ -227,8 +228,8 @@ func (a *agent) values() map[string]string {
 	return all
 }
 
-// settled returns the values when only bounds still change. The values that
-// depend on the kubelet come seconds after those that depend on the runtime.
+// settled waits until only bounds change, and returns the values. Some values
+// depend on the runtime. Those that depend on the kubelet come seconds later.
 func (a *agent) settled() map[string]string {
 	a.t.Helper()
 	last, since := a.values(), time.Now()
@@ -264,7 +265,7 @@ func (a *agent) read(controller, group, file string) int {
 	return n
 }
 
-// is waits until a file of a cgroup has a value.
+// is waits until a file of a cgroup has the wanted value.
 func (a *agent) is(within time.Duration, claim, controller, group, file string, want int) {
 	a.t.Helper()
 	eventually(a.t, within, claim, func() error {
@@ -278,7 +279,7 @@ func (a *agent) is(within time.Duration, claim, controller, group, file string, 
 func (a *agent) report() v1alpha1.NodeReport {
 	a.t.Helper()
 	var text []byte
-	// The first report follows the first tick.
+	// tenond writes the first report after its first tick.
 	eventually(a.t, 30*time.Second, "there is a report", func() (err error) {
 		text, err = a.c.Get(a.t.Context(), "/apis/tenon.sh/v1alpha1/nodereports/"+a.n.Name)
 		return err
@@ -300,8 +301,8 @@ func (a *agent) pod(text, name, level string) string {
 }
 
 // TestTenondKeepsTheNodeOfACluster checks that a new pod gets the values of its
-// batch resources and is idle, and that best-effort work gets less CPU when a
-// service works. A tenond that was killed and restarted must begin no write, a
+// batch resources and is idle, and that best-effort work gets less CPU while a
+// service works. A tenond that was killed and restarted must begin no write. A
 // restart of the kubelet must change no value, and tenon restore must restore
 // the node.
 func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
@@ -310,8 +311,8 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	web := a.pod(strings.Replace(servicePod, "LIMIT", `"2"`, 1), "web", "burstable")
-	// This test covers only the loop. Values that were set through NRI are
-	// restored at the end of the DaemonSet, and not by tenon restore.
+	// This test covers only the loop, without NRI. Values that were set through
+	// NRI are not restored by tenon restore, but when the DaemonSet ends.
 	a.args = []string{"--nri", ""}
 	old := a.pod(batchPod, "old", "besteffort")
 	before := a.values()
@@ -327,7 +328,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	}
 
 	kubectl(t, c, "exec", "web", "--", "touch", "/busy")
-	// The service and the two spinning pods now exceed the threshold, so
+	// The service and the two pods that spin now exceed the threshold, so
 	// best-effort work has its minimum.
 	eventually(t, 20*time.Second, "best-effort work gives way", func() error {
 		if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q < 0 || q > 30000 {
@@ -384,15 +385,16 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	a.restore(before)
 }
 
-// TestARestartOfTenondWritesNothing checks with the kernel's events that
-// neither tenond nor the runtime writes to a control group after tenond was
-// killed or stopped. They must not even write an unchanged value.
+// TestARestartOfTenondWritesNothing kills or stops tenond and starts it again.
+// The events of the kernel must show that neither tenond nor the runtime then
+// writes to a control group. They must not even write an unchanged value.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
 	beside(t)
 	c, n := up(t, "restart")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
-	// CPU suppress would follow the use of this machine.
+	// CPU suppress must be off, because it would follow the use of this
+	// machine.
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `"enable": true, "cpuSuppressPolicy"`, `"enable": false, "cpuSuppressPolicy"`, 1))
 	group := a.pod(batchPod, "job", "besteffort")
 	writes := witnessWrites(t, n)
@@ -422,8 +424,8 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAResizedPodGetsItsNewLimits resizes a pod. Tenon's values must not make
-// the kernel refuse the kubelet's write, and must follow the new limit. A
+// TestAResizedPodGetsItsNewLimits resizes a pod. Tenon's values must follow the
+// new limit, and must not make the kernel refuse the write of the kubelet. A
 // release must restore the new limit and not the first one.
 func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 	beside(t)
@@ -458,8 +460,9 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 	}
 }
 
-// TestTenondEvictsByTheAPI checks that tenond evicts a pod with the reason in
-// an event, and does not end a pod that a disruption budget protects.
+// TestTenondEvictsByTheAPI checks that tenond evicts a pod and writes the
+// reason into an event. It must not end a pod that a disruption budget
+// protects.
 func TestTenondEvictsByTheAPI(t *testing.T) {
 	beside(t)
 	c, n := up(t, "evict")
@@ -502,17 +505,17 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 	}
 }
 
-// TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes checks that a stopped
-// tenond changes nothing while its DaemonSet exists, and restores everything
-// after the DaemonSet is deleted, including the values that were set through
+// TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes stops tenond. While its
+// DaemonSet exists, tenond must change nothing. After the DaemonSet is deleted,
+// tenond must restore everything, including the values that were set through
 // NRI.
 func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
 	beside(t)
 	c, n := up(t, "leave")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
-	// No node matches, because the test itself runs tenond. A selector that
-	// does not match the node would be a reason to restore it.
+	// This selector matches no node, because the test itself runs tenond. That
+	// alone must be no reason for tenond to restore the node.
 	a.apply(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: tenond, namespace: tenon-system}, spec: {selector: {matchLabels: {app: tenond}},
 template: {metadata: {labels: {app: tenond}}, spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: none, operator: Exists}]}]}}},
 containers: [{name: a, image: "busybox:1"}]}}}}`)

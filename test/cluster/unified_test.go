@@ -30,8 +30,8 @@ resource-qos-config: '{"clusterStrategy": {"policies": {"cpuIsolation": "cpu.idl
   "beClass": {"cpuQOS": {"enable": true}}}}'}}
 `
 
-// firstWords is a batch pod whose first instructions print the values of its
-// own cgroup. On cgroup v2 a container sees its cgroup as the root.
+// firstWords is a batch pod that first prints the values of its own cgroup. On
+// cgroup v2 a container sees its cgroup as the root.
 const firstWords = `{apiVersion: v1, kind: Pod, metadata: {name: first-words, labels: {koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, hostNetwork: true, restartPolicy: Never, terminationGracePeriodSeconds: 0,
 containers: [{name: c, image: "busybox:1", command: [sh, -c, "cd /sys/fs/cgroup; echo $(cat cpu.max) $(cat memory.max) $(cat cpu.weight) >/dev/termination-log; exec sleep 100000"],
 resources: {requests: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}, limits: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}}}]}}
@@ -42,12 +42,12 @@ const roomy = `{apiVersion: v1, kind: Pod, metadata: {name: roomy, labels: {koor
 containers: [{name: c, image: "busybox:1", command: [sleep, "100000"], resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}}
 `
 
-// TestSeedsOnCgroupV2 runs the published manifests beside tenond on a kubelet
-// with cgroup v2. It checks that containers of batch work have their values
-// when they start, that the memory of services is protected up to the node's
-// root, that best-effort work is idle and bounded, that tenond sets again the
-// values that a restarted kubelet clears, and that the node is unchanged after
-// everything is deleted. tenond starts in its own cgroup namespace, as in a
+// TestSeedsOnCgroupV2 runs the published manifests beside tenond, on a kubelet
+// with cgroup v2. The containers of batch work must have their values when they
+// start, and best-effort work must be idle and bounded. The memory of services
+// must be protected up to the node's root. A kubelet that restarts clears some
+// values, and tenond must set these again. After everything is deleted, the
+// node must be unchanged. tenond starts in its own cgroup namespace, as in a
 // container.
 //
 // All parts share one cluster, because the test runs in emulation (test/vm),
@@ -103,12 +103,13 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	t.Logf("all is deleted and put back: %d files were compared with what they held before", len(left))
 }
 
-// upBare starts a cluster of one node on a kernel without bridges and overlays.
+// upBare starts a cluster of one node on a kernel without bridges and overlay
+// file systems.
 func upBare(t *testing.T) (*Cluster, *Node) {
 	t.Helper()
 	c, err := Up(t.Context(), Options{
 		Name: "unified", Images: os.Getenv("TENON_TEST_IMAGES"), NoScheduler: true, NoMetrics: true, Log: t.Logf,
-		// A pod with a node name needs at least these controllers.
+		// A pod that names its node needs at least these controllers.
 		Controllers: []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller"},
 	})
 	if err != nil {
@@ -142,8 +143,8 @@ type unified struct {
 // unifiedFiles are the files that Tenon may write on cgroup v2.
 var unifiedFiles = []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpuset.cpus", "memory.min", "memory.low", "memory.high", "memory.max"}
 
-// container makes a directory of programs. Its tenond starts in a new cgroup
-// and a new cgroup namespace, as in a container.
+// container makes a directory of programs. The program tenond in it starts in a
+// new cgroup and a new cgroup namespace, as in a container.
 func (u *unified) container(bin string) (dir string) {
 	u.t.Helper()
 	unshare, err := exec.LookPath("unshare") // busybox has another unshare, which its shell would prefer
@@ -163,8 +164,8 @@ func (u *unified) container(bin string) (dir string) {
 	return dir
 }
 
-// outside checks that tenond has joined the cgroup namespace of the node. There
-// the paths in /proc/PID/cgroup are those of the mounted tree.
+// outside checks that tenond has joined the cgroup namespace of the node. In
+// that namespace, the paths in /proc/PID/cgroup are those of the mounted tree.
 func (u *unified) outside(a *agent) {
 	u.t.Helper()
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/cgroup", a.pid))
@@ -179,8 +180,8 @@ func (u *unified) outside(a *agent) {
 	u.t.Logf("tenond was started in a cgroup namespace of its own, is in the node's and in the group %s", strings.TrimSpace(string(own)))
 }
 
-// values returns the values of the node's cgroups, except those of pods, and of
-// its root.
+// values returns the values of the node's root and of its other cgroups, but
+// not those of pods.
 func (u *unified) values() map[string]string {
 	u.t.Helper()
 	groups, err := groupsBelow(u.n.Cgroup("", ""))
@@ -227,8 +228,8 @@ func (u *unified) is(claim, group, file, want string) {
 	u.t.Logf("%s: kubepods/%s/%s = %s", claim, group, file, want)
 }
 
-// apply runs kubectl apply for files and a text. It skips the validation,
-// because the API server would have to compute the schemas of all its types.
+// apply runs kubectl apply for files and a text. It skips the validation, for
+// which the API server would have to compute the schemas of all its types.
 func (u *unified) apply(text string, files ...string) {
 	u.t.Helper()
 	args := []string{"apply", "--validate=false"}
@@ -243,7 +244,7 @@ func (u *unified) apply(text string, files ...string) {
 	}
 }
 
-// pod requests a pod from the API server directly, without starting kubectl.
+// pod gets a pod from the API server directly, because kubectl takes seconds.
 func (u *unified) pod(name string) (p corev1.Pod) {
 	u.t.Helper()
 	text, err := u.c.Get(u.t.Context(), "/api/v1/namespaces/default/pods/"+name)
@@ -271,7 +272,7 @@ func (u *unified) running(names ...string) {
 	}
 }
 
-// group returns the cgroup of the pod below kubepods, and container that of its
+// group returns two cgroups below kubepods: that of the pod, and that of its
 // first container.
 func (u *unified) group(name string) (pod, container string) {
 	u.t.Helper()
@@ -286,7 +287,7 @@ func (u *unified) group(name string) (pod, container string) {
 }
 
 // startedWithItsValues checks that a container of batch work had its values
-// before its first instruction, and that its pod has them, too.
+// before its first instruction. Its pod must have them, too.
 func (u *unified) startedWithItsValues() {
 	u.t.Helper()
 	pod, container := u.group("first-words")
@@ -299,10 +300,10 @@ func (u *unified) startedWithItsValues() {
 	})
 	said, _ := os.ReadFile(u.terminationLog("first-words"))
 	u.t.Logf("the container's first words (cpu.max memory.max cpu.weight): %s", said)
-	// The runtime gets no weight, because the kubelet would count it as a
-	// request, so the runtime sets 1. The start of the container waits for a
-	// tick, which sets the weight of half a CPU. On a slow machine, the tick
-	// may take longer than the start waits.
+	// The runtime sets the weight to 1. It gets no other weight from Tenon,
+	// because the kubelet would count it as a request. The start of the
+	// container waits for a tick, which sets the weight of half a CPU. On a
+	// slow machine, the tick may take longer than the start waits.
 	f := strings.Fields(string(said))
 	if len(f) != 4 || f[0] != "50000" || f[1] != "100000" || f[2] != strconv.Itoa(64<<20) || f[3] != "1" && f[3] != "50" {
 		u.t.Errorf("the container began with cpu.max, memory.max and cpu.weight %q, want 50000 100000 %d, and 1 or 50", f, 64<<20)
@@ -313,8 +314,8 @@ func (u *unified) startedWithItsValues() {
 	}
 }
 
-// yields checks that the transcoding has the limits of its batch resources, and
-// that batch work is idle and services are not.
+// yields checks that the transcoding pods have the limits of their batch
+// resources, and that batch work is idle and services are not.
 func (u *unified) yields() {
 	u.t.Helper()
 	for _, name := range []string{"first-words", "be-ffmpeg", "besteffort-ffmpeg"} {
@@ -335,8 +336,8 @@ func (u *unified) yields() {
 	}
 }
 
-// terminationLog returns the host's file for /dev/termination-log of a pod's
-// container.
+// terminationLog returns the file of the host that a pod's container sees as
+// /dev/termination-log.
 func (u *unified) terminationLog(name string) string {
 	files, _ := filepath.Glob(filepath.Join(u.n.Dir, "kubelet", "pods", string(u.pod(name).UID), "containers", "c", "*"))
 	slices.Sort(files)
@@ -346,9 +347,9 @@ func (u *unified) terminationLog(name string) string {
 	return files[0]
 }
 
-// protected checks that the kernel protects a tenth of a service's request, and
-// reclaims half of the request last. Each cgroup above must have the sum of
-// those below it.
+// protected checks that the kernel protects a tenth of a service's request
+// (memory.min), and reclaims half of the request last (memory.low). Each cgroup
+// above must have the sum of the cgroups below it.
 func (u *unified) protected() {
 	u.t.Helper()
 	page := func(n int) string { return strconv.Itoa(n / 4096 * 4096) }
@@ -368,8 +369,8 @@ func (u *unified) protected() {
 	}
 }
 
-// suppressed checks that the class is bounded to the CPU that the node leaves,
-// with one idle service and two transcoding pods.
+// suppressed checks that the best-effort class may use only the CPU that the
+// node leaves. One idle service and two transcoding pods run.
 func (u *unified) suppressed() {
 	u.t.Helper()
 	eventually(u.t, time.Minute, "the best-effort class has a quota", func() error {
@@ -381,8 +382,8 @@ func (u *unified) suppressed() {
 	u.t.Logf("suppressed: kubepods/besteffort/cpu.max = %s", u.read("besteffort", "cpu.max"))
 }
 
-// pressed checks that tenond reads the pressure of each cgroup, which cgroup v1
-// does not have.
+// pressed checks that tenond reads the pressure of each cgroup, a file that
+// cgroup v1 does not have.
 func (u *unified) pressed() {
 	u.t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: u.c.Dial}}
@@ -415,9 +416,9 @@ func (u *unified) pressed() {
 }
 
 // keptBy checks that a restarted kubelet does not change pods and their
-// containers. In the cgroups above them, it clears memory protection that it
-// did not set (kubernetes/kubernetes#138903), and Tenon must set the protection
-// again.
+// containers. In the cgroups above pods, the kubelet clears memory protection
+// that it did not set itself (kubernetes/kubernetes#138903), and Tenon must set
+// it again.
 func (u *unified) keptBy(restart func()) {
 	u.t.Helper()
 	before := u.values()
@@ -425,8 +426,8 @@ func (u *unified) keptBy(restart func()) {
 	if err := u.n.AwaitReady(u.t.Context()); err != nil {
 		u.t.Fatal(err)
 	}
-	// others returns an error with the changed values, either of pods or of the
-	// cgroups above them.
+	// others returns an error with the values that changed: those of pods if
+	// ofPods is set, and otherwise those of the cgroups above pods.
 	others := func(ofPods bool) error {
 		var errs []error
 		for file, v := range u.values() {
@@ -450,19 +451,19 @@ func (u *unified) keptBy(restart func()) {
 	u.t.Logf("the kubelet has started again with idle pods, and %.1f s after it is ready all values are as before", time.Since(begun).Seconds())
 }
 
-// moves reports whether a value of a QoS level follows the node's use and its
-// pods.
+// moves reports whether a value of a QoS level depends on the node's use or on
+// its pods.
 func moves(file string) bool {
 	return strings.HasSuffix(file, "/besteffort/cpu.max") || countedAnew(file)
 }
 
-// countedAnew reports whether a file is the weight of the burstable level,
-// which the kubelet recomputes from the pods every minute.
+// countedAnew reports whether a file is the weight of the burstable level. The
+// kubelet computes this weight from the pods every minute.
 func countedAnew(file string) bool { return strings.HasSuffix(file, "/burstable/cpu.weight") }
 
-// idleLevel shows on cgroup v2 why Tenon makes pods idle and not the
-// best-effort level above them. As on v1, a kubelet cannot start if the level
-// is idle.
+// idleLevel shows why Tenon makes pods idle and not the cgroup of the
+// best-effort level above them, on cgroup v2. As on v1, a kubelet cannot start
+// if the level is idle.
 func (u *unified) idleLevel() {
 	u.t.Helper()
 	level := u.n.Cgroup("", "kubepods/besteffort")
