@@ -8,9 +8,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Batch is the amount of the node's CPU and memory that BE work may request, as
-// Koordinator's resources kubernetes.io/batch-cpu and kubernetes.io/batch-memory.
-// The zero Batch means that colocation is off and BE may request nothing.
+// Batch is how much of the node's CPU and memory BE work may request, as
+// Koordinator's resources kubernetes.io/batch-cpu and
+// kubernetes.io/batch-memory. The zero Batch means that colocation is off and
+// BE may request nothing.
 type Batch struct {
 	CPU    Amount[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory Amount[unit.Bytes]    `json:"memory_bytes,omitzero"`
@@ -21,17 +22,19 @@ type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Value T `json:"value"`
 	// Terms add up to Value. They are from the same computation as Value.
 	Terms []Term[T] `json:"terms,omitempty"`
-	// Policy is the name of the formula; empty: the resource is not published.
+	// Policy is the name of the formula. If it is empty, the resource is not
+	// published.
 	Policy string `json:"policy,omitempty"`
 	// Over is the time over which use was averaged.
 	Over time.Duration `json:"over_ns,omitempty"`
-	// Since is the time of Value, on the clock of Snapshot.At.
+	// Since is when Value was set, on the clock of Snapshot.At.
 	Since time.Time `json:"since,omitzero"`
-	// Formula is the present result of the formula. Held is the reason why that
-	// result is not published yet; empty: it is published.
+	// Formula is the present result of the formula. Held is the reason why this
+	// result is not published yet. If Held is empty, it is published.
 	Formula T      `json:"formula"`
 	Held    string `json:"held,omitempty"`
-	// Degraded names a missing input and its effect; empty: none is missing.
+	// Degraded names a missing input, and the effect of this on the amount. It
+	// is empty if no input is missing.
 	Degraded string `json:"degraded,omitempty"`
 }
 
@@ -43,14 +46,14 @@ const Unmeasured = "no use was measured yet: nothing is promised"
 type Term[T unit.MilliCPU | unit.Bytes] struct {
 	Name   TermName `json:"name"`
 	Amount T        `json:"amount"`
-	// Text follows the amount of the term when it is printed: "used by LS".
+	// Text is printed after the amount of the term, such as "used by LS".
 	Text string `json:"text"`
 }
 
-// TermName identifies a Term. A term that a class causes has the name of the class.
+// TermName identifies a Term. The term of a class has the name of the class.
 type TermName string
 
-// The names of the other terms.
+// The names of the terms that belong to no class.
 const (
 	TermCapacity TermName = "capacity" // the part of the node's capacity that Tenon divides
 	TermNode     TermName = "node"     // the use of the node outside the workloads
@@ -92,8 +95,8 @@ func (a Amount[T]) String() string {
 	return b.String()
 }
 
-// Readable prints CPU in thousandths, and memory in MiB. It rounds the amounts
-// so that a reader can add up the printed numbers.
+// Readable prints CPU in thousandths of a CPU, and memory in MiB. It rounds the
+// amounts, so that a reader can add up the printed numbers.
 func Readable[T unit.MilliCPU | unit.Bytes](v T) string {
 	if bytes, is := any(v).(unit.Bytes); is {
 		return fmt.Sprintf("%dMi", (int64(bytes)+(1<<19))>>20)

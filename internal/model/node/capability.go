@@ -25,18 +25,18 @@ const (
 // Capabilities holds the answer for each feature.
 type Capabilities map[Feature]Answer
 
-// Can reports whether the node has the feature m for certain.
+// Can reports whether the node certainly has the feature m.
 func (c Capabilities) Can(m Feature) bool { return c[m].Verdict == Yes }
 
-// A VendorMark describes a vendor's kernel on which a cgroup can be marked.
-// There, marked BE cgroups give way to all others.
+// A VendorMark describes a vendor's kernel that can mark a cgroup. On such a
+// kernel, BE cgroups with the mark give way to all other cgroups.
 type VendorMark struct {
 	Can     Feature // named after the cgroup file that takes the mark
 	Idles   bool    // the BE mark also makes the cgroup idle
 	Instead string  // what Tenon uses on kernels without it
 }
 
-// VendorMarks has one row for each such kernel.
+// VendorMarks has one row for each kernel that can mark cgroups.
 var VendorMarks = []VendorMark{
 	{FeatureGroupIdentity, false, "sched_ext or core scheduling, and cpu.idle"},
 	{FeatureGroupPriority, true, "sched_ext or core scheduling, and cpu.idle"},

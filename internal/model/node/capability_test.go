@@ -2,8 +2,8 @@ package node
 
 import "testing"
 
-// TestVendorMarks checks that each row has its own feature, and that it says
-// what replaces the mark on other kernels.
+// TestVendorMarks checks that no two rows have the same feature. Each row must
+// also say what replaces its mark on other kernels.
 func TestVendorMarks(t *testing.T) {
 	seen := map[Feature]bool{}
 	for _, v := range VendorMarks {

@@ -11,15 +11,15 @@ import (
 type CPUOverride struct {
 	// Pod is the UID of the pod, for reports.
 	Pod string `json:"pod,omitempty"`
-	// Grade, Bind, Within and Apart are values of package pick. A Grade of 0
-	// means that the workload demands no CPUs.
+	// Grade, Bind, Within and Apart have the values of the types in package
+	// pick. A Grade of 0 means that the workload demands no CPUs.
 	Grade  uint8 `json:"grade,omitempty"`
 	Bind   uint8 `json:"bind,omitempty"`
 	Within uint8 `json:"within,omitempty"`
 	Apart  uint8 `json:"apart,omitempty"`
 	Fewest bool  `json:"fewest,omitempty"`
-	// CPUs is the number of own CPUs or seats. Request is the load of a
-	// workload that shares CPUs.
+	// CPUs is the number of CPUs that the workload owns, or of its seats.
+	// Request is the load of a workload that shares CPUs.
 	CPUs    int           `json:"cpus,omitempty"`
 	Request unit.MilliCPU `json:"request,omitempty"`
 	Grows   bool          `json:"grows,omitempty"` // the pool may be larger than its home
@@ -37,12 +37,13 @@ type ContainerCPUs struct {
 
 // A CPUChoice is what a scheduler chose for a workload.
 type CPUChoice struct {
-	// Topology is the hash of the topology for which the choice was made;
-	// empty: the scheduler did not say.
+	// Topology is the hash of the topology for which the scheduler chose. It is
+	// empty if the scheduler did not write it.
 	Topology string `json:"topology,omitempty"`
 	// Grade is a pick.Grade.
 	Grade uint8 `json:"grade,omitempty"`
-	// CPUs are the CPUs of the workload. Home are all CPUs of the pool that it shares.
+	// CPUs are the CPUs of the workload. Home is the set of all CPUs of the
+	// pool that the workload shares with others.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
 	Home unit.CPUSet `json:"home,omitzero"`
 }

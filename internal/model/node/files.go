@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Category says how a knob is accessed. It decides which part of a host reads
-// and writes the knob.
+// A Category says how a knob is accessed. A host reads and writes the knobs of
+// different categories with different code.
 type Category uint8
 
 // The values of Category.
@@ -62,7 +62,8 @@ var rowOf = func() map[File]fileRow {
 	return m
 }()
 
-// FilesOf lists the knobs of the given categories; without a category, all knobs.
+// FilesOf lists the knobs of the given categories. Without an argument, it
+// lists all knobs.
 func FilesOf(categories ...Category) []File {
 	var files []File
 	for _, r := range fileRows {
@@ -74,8 +75,8 @@ func FilesOf(categories ...Category) []File {
 }
 
 var (
-	// AllFiles lists all knobs. A table with a File as its key needs an entry
-	// for each; MissingFiles finds missing entries.
+	// AllFiles lists all knobs. A table whose key is a File needs an entry for
+	// each of them. MissingFiles finds missing entries.
 	AllFiles = FilesOf()
 	// Files lists the knobs that every managed cgroup has.
 	Files = FilesOf(CategoryGroup)

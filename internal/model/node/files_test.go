@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestEveryFileHasARow parses the sources of this package and looks for a row
-// for each constant of type File. Without a row, a File could not be parsed as
-// a knob.
+// TestEveryFileHasARow parses the sources of this package. Each constant of
+// type File must have a row, because a File without a row could not be parsed
+// as a knob.
 func TestEveryFileHasARow(t *testing.T) {
 	sources, err := filepath.Glob("*.go")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/valuetext"
 )
 
-// The knobs of block I/O. The value of each has one line for each device. A
-// cgroup whose knob was never written has no lines.
+// The knobs of block I/O. Each value has one line per device. If the knob of a
+// cgroup was never written, its value has no lines.
 const (
 	// FileIOMax is io.max (v1 blkio.throttle.*_device).
 	FileIOMax File = "io.max"
@@ -27,14 +27,14 @@ const (
 	FileIOLatency File = "io.latency"
 )
 
-// IOLimits limits the reads and writes per second of a cgroup and its
-// descendants on one device, in bytes and in operations.
+// IOLimits limits the reads and writes of a cgroup and its descendants on one
+// device, in bytes per second and in operations per second.
 type IOLimits struct{ ReadBPS, WriteBPS, ReadIOPS, WriteIOPS int64 }
 
 // NoIORate means no limit: "max" on v2, 0 on v1.
 const NoIORate int64 = math.MaxInt64
 
-// NoIOLimits is the value for a device that has no line.
+// NoIOLimits is the value of a device for which the file has no line.
 var NoIOLimits = IOLimits{NoIORate, NoIORate, NoIORate, NoIORate}
 
 // Within returns, for each of the four limits, the smaller one of l and o.
@@ -76,10 +76,10 @@ func parseIOLimits(text string) (IOLimits, error) {
 }
 
 // IOMax holds the limits of a cgroup on each device
-// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 the limits
-// include the descendants of the cgroup. On v1 these limits have no hierarchy: they
-// bound only the cgroup's own tasks
-// (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, "Hierarchical Cgroups").
+// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 the
+// limits also apply to the descendants of the cgroup. On v1 they bound only the
+// cgroup's own tasks (Documentation/admin-guide/cgroup-v1/blkio-controller.rst,
+// "Hierarchical Cgroups").
 type IOMax struct{ lines string }
 
 // IOMaxOf returns the value with the given lines.
@@ -98,8 +98,8 @@ func (v IOMax) Limits() map[unit.Device]IOLimits {
 // String prints "8:0 rbps=1048576, 254:0 wiops=100", or "max" without limits.
 func (v IOMax) String() string { return cmp.Or(v.lines, "max") }
 
-// Rounded drops limits on operations that the kernel cannot store. The kernel
-// has 32 bits for such a limit, and the largest number means no limit
+// Rounded drops limits on operations that are too large for the kernel. The
+// kernel stores such a limit in 32 bits, and the largest number means no limit
 // (block/blk-throttle.c: tg_set_limit).
 func (v IOMax) Rounded(Kernel) Value {
 	m := v.Limits()
@@ -115,8 +115,8 @@ func (v IOMax) Rounded(Kernel) Value {
 	return IOMaxOf(m)
 }
 
-// Narrower returns a negative number if no limit of v is larger and at least
-// one is smaller.
+// Narrower returns a negative number if at least one limit of v is smaller than
+// in o and none is larger.
 func (v IOMax) Narrower(o Value) int {
 	w, ok := o.(IOMax)
 	if !ok || v == w {
@@ -142,8 +142,8 @@ type IOWeight struct {
 	lines   string
 }
 
-// IOWeightOf returns the value with the default weight other and the given
-// weights of devices.
+// IOWeightOf returns the value with the default weight other. Single devices
+// have the given weights.
 func IOWeightOf(other int64, weights map[unit.Device]int64) IOWeight {
 	return IOWeight{other, valuetext.Lines(weights, valuetext.Decimal)}
 }
@@ -165,8 +165,8 @@ func (v IOWeight) String() string {
 // Rounded returns v, because the kernel refuses weights that it cannot store.
 func (v IOWeight) Rounded(Kernel) Value { return v }
 
-// Narrower returns a negative number if no weight of v is larger and at least
-// one is smaller.
+// Narrower returns a negative number if at least one weight of v is smaller
+// than in o and none is larger.
 func (v IOWeight) Narrower(o Value) int {
 	w, ok := o.(IOWeight)
 	if !ok || v == w {
@@ -180,9 +180,10 @@ func (v IOWeight) Narrower(o Value) int {
 	return together(orders)
 }
 
-// IOLatency is the target latency of a cgroup's I/O on each device. While the latency
-// exceeds the target, the kernel throttles sibling cgroups that have a longer target or
-// none (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
+// IOLatency is the target latency of a cgroup's I/O on each device. While the
+// latency exceeds the target, the kernel throttles those sibling cgroups that
+// have a longer target or no target (Documentation/admin-guide/cgroup-v2.rst,
+// "IO Latency", Linux 4.19).
 type IOLatency struct{ lines string }
 
 // IOLatencyOf returns the value with the given targets. The kernel counts whole
@@ -270,8 +271,8 @@ func orElse[T any](m map[unit.Device]T, d unit.Device, other T) T {
 	return other
 }
 
-// together combines the comparisons of the parts of two values into one. It
-// returns 0 if one part is smaller and another larger.
+// together combines the orders of the parts of two values into one order. If
+// one part is smaller and another one is larger, it returns 0.
 func together(orders []int) int {
 	if slices.Min(orders) < 0 && slices.Max(orders) > 0 {
 		return 0

@@ -12,8 +12,8 @@ import (
 )
 
 // A Mechanism is an isolation mechanism: a means by which the kernel keeps BE
-// off the CPUs of LS. A mechanism that is earlier in the preference order
-// isolates better, and needs more features of the kernel.
+// off the CPUs of LS. The earlier a mechanism is in the preference order, the
+// better it isolates, and the more kernel features it needs.
 type Mechanism string
 
 // The isolation mechanisms.
@@ -21,19 +21,20 @@ const (
 	// MechanismVendor marks cgroups for a vendor's kernel, which then isolates
 	// them: Group Identity, or the QoS levels of openEuler.
 	MechanismVendor Mechanism = "vendor"
-	// MechanismSchedExt moves BE threads to a sched_ext scheduler. Its
-	// scheduling class ranks below all others. The scheduler runs no BE on the
-	// siblings of CPUs that run LS threads (Linux 6.12).
+	// MechanismSchedExt moves BE threads to a sched_ext scheduler. Their
+	// scheduling class then ranks below all others. The scheduler runs no BE on
+	// the siblings of CPUs that run LS threads (Linux 6.12).
 	MechanismSchedExt Mechanism = "sched_ext"
 	// MechanismCoreSched gives BE threads a core-scheduling cookie. The kernel
-	// then lets them share no core with other threads (Linux 5.14).
+	// then never runs them on a core together with other threads (Linux 5.14).
 	MechanismCoreSched Mechanism = "core_sched"
-	// MechanismSiblings removes from the cpusets of BE the siblings of CPUs on
-	// which LS ran a short time ago.
+	// MechanismSiblings looks at the CPUs on which LS ran a short time ago. It
+	// removes their siblings from the cpusets of BE.
 	MechanismSiblings Mechanism = "siblings"
 	// MechanismIdle is cpu.idle alone (Linux 5.15).
 	MechanismIdle Mechanism = "cpu.idle"
-	// MechanismWeight gives BE the least weight, on kernels without cpu.idle.
+	// MechanismWeight gives BE the least weight. It is for kernels without
+	// cpu.idle.
 	MechanismWeight Mechanism = "weight"
 )
 
@@ -45,15 +46,16 @@ const (
 	// FileIdentity is the mark of a cgroup on a vendor's kernel:
 	// cpu.bvt_warp_ns, cpu.priority with cpu.identity, or cpu.qos_level.
 	FileIdentity File = "identity"
-	// FileScheduler is the scheduler of BE threads. It is a knob of the node,
-	// so its cgroup is the root.
+	// FileScheduler is the scheduler of BE threads. The knob belongs to the
+	// node, so its cgroup is the root.
 	FileScheduler File = "scheduler"
 	// FilePolicy is the scheduling policy of the threads in and below a cgroup.
 	FilePolicy File = "policy"
 	// FileCookie is the core-scheduling cookie of the threads in and below a cgroup.
 	FileCookie File = "cookie"
-	// FileSlice is the time slice of the threads in and below a cgroup. It belongs
-	// to no mechanism. Tenon sets it where the cgroup itself cannot be idle.
+	// FileSlice is the time slice of the threads in and below a cgroup. It
+	// belongs to no mechanism. Tenon sets it if the cgroup itself cannot be
+	// idle.
 	FileSlice File = "slice"
 )
 
@@ -88,8 +90,8 @@ func parseIdentity(text string) (Value, error) {
 }
 
 // Scheduler describes the scheduler of BE threads that Tenon has loaded. The
-// zero Scheduler means that none is loaded. The kernel unloads it when the
-// process that loaded it ends.
+// zero Scheduler means that none is loaded. When the process that loaded the
+// scheduler ends, the kernel unloads it.
 type Scheduler struct {
 	Loaded bool
 	// Siblings says that BE threads stay off the siblings of LS threads while
@@ -100,15 +102,16 @@ type Scheduler struct {
 	// keeps idle for LS threads that wake up. With SchedulerHeadroom, the
 	// scheduler chooses the number.
 	Headroom int
-	// Gentle lists LS classes, separated by commas, that do not expel BE. BE
-	// threads may run on the siblings of their CPUs.
+	// Gentle lists LS classes, separated by commas. BE threads may run on the
+	// siblings of the CPUs of these classes.
 	Gentle string
 }
 
 // SchedulerHeadroom lets the scheduler choose the Headroom.
 const SchedulerHeadroom = -1
 
-// Expels reports whether BE threads stay off the siblings of class c.
+// Expels reports whether BE threads stay off the siblings of CPUs that run
+// class c.
 func (v Scheduler) Expels(c Class) bool {
 	return v.Loaded && v.Siblings && c.Sensitive() && !slices.Contains(strings.Split(v.Gentle, ","), string(c))
 }
@@ -135,7 +138,7 @@ func (v Scheduler) String() string {
 
 func (v Scheduler) Rounded(Kernel) Value { return v }
 
-// Narrower returns a negative number if v is loaded and the other is not.
+// Narrower returns a negative number if v is loaded and o is not.
 func (v Scheduler) Narrower(o Value) int {
 	w, ok := o.(Scheduler)
 	if !ok || v.Loaded == w.Loaded {
@@ -184,13 +187,14 @@ type Threads string
 
 // The values of FilePolicy, FileCookie and FileSlice.
 const (
-	// ThreadsNormal: no thread has what Tenon sets: the policy (FilePolicy),
-	// the cookie (FileCookie) or the slice (FileSlice).
+	// ThreadsNormal means that no thread has what Tenon sets: the policy
+	// (FilePolicy), the cookie (FileCookie) or the slice (FileSlice).
 	ThreadsNormal Threads = "normal"
-	// ThreadsBE: all threads have SCHED_EXT (FilePolicy), the BE cookie
-	// (FileCookie) or the longest possible slice (FileSlice).
+	// ThreadsBE means that all threads have SCHED_EXT (FilePolicy), the BE
+	// cookie (FileCookie) or the longest possible slice (FileSlice).
 	ThreadsBE Threads = "best-effort"
-	// ThreadsMixed: some threads are in one state and some in the other.
+	// ThreadsMixed means that some threads are in one state and some in the
+	// other.
 	ThreadsMixed Threads = "mixed"
 )
 
@@ -214,24 +218,25 @@ func parseThreads(text string) (Value, error) {
 
 // Isolation is the state of the isolation mechanisms at run time.
 type Isolation struct {
-	// Failures are the failures of mechanisms that the node supports: the
-	// kernel ejected the scheduler, refused to load it, or refused to write a
-	// mark. The list has the last hour, oldest first.
+	// Failures are the failures of the last hour, oldest first, of mechanisms
+	// that the node supports: the kernel ejected the scheduler, refused to load
+	// it, or refused to write a mark.
 	Failures []Failure `json:"falls,omitempty"`
 	// Foreign is the name of a sched_ext scheduler that another component has
 	// loaded; empty: none.
 	Foreign string `json:"foreign,omitempty"`
-	// Cookies is the number of processes that have a core-scheduling cookie of
-	// another program. Processes of all classes count.
+	// Cookies is how many processes, of any class, have a core-scheduling
+	// cookie of another program.
 	Cookies int `json:"cookies,omitempty"`
-	// LSOn is the run time of LS work on each CPU; nil: it is not counted.
+	// LSOn is the run time of LS work on each CPU. It is nil if this time is
+	// not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
 	// Request is the request of an operator to the running agent.
 	Request Request `json:"asked,omitzero"`
 }
 
 // Request is what an operator requested at run time. It overrides the
-// configuration, and earlier failures no longer count. The zero Request means
+// configuration, and failures before it no longer count. The zero Request means
 // that the operator requested nothing.
 type Request struct {
 	At time.Time `json:"at"`
@@ -246,7 +251,7 @@ type Failure struct {
 	Mechanism Mechanism `json:"rung"`
 	Why       string    `json:"why"`
 	// Refused says that the kernel refused the mechanism, so that it was never
-	// in use. Every other failure ended the use of a mechanism; after three of
-	// these within an hour, the mechanism is disabled.
+	// in use. If Refused is false, the failure ended the use of a mechanism.
+	// After three such failures within an hour, the mechanism is disabled.
 	Refused bool `json:"refused,omitempty"`
 }

@@ -41,8 +41,9 @@ func (p CgroupPath) Contains(q CgroupPath) bool {
 	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
-// File names a knob. It stands for one kernel file, or for several files that
-// the kernel couples and that Tenon reads, writes and restores together.
+// File names a kind of knob. It stands for one kernel file, or for several
+// files that the kernel couples. Tenon reads, writes and restores coupled files
+// together.
 type File string
 
 // The knobs of a cgroup.
@@ -73,16 +74,17 @@ const (
 type Knob struct {
 	Cgroup CgroupPath `json:"cgroup"`
 	File   File       `json:"file"`
-	// ControlGroup is the control group of resctrl; empty: the knob belongs to
-	// a cgroup.
+	// ControlGroup is the control group of resctrl that has the knob. It is
+	// empty if the knob belongs to a cgroup.
 	ControlGroup string `json:"resctrl,omitempty"`
 }
 
-// controlPrefix distinguishes a control group from a cgroup in printed knobs.
+// controlPrefix precedes the name of a control group in printed knobs, to
+// distinguish it from a cgroup.
 const controlPrefix = "resctrl:"
 
-// KnobAt returns the knob with file f of a cgroup, or of a control group such
-// as "resctrl:BE". It parses the text that Knob.Where prints.
+// KnobAt returns the knob with file f of an object: a cgroup, or a control
+// group such as "resctrl:BE". It parses the text that Knob.Where prints.
 func KnobAt(where string, f File) Knob {
 	if name, is := strings.CutPrefix(where, controlPrefix); is {
 		return Knob{ControlGroup: name, File: f}
@@ -126,12 +128,12 @@ type Knobs struct {
 	Kernel Kernel `json:"kernel"`
 	// Now is the present value of each knob. A knob that could not be read is absent.
 	Now map[Knob]Value `json:"-"`
-	// Before is the value that a knob had before Tenon's first write, from the
-	// journal. It has only the knobs that Tenon wrote.
+	// Before has the knobs that Tenon wrote. The value is the one that the knob
+	// had before Tenon's first write, from the journal.
 	Before map[Knob]Value `json:"-"`
 }
 
-// Sorted returns the knobs of m in a stable order.
+// Sorted returns the keys of m in the order of Knob.Compare.
 func Sorted(m map[Knob]Value) []Knob {
 	keys := make([]Knob, 0, len(m))
 	for k := range m {

@@ -8,8 +8,8 @@ import (
 )
 
 // Overrides are the values that the annotations of one workload set in place of
-// the strategy of its class. For a key that is absent here, the value of the
-// class counts. The zero Overrides sets nothing.
+// the strategy of its class. If a value is absent, that of the class counts.
+// The zero Overrides sets nothing.
 type Overrides struct {
 	Burst  BurstOverride  `json:"burst,omitzero"`
 	Memory MemoryOverride `json:"memory,omitzero"`
@@ -20,8 +20,8 @@ type Overrides struct {
 	IO    []BlockIO     `json:"io,omitempty"`
 	Cache CacheOverride `json:"cache,omitzero"`
 	CPUs  CPUOverride   `json:"cpus,omitzero"`
-	// EvictionExemptFrom lists causes for which Tenon must not evict the
-	// workload: words of policy.EvictCauses.
+	// EvictionExemptFrom lists the causes for which Tenon must not evict the
+	// workload. They are words of policy.EvictCauses.
 	EvictionExemptFrom []string `json:"spared_from,omitempty"`
 }
 
@@ -33,8 +33,8 @@ func (a Overrides) Equal(b Overrides) bool {
 
 // BurstOverride is the cpuBurst strategy of one workload.
 type BurstOverride struct {
-	// Policy is BurstNone or a policy.BurstPolicy; empty: the policy of the
-	// class counts.
+	// Policy is BurstNone or a policy.BurstPolicy. If it is empty, the policy
+	// of the class counts.
 	Policy        string              `json:"policy,omitempty"`
 	CPUPercent    Maybe[unit.Percent] `json:"cpu_percent,omitzero"`
 	QuotaPercent  Maybe[unit.Percent] `json:"quota_percent,omitzero"`
@@ -46,36 +46,37 @@ const BurstNone = "none"
 
 // MemoryOverride is the memoryQOS strategy of one workload.
 type MemoryOverride struct {
-	// OwnOnly says that only the values here count, and those of the class do not.
+	// OwnOnly says that the values of the class do not count, even for values
+	// that are absent here.
 	OwnOnly bool `json:"own,omitempty"`
-	// Enabled applies the values of the class although the class disables them.
+	// Enabled applies the values of the class even if the class disables them.
 	Enabled           bool                `json:"enabled,omitempty"`
 	MinPercent        Maybe[unit.Percent] `json:"min_percent,omitzero"`
 	LowPercent        Maybe[unit.Percent] `json:"low_percent,omitzero"`
 	ThrottlingPercent Maybe[unit.Percent] `json:"throttling_percent,omitzero"`
 }
 
-// BlockIO is the share that a class or workload has of a block device, or of
-// all disks of a volume group together.
+// BlockIO is the share of block I/O that a class or workload has: on one block
+// device, or on all disks of a volume group together.
 type BlockIO struct {
 	// Name is a device ("vda", "/dev/vg0/data", "254:0") or a volume group.
 	Name        string `json:"name"`
 	VolumeGroup bool   `json:"volume_group,omitempty"`
-	// The limits per second, in bytes and in operations; 0: no limit.
+	// The limits per second, in bytes and in operations. 0 means no limit.
 	ReadBPS   int64 `json:"readBPS,omitempty"`
 	WriteBPS  int64 `json:"writeBPS,omitempty"`
 	ReadIOPS  int64 `json:"readIOPS,omitempty"`
 	WriteIOPS int64 `json:"writeIOPS,omitempty"`
 	// WeightPercent is relative to the weight that the cgroup has without
-	// Tenon; 0: no change.
+	// Tenon. 0 means no change.
 	WeightPercent unit.Percent `json:"ioWeightPercent,omitempty"`
-	// Latency is the target latency. The kernel slows other work to meet it. 0:
-	// no target.
+	// Latency is the target latency. The kernel slows other work to meet it. 0
+	// means no target.
 	Latency time.Duration `json:"latency_ns,omitempty"`
 }
 
-// CacheOverride is the part of each L3 cache and of the memory bandwidth that
-// one workload may use. For an absent value, that of the class counts.
+// CacheOverride is which part of each L3 cache and of the memory bandwidth one
+// workload may use. If a value is absent, that of the class counts.
 type CacheOverride struct {
 	// ControlGroup is the name of the workload's own control group. It is
 	// ControlGroupPrefix with a suffix that no other workload has.

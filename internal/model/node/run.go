@@ -6,24 +6,28 @@ import (
 	"slices"
 )
 
-// Run is the run state of the processes of a cgroup. A snapshot has Running, Frozen
-// or Ended. While processes that were asked to end still run, it is Running.
+// Run says whether the processes of a cgroup run. A snapshot has Running,
+// Frozen or Ended. While processes that were asked to end still run, it has
+// Running.
 type Run string
 
 // The values of Run.
 const (
 	Running Run = "running"
-	// Frozen: the kernel stops the processes until the state is Running again.
-	// They keep their memory (cgroup.freeze, Linux 5.2; v1 freezer.state).
+	// Frozen means that the kernel stops the processes until the state is
+	// Running again. They keep their memory (cgroup.freeze, Linux 5.2; v1
+	// freezer.state).
 	Frozen Run = "frozen"
-	// AskedToEnd: every process got SIGTERM. The processes still run, so that
-	// they can exit.
+	// AskedToEnd means that every process got SIGTERM. The processes still run,
+	// so that they can exit.
 	AskedToEnd Run = "asked to end"
-	// Ended: no process is left after SIGKILL (cgroup.kill, Linux 5.14).
+	// Ended means that no process is left after SIGKILL (cgroup.kill, Linux
+	// 5.14).
 	Ended Run = "ended"
 )
 
-// runs lists the values of Run. The first allows the least and the last the most.
+// runs lists the values of Run, from the one that allows the least to the one
+// that allows the most.
 var runs = []Run{Ended, AskedToEnd, Frozen, Running}
 
 // EndsProcesses reports whether v ends processes. That cannot be undone.

@@ -2,76 +2,79 @@ package node
 
 import "time"
 
-// An IsolationStatus is the state of the isolation mechanisms, with counters since
-// the agent started. It serves people and metrics: no decision depends on it.
+// An IsolationStatus is the state of the isolation mechanisms, with counters
+// since the agent started. It is for people and metrics: no decision depends on
+// it.
 type IsolationStatus struct {
 	// Loads is how often the scheduler was loaded. Exits is how often it
 	// exited, by kind.
 	Loads uint64              `json:"loads,omitempty"`
 	Exits map[ExitKind]uint64 `json:"exits,omitempty"`
-	// LastExit is the last exit of the scheduler; the zero SchedulerExit: it
+	// LastExit is the last exit of the scheduler. It is zero if the scheduler
 	// never exited.
 	LastExit SchedulerExit `json:"last_exit,omitzero"`
-	// Strays is the number of BE threads that Tenon found without the policy or
-	// cookie that they should have. Converted is how many of these threads
-	// Tenon gave the policy or cookie.
+	// Strays is how many BE threads Tenon found without the policy or cookie
+	// that they should have. Converted is to how many of these threads Tenon
+	// gave the policy or cookie.
 	Strays    uint64 `json:"strays,omitempty"`
 	Converted uint64 `json:"converted,omitempty"`
 	// Realtime is the present number of BE threads with a real-time policy.
 	// Tenon does not change such threads.
 	Realtime int `json:"realtime,omitempty"`
-	// OwnSlices is the number of threads that should have the long slice but
-	// set a slice of their own or have SCHED_IDLE. Tenon does not change such
-	// threads. On their CPU the long slice of other threads has no effect.
+	// OwnSlices is the number of threads that should have the long slice, but
+	// that have SCHED_IDLE or set a slice themselves. Tenon does not change
+	// such threads. On their CPU the long slice of other threads has no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
 	// Demotions is how often Tenon moved a thread to the fair class for a while
-	// because it had waited too long. Demoted is the number of threads that are
-	// in the fair class for that reason now.
+	// because it had waited too long. Demoted is how many threads are in the
+	// fair class for that reason now.
 	Demotions uint64 `json:"spills,omitempty"`
 	Demoted   int    `json:"spilled,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
 	// because its table of cgroups was full. Empty: it refused no order.
 	Refused string `json:"untold,omitempty"`
 	// Scheduler is the status of the scheduler since its last load. It stays
-	// after the scheduler exits; nil: the scheduler was never loaded.
+	// after the scheduler exits. It is nil if the scheduler was never loaded.
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`
 }
 
 // A SchedulerStatus is the status of the BE scheduler, with counters since it
-// was loaded. Tenon reads the counters one by one while the scheduler runs, so
-// sums of them match only approximately.
+// was loaded. Tenon reads the counters one by one while the scheduler runs. So
+// two counters that should add up to a third do so only approximately.
 type SchedulerStatus struct {
 	At time.Time `json:"at"` // time of the reading
 	// State is the state of sched_ext in the kernel, such as enabled or disabled.
 	State string `json:"state"`
 	// Running says that sched_ext is enabled and runs Tenon's scheduler.
 	Running bool `json:"running"`
-	// Variant is the first kernel version with the interface that this build of
-	// the scheduler uses.
+	// Variant says for which kernels this build of the scheduler is: it is the
+	// first kernel version with the interface that the build uses.
 	Variant string    `json:"variant,omitempty"`
 	Since   time.Time `json:"since"` // time of the load
 
 	// Run is the run time of the threads of each class. Strayed is the run time
-	// of BE threads outside the scheduler. Idle is the idle time of the CPUs.
+	// of BE threads that ran outside the scheduler. Idle is the idle time of
+	// the CPUs.
 	Run     map[SchedulerClass]time.Duration `json:"run_ns,omitempty"`
 	Strayed time.Duration                    `json:"strayed_ns"`
 	Idle    time.Duration                    `json:"idle_ns"`
-	// Wait is the time for which the scheduler's threads waited for a CPU.
+	// Wait is how long the scheduler's threads waited for a CPU.
 	Wait time.Duration `json:"wait_ns"`
 	// ExpelIdle is how long CPUs stayed idle, although BE waited, because an
 	// expelling thread ran on the sibling. HoldIdle is how long they stayed
-	// idle for the hold time after such a thread.
+	// idle because such a thread had run there less than the hold time ago.
 	ExpelIdle time.Duration `json:"expel_idle_ns"`
 	HoldIdle  time.Duration `json:"hold_idle_ns"`
-	// ExpelDelay is a histogram of the time for which BE still ran on the sibling after
-	// an expelling thread had started. DelayBound gives the bounds of its buckets.
+	// ExpelDelay is a histogram of how long BE still ran on the sibling after
+	// an expelling thread had started. DelayBound gives the bounds of the
+	// buckets.
 	ExpelDelay []uint64 `json:"expel_delay_counts,omitempty"`
 	// OldestWait is the longest wait of a thread that waits now.
 	OldestWait time.Duration `json:"oldest_wait_ns"`
 
 	SchedulerCounts
-	// Queues holds the threads that wait for a CPU now, by last-level cache. Parked
-	// is the number of threads that wait for quota; Queues does not contain them.
+	// Queues holds the threads that wait for a CPU now, by last-level cache.
+	// Parked is how many threads wait for quota. They are not in Queues.
 	Queues []SchedulerQueue `json:"queues,omitempty"`
 	Parked int              `json:"parked"`
 }
@@ -96,9 +99,9 @@ type SchedulerCounts struct {
 	Drift      uint64 `json:"drift"`      // corrections of a CPU's recorded class
 	LongWaits  uint64 `json:"long_waits"` // reports of long waits
 	Lost       uint64 `json:"lost"`       // events lost because the buffer was full
-	// Kicks count how often the scheduler made a CPU schedule again: KicksExpel
-	// to expel BE, and KicksWake to run BE. KicksTimer is the part of KicksWake
-	// that a timer caused.
+	// Kicks count how often the scheduler interrupted a CPU to make it choose a
+	// thread again: KicksExpel to expel BE, and KicksWake to run BE. KicksTimer
+	// is the part of KicksWake that a timer caused.
 	KicksExpel uint64 `json:"kicks_expel"`
 	KicksWake  uint64 `json:"kicks_wake"`
 	KicksTimer uint64 `json:"kicks_timer"`

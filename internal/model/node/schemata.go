@@ -15,13 +15,13 @@ import (
 // The knobs of resctrl (Documentation/filesystems/resctrl.rst).
 const (
 	// FileControlGroup is the control group of resctrl that contains the tasks
-	// of a cgroup. It is a knob of the cgroup.
+	// of a cgroup. The knob belongs to the cgroup.
 	FileControlGroup File = "resctrl"
 	// FileL3 is the set of ways of each L3 cache that the tasks of a control
-	// group may fill. It is a knob of the control group.
+	// group may fill. The knob belongs to the control group.
 	FileL3 File = "L3"
-	// FileMB is the memory bandwidth that the tasks of a control group may use
-	// behind each L3 cache. It is a knob of the control group.
+	// FileMB is how much memory bandwidth the tasks of a control group may use
+	// behind each L3 cache. The knob belongs to the control group.
 	FileMB File = "MB"
 )
 
@@ -32,19 +32,21 @@ const DefaultControlGroup = "/"
 // Resctrl says what the node's resctrl can divide, and which control groups
 // exist. The zero Resctrl means that it was not read.
 type Resctrl struct {
-	// Missing is the reason why resctrl can divide nothing; empty: it works.
+	// Missing is the reason why resctrl can divide nothing. It is empty if
+	// resctrl works.
 	Missing string `json:"missing,omitempty"`
 	// Groups is the number of control groups (CLOSIDs) that the hardware
-	// supports, including the default one. Others is the number of those that
-	// other programs created.
+	// supports, including the default one. Others is how many of them other
+	// programs have created.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
-	// Taken lists the control groups that have the name of a class but belong
-	// to another program. Tenon does not change such groups.
+	// Taken lists control groups that have the name of a class but that another
+	// program created. Tenon does not change such groups.
 	Taken []string  `json:"taken,omitempty"`
 	L3    CacheWays `json:"l3,omitzero"`
-	// MBDomains lists the caches behind which memory bandwidth can be divided;
-	// nil: it cannot. Kernel.MB has the range and step.
+	// MBDomains lists the caches behind which memory bandwidth can be divided.
+	// It is nil if the bandwidth cannot be divided. Kernel.MB has the range and
+	// the step.
 	MBDomains []CacheID `json:"mb_domains,omitempty"`
 }
 
@@ -54,7 +56,7 @@ type CacheWays struct {
 	Domains []CacheID `json:"domains,omitempty"`
 	// Mask has one bit for each way (cbm_mask).
 	Mask uint64 `json:"mask,omitempty"`
-	// Least is the minimum number of ways that a group must have (min_cbm_bits).
+	// Least is how many ways a group must have at least (min_cbm_bits).
 	Least int `json:"least,omitempty"`
 	// Sparse says that the ways of a group need not be contiguous.
 	Sparse bool `json:"sparse,omitempty"`
@@ -62,11 +64,12 @@ type CacheWays struct {
 	Apart bool `json:"apart,omitempty"`
 }
 
-// Bandwidth describes how the kernel rounds a value of FileMB. The zero
-// Bandwidth rounds nothing; a node without the knob has it.
+// Bandwidth describes how the kernel rounds a value of FileMB. If the node
+// lacks the knob, the Bandwidth is zero and rounds nothing.
 type Bandwidth struct {
 	Unit BandwidthUnit `json:"unit,omitempty"`
-	// Values are multiples of Step from Least to Most. Most means no limit.
+	// Values are multiples of Step from Least to Most. The value Most means no
+	// limit.
 	Least uint64 `json:"least,omitempty"`
 	Step  uint64 `json:"step,omitempty"`
 	Most  uint64 `json:"most,omitempty"`
@@ -88,15 +91,16 @@ const (
 
 // CacheUse is the cache occupancy and memory traffic of the tasks of a class.
 type CacheUse struct {
-	// Occupancy is how much of their data is in the L3 caches.
+	// Occupancy is how much data of these tasks is in the L3 caches.
 	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
-	// Traffic is how much data they have read from and written to memory.
+	// Traffic is how much data these tasks have read from memory and written to
+	// memory.
 	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
 }
 
 // L3 says which ways of each L3 cache a control group may fill, by cache
 // number: "0=7;1=7". If code and data have separate masks (mount option cdp),
-// it has both: "code 0=7;1=7 data 0=3;1=3".
+// L3 contains both: "code 0=7;1=7 data 0=3;1=3".
 type L3 struct{ Schema string }
 
 // Ways is the mask of ways of each cache.
@@ -138,7 +142,7 @@ func (v L3) String() string { return v.Schema }
 // Rounded returns v, because the kernel stores a mask unchanged or refuses it.
 func (v L3) Rounded(Kernel) Value { return v }
 
-// Narrower compares the number of ways, summed over all caches.
+// Narrower compares how many ways v and o have in all caches together.
 func (v L3) Narrower(o Value) int {
 	return against(o, func(w L3) int { return cmp.Compare(v.count(), w.count()) })
 }
@@ -174,8 +178,8 @@ func (v MB) By() (map[CacheID]uint64, error) {
 
 func (v MB) String() string { return v.Schema }
 
-// Rounded limits each number to the range and rounds it up to the next step, as
-// the kernel does with numbers within the range.
+// Rounded limits each number to the range and rounds it up to the next step.
+// The kernel rounds numbers within the range in the same way.
 func (v MB) Rounded(k Kernel) Value {
 	by, err := v.By()
 	if err != nil || k.MB == (Bandwidth{}) {
@@ -196,7 +200,7 @@ func (b Bandwidth) Rounded(n uint64) uint64 {
 	return min(n, b.Most)
 }
 
-// Narrower compares the bandwidth, summed over all caches.
+// Narrower compares the sums of the bandwidth over all caches.
 func (v MB) Narrower(o Value) int {
 	return against(o, func(w MB) int { return cmp.Compare(v.sum(), w.sum()) })
 }
@@ -209,8 +213,9 @@ func (v MB) sum() (sum uint64) {
 	return sum
 }
 
-// ControlGroup lists the control groups that contain the tasks of a cgroup, sorted
-// and separated by commas: "BE", "/", or "/,BE" if the tasks are in both.
+// ControlGroup lists the control groups that contain the tasks of a cgroup,
+// sorted and separated by commas. Examples are "BE", "/", and "/,BE" if some
+// tasks are in each of these two.
 type ControlGroup struct{ Groups string }
 
 // ControlGroupsOf returns the value for tasks that are in the given groups.
@@ -258,8 +263,8 @@ func parseMB(text string) (Value, error) {
 	return MBOf(by), err
 }
 
-// Control returns the name of the control group for class c: the same name as
-// in Koordinator. It is empty for SYSTEM, which has no control group.
+// Control returns the name of the control group for class c, which is the same
+// as in Koordinator. It is empty for SYSTEM, which has no control group.
 func (c Class) Control() string {
 	switch c {
 	case LSE, LSR:

@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CoreID, CacheID, NUMANode, SocketID and CoreKind number the parts of a
-// machine. A CoreID is unique on the node. The kernel's core_id, in contrast,
+// CoreID, CacheID, NUMANode, SocketID and CoreKind are numbers of the parts of
+// a machine. A CoreID is unique on the node. The kernel's core_id, in contrast,
 // is unique only in its socket.
 type (
 	CoreID   int
@@ -25,7 +25,8 @@ type LogicalCPU struct {
 	L3     CacheID  `json:"l3"`
 	NUMA   NUMANode `json:"numa"`
 	Socket SocketID `json:"socket"`
-	// Kind is 0 for the fastest kind of core. Slower kinds have higher numbers.
+	// Kind is the kind of core: 0 is the fastest, and slower kinds have higher
+	// numbers.
 	Kind CoreKind `json:"kind,omitempty"`
 }
 
@@ -41,8 +42,8 @@ type Topology struct {
 	// Memory lists the NUMA nodes with memory, in ascending order. It is empty
 	// if the kernel shows no NUMA nodes. The node then has one memory.
 	Memory []NUMAMemory `json:"memory,omitempty"`
-	// Isolated are the CPUs that isolcpus= and nohz_full= on the kernel's
-	// command line name.
+	// Isolated are the CPUs that the kernel's command line names in isolcpus=
+	// and nohz_full=.
 	Isolated unit.CPUSet `json:"isolated,omitzero"`
 }
 

@@ -6,37 +6,41 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Usage holds the counters of the node or of one workload. A counter grows
-// while the node is up or the cgroup exists. Package trend computes rates from
-// two snapshots. A counter that could not be read is absent.
+// Usage holds the counters of the node or of one workload. The counters of the
+// node start at boot, and those of a workload when its cgroup is created.
+// Package trend computes rates from two snapshots. A counter that could not be
+// read is absent.
 type Usage struct {
-	// CPU is the CPU time used since boot, or since the cgroup was created.
+	// CPU is the CPU time that was used since boot, or since the cgroup was
+	// created.
 	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
-	// PerCPU is the CPU time used on each CPU. Nil: not counted.
+	// PerCPU is the CPU time that was used on each CPU. It is nil if this is
+	// not counted.
 	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
-	// Throttled is the time for which a CPU quota throttled it.
+	// Throttled is how long a CPU quota throttled the workload.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
 	// Periods is the number of quota periods in which the workload ran.
-	// ThrottledPeriods is the number of those in which its quota throttled it.
+	// ThrottledPeriods is in how many of them its quota throttled it.
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
 	// Threads is the number of the workload's threads. Runnable is how many of
-	// them run, or wait for a CPU or for quota. Both are absent unless the
+	// them run, or wait for a CPU or for quota. Both are present only if the
 	// quota throttles the workload in most periods.
 	Threads  Maybe[int] `json:"threads,omitzero"`
 	Runnable Maybe[int] `json:"runnable,omitzero"`
-	// Steal is the time for which a hypervisor did not run the node's CPUs.
+	// Steal is how long a hypervisor did not run CPUs of the node that had
+	// work.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
 	// Delay is the run-queue delay of its threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
-	// Memory is the charged memory, including page cache. For the node it is
-	// the memory that is not available to new work.
+	// Memory is the memory that is charged to the workload, including page
+	// cache. For the node it is the memory that is not available to new work.
 	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`
 	// WorkingSet is Memory without the page cache that was not used lately
 	// (inactive_file), as the kubelet measures it.
 	WorkingSet Maybe[unit.Bytes] `json:"working_set,omitzero"`
-	// Refaults is the number of pages that were read back soon after they were
-	// reclaimed. It grows if the working set does not fit into memory.
+	// Refaults is how many pages were reclaimed and read back soon afterwards.
+	// It grows if the working set does not fit into memory.
 	Refaults Maybe[int64] `json:"refaults,omitzero"`
 	// Read and Written are the bytes read from and written to block devices.
 	Read     Maybe[unit.Bytes] `json:"read,omitzero"`
@@ -44,7 +48,7 @@ type Usage struct {
 	Pressure Pressure          `json:"pressure,omitzero"`
 }
 
-// Pressure is the time for which tasks waited for each resource
+// Pressure is how long tasks waited for each resource
 // (Documentation/accounting/psi.rst, Linux 4.20).
 type Pressure struct {
 	CPU    Stall `json:"cpu,omitzero"`
@@ -58,21 +62,22 @@ type Stall struct {
 	Full Maybe[time.Duration] `json:"full,omitzero"`
 }
 
-// RunQueueDelay is the time for which runnable threads waited for a CPU.
+// RunQueueDelay is how long runnable threads waited for a CPU.
 type RunQueueDelay struct {
 	// Sum is the total of all waits.
 	Sum Maybe[time.Duration] `json:"sum,omitzero"`
-	// Counts are the numbers of waits by length. Bucket n counts the waits
-	// below 256 ns << n that are too long for the buckets before it. The last
-	// bucket counts all longer waits. Nil: the source has only the sum.
+	// Counts are the numbers of waits by length. Bucket n counts the waits that
+	// are shorter than 256 ns << n and too long for the buckets before it. The
+	// last bucket counts all longer waits. Counts is nil if the source has only
+	// the sum.
 	Counts []uint64 `json:"counts,omitempty"`
-	// Timeslices is the number of times that a thread got a CPU, with or without a
-	// wait. Without Counts, Sum divided by Timeslices is the mean wait.
+	// Timeslices is how often a thread got a CPU, with or without a wait. If
+	// Counts is nil, Sum divided by Timeslices is the mean wait.
 	Timeslices Maybe[int64] `json:"turns,omitzero"`
 }
 
-// A Wait is the time for which one workload waited for a CPU while one runner
-// had that CPU. It counts from when Tenon began to watch the workload.
+// A Wait says how long one workload waited for a CPU while one runner had that
+// CPU. It counts from when Tenon began to watch the workload.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
 	// Runner is another workload, the waiting workload itself, or one of the
@@ -89,7 +94,7 @@ const (
 	RunnerElsewhere WorkloadID = "(elsewhere)" // unknown: the waiter moved to another CPU meanwhile
 )
 
-// RestOf returns the common name of the workloads of a class that have no entry
-// of their own as runner or waiter. A workload has no entry if there are too
-// many, if it ran least, or if it has ended.
+// RestOf returns a name that stands for several workloads of a class: those
+// that have no entry of their own as runner or waiter. A workload has none if
+// it has ended, or if there are too many workloads and it ran least.
 func RestOf(c Class) WorkloadID { return "(other " + WorkloadID(c) + ")" }

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Value is the composite value of a knob, in the terms of cgroup v2. Values
-// can be compared by ==.
+// A Value is the value of a knob, in the terms of cgroup v2. It may combine
+// several files. Values can be compared by ==.
 type Value interface {
 	// String prints the value in the notation that ParseValue reads.
 	fmt.Stringer
@@ -25,8 +25,8 @@ type Value interface {
 	Narrower(Value) int
 }
 
-// against compares the receiver with o if o has the type V. It returns 0 for
-// any other o, because the two are not comparable.
+// against compares the receiver with o if o has the type V. Otherwise the two
+// are not comparable, and it returns 0.
 func against[V Value](o Value, compare func(V) int) int {
 	if w, same := o.(V); same {
 		return compare(w)
@@ -74,9 +74,10 @@ func parseCPUWeight(text string) (Value, error) {
 	return CPUWeight{Weight: w}, err
 }
 
-// CPUMax is the CFS bandwidth limit of a cgroup: Quota of CPU time in each
-// Period, plus unused quota of earlier periods up to Burst.
-// (Documentation/scheduler/sched-bwc.rst; burst from Linux 5.14.)
+// CPUMax is the CFS bandwidth limit of a cgroup. In each Period it may use
+// Quota of CPU time. It may also use quota that it left unused in earlier
+// periods, at most Burst (Documentation/scheduler/sched-bwc.rst; burst from
+// Linux 5.14).
 type CPUMax struct {
 	Quota  time.Duration // NoQuota: unlimited
 	Period time.Duration
@@ -95,7 +96,7 @@ const (
 	DefaultPeriod = 100 * time.Millisecond
 )
 
-// Limit returns the CPUMax that allows m of CPU in the default period.
+// Limit returns the CPUMax whose quota allows m of CPU in the default period.
 func Limit(m unit.MilliCPU) CPUMax {
 	return CPUMax{Quota: max(time.Duration(m)*DefaultPeriod/1000, MinQuota), Period: DefaultPeriod}
 }
@@ -156,8 +157,9 @@ func parseCPUMax(text string) (Value, error) {
 	return v, nil
 }
 
-// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). On v2 the empty set
-// means the same set as the parent. On v1 it means that no task may enter the cgroup.
+// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). On v2 the
+// empty set means the set of the parent. On v1 it means that no task may enter
+// the cgroup.
 type CPUs struct{ Set unit.CPUSet }
 
 // String prints the kernel's list format.
@@ -187,7 +189,7 @@ func parseCPUs(text string) (Value, error) {
 }
 
 // Memory holds the memory protection and limits of a cgroup. On v1 only Max
-// exists; there Min and Low are 0, and High is MaxBytes.
+// exists: Min and Low are 0, and High is MaxBytes.
 type Memory struct {
 	Min, Low  unit.Bytes // protection: never reclaimed below Min, reclaimed last below Low
 	High, Max unit.Bytes // limits: throttled above High, killed above Max
