@@ -10,9 +10,9 @@ import (
 )
 
 // Attach moves a process with all its threads into the group, in every
-// hierarchy in which the group exists. On v1 each hierarchy is a separate move.
-// The cpuset comes first, because it can refuse (ENOSPC: the group has no CPUs
-// or memory nodes). After an error the process may have moved in some
+// hierarchy in which the group exists. On v1 it moves the process once per
+// hierarchy. It begins with the cpuset, which can refuse (ENOSPC: the group has
+// no CPUs or memory nodes). After an error the process may have moved in some
 // hierarchies.
 func (t *Tree) Attach(path string, pid int) error {
 	return t.attach(path, pid, func(*hierarchy) string { return "cgroup.procs" })
@@ -75,8 +75,8 @@ func (t *Tree) Procs(path string) ([]int, error) {
 	return ids, nil
 }
 
-// parseProcs reads one process id per line. The kernel guarantees no order, and
-// an id may appear twice. 0 stands for a process outside our PID namespace.
+// parseProcs reads one process id per line. The ids may be in any order, and an
+// id may appear twice. 0 stands for a process outside our PID namespace.
 func parseProcs(text string) ([]int, error) {
 	var ids []int
 	for line := range strings.FieldsSeq(text) {

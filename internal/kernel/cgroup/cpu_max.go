@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// CPUMax is the CFS bandwidth limit of a group: at most Quota of CPU time in
-// each Period, plus up to Burst saved from earlier periods
+// CPUMax is the CFS bandwidth limit of a group. In each Period it may use Quota
+// of CPU time. It may also use what it saved in earlier periods, at most Burst
 // (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14). The kernel stores
 // whole microseconds.
 type CPUMax struct {
@@ -43,9 +43,10 @@ func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 // WriteCPUMax changes quota, period and burst. It orders the writes so that the
 // kernel refuses none of them: it lowers the burst before it writes the quota,
 // or raises it afterwards. After an error it restores the old value. The kernel
-// returns EINVAL for values outside the bounds of CPUMax and, on v1, for a
-// quota per period above the parent's or below a child's. A burst on a kernel
-// without bursts gives ErrUnsupported.
+// returns EINVAL for values outside the bounds of CPUMax. On v1 it also returns
+// EINVAL if the ratio of quota to period is above the parent's or below a
+// child's. If v has a burst and the kernel has no bursts, WriteCPUMax returns
+// ErrUnsupported.
 func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	old, err := t.ReadCPUMax(path)
 	if err != nil {
@@ -116,8 +117,8 @@ func parseCPUMax(text string) (CPUMax, error) {
 	return CPUMax{Quota: q, Period: p}, errors.Join(err1, err2)
 }
 
-// parseMicroseconds reads a number, or "max" as the largest time. Numbers that
-// do not fit a Duration (292 years) also give the largest time.
+// parseMicroseconds reads a number of microseconds. For "max", and for numbers
+// that do not fit a Duration (292 years), it returns the largest Duration.
 func parseMicroseconds(text string) (time.Duration, error) {
 	n, err := parseCount(text)
 	return microsecondsOf(n), err

@@ -15,7 +15,8 @@ type CPUWeight struct {
 }
 
 // ReadCPUWeight reads cpu.idle and cpu.weight (v1: cpu.shares). On a kernel
-// without cpu.idle, Idle is false. The root has no weight: ErrUnsupported.
+// without cpu.idle, Idle is false. For the root, which has no weight, it
+// returns ErrUnsupported.
 func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 	idle, err := t.readIdle(path)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
@@ -34,9 +35,9 @@ func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 
 // WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares). It rounds the
 // weight to a value that the kernel can store. The kernel refuses a weight
-// while a group is idle (EINVAL) and resets the weight when idle is cleared;
-// therefore WriteCPUWeight clears idle first. Idle on a kernel without cpu.idle
-// gives ErrUnsupported.
+// while a group is idle (EINVAL), and resets the weight when idle is cleared.
+// Therefore WriteCPUWeight clears idle first. If v is idle and the kernel has
+// no cpu.idle, it returns ErrUnsupported.
 func (t *Tree) WriteCPUWeight(path string, v CPUWeight) error {
 	idle, err := t.readIdle(path)
 	switch {

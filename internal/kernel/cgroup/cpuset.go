@@ -6,16 +6,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ReadCPUs reads cpuset.cpus. An empty set means the CPUs of the parent on v2;
-// on v1 no task may enter the group. The root of v2 lacks the file.
+// ReadCPUs reads cpuset.cpus. On v2 an empty set means the CPUs of the parent.
+// On v1 it means that no task may enter the group. The root of v2 lacks the
+// file.
 func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
 	return readOften(t, cpuset, path, "cpuset.cpus", unit.ParseCPUSet)
 }
 
-// WriteCPUs writes cpuset.cpus. On v1 the set must be a subset of the parent's
-// (EACCES), must include the sets of the children (EBUSY), and must not become
-// empty while the group has tasks (ENOSPC). v2 has only the last rule, and
-// there tasks below the group count, too. Therefore, once a set has replaced
+// WriteCPUs writes cpuset.cpus. v1 has three rules: the set must be a subset of
+// the parent's (EACCES), must include the sets of the children (EBUSY), and
+// must not become empty while the group has tasks (ENOSPC). v2 has only the
+// last rule, but also counts tasks below the group. So after a set has replaced
 // the empty one, the empty set cannot be restored while there are tasks. A CPU
 // number that the kernel does not support gives ERANGE.
 func (t *Tree) WriteCPUs(path string, cpus unit.CPUSet) error {
@@ -54,8 +55,9 @@ func (t *Tree) WriteMems(path string, nodes unit.CPUSet) error {
 }
 
 // Partition reads cpuset.cpus.partition (Linux 5.9, isolated 6.1): "member",
-// "root" or "isolated". An invalid partition gives the reason: "root invalid
-// (…)". v1 has no partitions: ErrUnsupported.
+// "root" or "isolated". If the partition is invalid, the result contains the
+// reason: "root invalid (…)". On v1, which has no partitions, it returns
+// ErrUnsupported.
 func (t *Tree) Partition(path string) (string, error) {
 	const file = "cpuset.cpus.partition"
 	if t.VersionOf(cpuset) == 1 {

@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// readFile reads a pseudo file. The kernel reports its size as 0. The buffer is
-// larger than nearly every such file, so that one read(2) gets a consistent
-// text.
+// readFile reads a pseudo file, whose size is 0 according to the kernel. The
+// buffer is larger than nearly every such file, so that one read(2) gets a
+// consistent text.
 func readFile(path string) (string, error) {
 	fd, err := openfile.Open(path)
 	if err != nil {
@@ -42,8 +42,7 @@ func readFile(path string) (string, error) {
 	}
 }
 
-// buffers are the read buffers of readFile, which copies the small texts out of
-// them.
+// buffers are the read buffers of readFile. A text is copied out of its buffer.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
 // read returns the text of a file of a group, without trailing newline.
@@ -59,8 +58,8 @@ func (h *hierarchy) read(path, file string) (string, error) {
 	return strings.TrimSuffix(text, "\n"), nil
 }
 
-// readValue is a faster read. It is only for files that the kernel writes in
-// one piece, which are all except the lists of processes. See
+// readValue does the same as read, but faster. It is only for files that the
+// kernel writes in one piece, which are all except the lists of processes. See
 // openfile.ReadWhole.
 func (h *hierarchy) readValue(path, file string) (string, error) {
 	dir, err := h.dir(path)
@@ -89,13 +88,13 @@ func (h *hierarchy) write(path, file, value string) error {
 	if err != nil {
 		return err
 	}
-	// Close the kept files, because the group may have been renamed since they
-	// were opened, and the value is read back after the write.
+	// Close the files that are kept open: the group may have been renamed since
+	// they were opened, and the value is read back after the write.
 	if h.open != nil {
 		h.open.Close(path)
 	}
-	// The kernel ignores O_TRUNC. In a fixture of plain files it removes the
-	// old content.
+	// The kernel ignores O_TRUNC, but in a fixture of plain files it removes
+	// the old content.
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
 		// Without the newline, an empty value would cause no write(2).
@@ -113,8 +112,8 @@ func read[T any](t *Tree, controller, path, file string, parse func(string) (T, 
 	return readBy((*hierarchy).readValue, t, controller, path, file, parse)
 }
 
-// readOften does the same as read, for settings that an agent reads again and
-// again. It keeps the file open.
+// readOften does the same as read, but keeps the file open. It is for settings
+// that an agent reads again and again.
 func readOften[T any](t *Tree, controller, path, file string, parse func(string) (T, error)) (T, error) {
 	return readBy((*hierarchy).setting, t, controller, path, file, parse)
 }
@@ -145,7 +144,7 @@ func (t *Tree) write(controller, path, file, value string) error {
 }
 
 // cause reduces err to its errno. It adds ErrGone if the group is missing, and
-// ErrUnsupported if only the file is missing.
+// ErrUnsupported if the group exists but the file is missing.
 func cause(dir string, err error) error {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -167,7 +166,7 @@ func exists(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// shown returns a path in the form for error messages.
+// shown returns a path as error messages print it.
 func shown(path string) string {
 	if path == "" {
 		return "the root cgroup"
@@ -187,7 +186,7 @@ func parseCount(text string) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// count formats a number for parseCount.
+// count formats a number as parseCount reads it.
 func count(n int64) string {
 	if n == math.MaxInt64 {
 		return "max"

@@ -6,9 +6,9 @@ import (
 )
 
 // Frozen reports whether the group itself is set to frozen (cgroup.freeze,
-// Linux 5.2; v1: freezer.self_freezing). A frozen ancestor does not count. A
-// group outside v1's freezer hierarchy gives ErrGone, and a node without a
-// freezer ErrUnsupported.
+// Linux 5.2; v1: freezer.self_freezing). A frozen ancestor does not count. If
+// the group is not in v1's freezer hierarchy, it returns ErrGone. If the node
+// has no freezer, it returns ErrUnsupported.
 func (t *Tree) Frozen(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {
@@ -22,7 +22,7 @@ func (t *Tree) Frozen(path string) (bool, error) {
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Freeze freezes or thaws a group with all groups below it. It does not wait: a
+// Freeze freezes or thaws a group and all groups below it. It does not wait: a
 // task stops when it next leaves the kernel, and a task in uninterruptible
 // sleep may never do so. Still reports whether all tasks have stopped.
 func (t *Tree) Freeze(path string, frozen bool) error {

@@ -57,9 +57,9 @@ FREEZING
 	}
 }
 
-// TestOnlyProcessesThatAreHereAreListed checks ProcsBelow on v1. There
+// TestOnlyProcessesThatAreHereAreListed checks ProcsBelow on v1. On v1,
 // cgroup.procs lists a process if any of its threads is in the group.
-// ProcsBelow must keep only processes whose first thread is in the group.
+// ProcsBelow must list only processes whose first thread is in the group.
 func TestOnlyProcessesThatAreHereAreListed(t *testing.T) {
 	tree := fixture(t, onlyV1+`-- cpu/a/cgroup.procs --
 7

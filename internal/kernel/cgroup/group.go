@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// removeWait is how long a removal waits for a busy group at most. Killed tasks
-// stay in the group until they are reaped.
+// removeWait is the maximum time for which a removal waits for a busy group.
+// Killed tasks stay in the group until they are reaped.
 const removeWait = 2 * time.Second
 
 // Make makes a group and its missing ancestors in every hierarchy. On v2 it
 // enables cpu, cpuset, memory, pids and io in the ancestors, as far as the
-// kernel permits. Without a controller the group lacks its files. On v1 a new
-// group gets the CPUs and memory nodes of its parent, because otherwise no task
-// could enter it. Make does not change an existing group. If it fails, it
-// removes the groups that it made.
+// kernel permits. If a controller is not enabled, the group lacks the files of
+// that controller. On v1 a new group gets the CPUs and memory nodes of its
+// parent, because otherwise no task could enter it. Make does not change an
+// existing group. If it fails, it removes the groups that it made.
 func (t *Tree) Make(path string) error {
 	var made []string
 	for _, h := range t.all {
@@ -65,9 +65,9 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 }
 
 // enableControllers enables one controller at a time, because the kernel
-// accepts or refuses a list as a whole. After a refusal (EBUSY: the group has
-// processes; EACCES: it is not delegated to us) the files of the controller are
-// missing.
+// accepts or refuses a list as a whole. If the kernel refuses a controller
+// (EBUSY: the group has processes; EACCES: it is not delegated to us), its
+// files are missing.
 func (h *hierarchy) enableControllers(path string) {
 	enabled, _ := h.read(path, "cgroup.subtree_control")
 	for _, c := range []string{cpu, cpuset, memory, pids, block} {
@@ -78,8 +78,8 @@ func (h *hierarchy) enableControllers(path string) {
 }
 
 // Remove removes a group without children from every hierarchy. It waits up to
-// 2 s for tasks that are ending, then fails with EBUSY. A group that does not
-// exist is not an error.
+// 2 s for tasks that are ending. If some remain, it fails with EBUSY. A group
+// that does not exist is not an error.
 func (t *Tree) Remove(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
@@ -90,7 +90,7 @@ func (t *Tree) Remove(path string) error {
 }
 
 // RemoveAll removes a group and all groups below it, deepest first. It does not
-// kill processes; for groups with processes it fails as Remove does.
+// kill processes. If a group has processes, RemoveAll fails with EBUSY.
 func (t *Tree) RemoveAll(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
@@ -140,16 +140,16 @@ func (t *Tree) Exists(path string) bool {
 	return err == nil
 }
 
-// home returns the hierarchy that represents the group: that of cpu or, if the
-// group is not in it, the first other hierarchy that has the group. On v1 a
-// group may exist in some hierarchies only.
+// home returns the hierarchy in which the group is looked up. It is that of cpu
+// or, if the group is not in it, the first other hierarchy that has the group.
+// On v1 a group may exist in some hierarchies only.
 func (t *Tree) home(path string) (*hierarchy, error) {
 	h, _, err := find(t, path)
 	return h, err
 }
 
-// find returns the result of home, and the result of stat(2) for the directory
-// of the group there.
+// find returns the hierarchy that home returns, and the result of stat(2) for
+// the directory of the group in it.
 func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	var st syscall.Stat_t
 	for _, h := range t.all {
@@ -165,8 +165,9 @@ func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 }
 
 // childless reports whether a directory contains no other directory. The kernel
-// counts two links, and one more for each child (fs/kernfs/inode.c:
-// kernfs_refresh_inode). File systems that do not count children show one link.
+// counts two links for a directory, and one more for each child
+// (fs/kernfs/inode.c: kernfs_refresh_inode). File systems that do not count
+// children show one link.
 func childless(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.
@@ -221,8 +222,9 @@ func (t *Tree) Paths() ([]string, error) {
 	return paths, nil
 }
 
-// Inode returns the inode number of the group's directory, on v1 in the
-// hierarchy of cpu. It changes when a group is removed and made again.
+// Inode returns the inode number of the group's directory. On v1 it is the
+// directory in the hierarchy of cpu. The number changes when a group is removed
+// and made again.
 func (t *Tree) Inode(path string) (uint64, error) {
 	_, st, err := find(t, path)
 	return st.Ino, err

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// ErrSwitchedOff means that a vendor's kernel has marks for groups, but that
-// their switch is off.
+// ErrSwitchedOff means that a vendor's kernel has marks for groups, but that a
+// switch of the kernel disables them.
 var ErrSwitchedOff = errors.New("switched off")
 
 // An Identity is the mark of a group on a vendor's kernel, in the values of
@@ -40,7 +40,7 @@ const (
 type Vendor struct{ files vendorFiles }
 
 // vendorFiles are the files of groups in the hierarchy of the CPU controller,
-// and those below /proc/sys.
+// and the files below /proc/sys.
 type vendorFiles interface {
 	read(path, file string) (string, error)
 	write(path, file, value string) error
@@ -54,7 +54,7 @@ type vendorFiles interface {
 // procfs with the sysctls.
 func (t *Tree) Vendor(procRoot string) Vendor { return Vendor{treeFiles{t, procRoot}} }
 
-// The files, and the sysctls that control them.
+// The files of the marks, and the sysctls that control them.
 const (
 	fileBVT      = "cpu.bvt_warp_ns"
 	filePriority = "cpu.priority"
@@ -65,8 +65,8 @@ const (
 	sysctlCoreSched = "kernel/sched_core"
 )
 
-// Read reads the mark of a group. Without a mark, on other kernels and for the
-// root, it returns ErrUnsupported.
+// Read reads the mark of a group. It returns ErrUnsupported for the root, and
+// if the kernel has no marks.
 func (v Vendor) Read(path string) (Identity, error) {
 	n, err := v.number(path, fileBVT)
 	if err == nil {
@@ -96,10 +96,10 @@ func (v Vendor) Read(path string) (Identity, error) {
 func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), identityExpels) }
 
 // Write marks a group. If the kernel lacks a level, Write rounds: without the
-// file for siblings, 2 becomes 1; without levels above 0, both become 0. Write
-// returns ErrSwitchedOff if marks are switched off, or if the kernel cannot
-// reset a mark. While core scheduling is on, Write and Switch refuse every mark
-// except 0.
+// file for siblings, 2 becomes 1; without levels above 0, 1 and 2 become 0.
+// Write returns ErrSwitchedOff if marks are switched off, or if the kernel
+// cannot reset a mark. While core scheduling is on, Write and Switch refuse
+// every mark except 0.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
 		return fmt.Errorf("mark %s with identity %d: want %d to %d", shown(path), id, identityBE, identityExpels)
@@ -129,10 +129,9 @@ func (v Vendor) Write(path string, id Identity) error {
 }
 
 // writePriority marks a group that has cpu.priority. A mark below 0 also makes
-// the group idle; any other mark clears idle and resets the weight. In that
-// case writePriority restores the weight that the group had just before. The
-// caller must remember the weight from before a mark made the group idle: see
-// Idles.
+// the group idle. Any other mark clears idle and resets the weight. In that
+// case writePriority restores the weight that the group had just before. A
+// caller that makes a group idle must remember the weight itself: see Idles.
 func (v Vendor) writePriority(path string, id Identity) error {
 	before, weightErr := v.files.weight(path)
 	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
@@ -159,7 +158,8 @@ func ignore(err, what error) error {
 	return err
 }
 
-// file returns the name of the mark's file: one of the three forms.
+// file returns the name of the file that has the mark. Each of the three forms
+// has its own.
 func (v Vendor) file(path string) (string, error) {
 	var errs []error
 	for _, f := range []string{fileBVT, filePriority, fileQOSLevel} {
@@ -186,16 +186,16 @@ func (v Vendor) number(path, file string) (int, error) {
 
 // Switched reports whether marks have an effect
 // (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13). If
-// not, the kernel accepts only 0. On a kernel without the sysctl, marks
-// always have an effect, and Switched returns ErrUnsupported.
+// they have none, the kernel accepts only 0. On a kernel without the sysctl,
+// marks always have an effect, and Switched returns ErrUnsupported.
 func (v Vendor) Switched() (bool, error) {
 	text, err := v.files.sysctl(sysctlIdentity)
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Switch turns the effect of marks on or off. It refuses to turn it on while
-// core scheduling is on, because the two together have locked up kernels up to
-// 5.10.134-16.1.
+// Switch sets whether marks have an effect. While core scheduling is on, it
+// refuses to give them one, because the two together have locked up kernels up
+// to 5.10.134-16.1.
 func (v Vendor) Switch(on bool) error {
 	value := "0"
 	if on {
@@ -207,8 +207,9 @@ func (v Vendor) Switch(on bool) error {
 	return v.files.setSysctl(sysctlIdentity, value)
 }
 
-// besideCores returns an error while core scheduling is on. Any privileged
-// process may have turned it on since the last mark was written.
+// besideCores returns an error while core scheduling is on. It must be checked
+// each time: any privileged process may have turned it on since the last mark
+// was written.
 func (v Vendor) besideCores() error {
 	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
 		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))
@@ -217,13 +218,13 @@ func (v Vendor) besideCores() error {
 }
 
 // Idles reports whether a mark below 0 also makes the group idle. The group
-// then loses its weight.
+// loses its weight when it becomes idle.
 func (v Vendor) Idles(path string) bool {
 	file, err := v.file(path)
 	return err == nil && file == filePriority
 }
 
-// treeFiles are the files of the real kernel.
+// treeFiles are the files of the running kernel.
 type treeFiles struct {
 	tree *Tree
 	proc string

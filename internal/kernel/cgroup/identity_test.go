@@ -12,9 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vendorKernel models the kernels of vendors: the marks that each accepts, and
-// those that it refuses
-// (docs of Alibaba Cloud Linux; ANCK and openEuler kernel sources).
+// vendorKernel models the kernels of vendors: which marks each of them accepts
+// and refuses (docs of Alibaba Cloud Linux; ANCK and openEuler kernel sources).
 type vendorKernel struct {
 	groups  map[string]map[string]string
 	sysctls map[string]string
@@ -23,7 +22,8 @@ type vendorKernel struct {
 	log     []string
 }
 
-// newVendorKernel makes the groups "" and "a"; the root has no marks.
+// newVendorKernel makes the groups "" and "a". The first one is the root, which
+// has no marks.
 func newVendorKernel(accept map[string][]int, sysctls map[string]string) *vendorKernel {
 	files := map[string]string{}
 	for f := range accept {

@@ -19,8 +19,8 @@ const NoIORate int64 = math.MaxInt64
 
 var noIOLimits = IOLimits{NoIORate, NoIORate, NoIORate, NoIORate}
 
-// A rate describes one of the limits: its key in io.max, its file on v1, and
-// its field in IOLimits.
+// A rate describes one of the four limits: its key in io.max, its file on v1,
+// and its field in IOLimits.
 type rate struct {
 	key, v1File string
 	of          func(*IOLimits) *int64
@@ -34,7 +34,8 @@ var rates = [...]rate{
 }
 
 // ReadIOMax reads io.max (v1: blkio.throttle.*_device): the limits of each
-// device that has any. The root of v2 lacks the file: ErrUnsupported.
+// device that has any. For the root of v2, which lacks the file, it returns
+// ErrUnsupported.
 func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	if t.VersionOf(block) == 1 {
 		return t.v1ReadIOMax(path)
@@ -42,11 +43,11 @@ func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	return read(t, block, path, "io.max", parseIOMax)
 }
 
-// WriteIOMax makes limits the content of io.max, so that devices outside limits
-// lose their limits. The kernel takes one device at a time, and whole disks
-// only. For a partition or a missing device WriteIOMax returns ENODEV, but
-// still writes the other devices. On v1 the limits of a group do not apply to
-// the groups below it.
+// WriteIOMax makes limits the content of io.max. A device that is not in limits
+// loses its limits. The kernel takes one device at a time, and whole disks
+// only. If limits contains a partition or a missing device, WriteIOMax returns
+// ENODEV, but still writes the other devices. On v1 the limits of a group do
+// not apply to the groups below it.
 func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
 	now, err := t.ReadIOMax(path)
 	if err != nil {
@@ -85,8 +86,8 @@ func parseIOMax(text string) (map[unit.Device]IOLimits, error) {
 	})
 }
 
-// parseDevices reads a file with one line per device: the device number,
-// followed by words for parse. It skips the line of the default.
+// parseDevices reads a file with one line per device. It passes the words after
+// the device number to parse. It skips the line of the default.
 func parseDevices[T any](text string, parse func(words []string) (T, error)) (map[unit.Device]T, error) {
 	m := map[unit.Device]T{}
 	for line := range strings.Lines(text) {
@@ -105,8 +106,9 @@ func parseDevices[T any](text string, parse func(words []string) (T, error)) (ma
 	return m, nil
 }
 
-// eachLine calls write for every device whose line differs between from and to,
-// in the order of the device numbers. A missing line has the value none.
+// eachLine compares two maps, and calls write for every device whose value
+// differs, in the order of the device numbers. A device that is missing in a
+// map has the value none.
 func eachLine[T comparable](from, to map[unit.Device]T, none T, write func(d unit.Device, from, to T) error) error {
 	var changed []unit.Device
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {

@@ -136,8 +136,8 @@ func TestIOWritesOnlyWhatDiffers(t *testing.T) {
 		}
 		for file, want := range map[string]string{
 			"blkio.throttle.read_bps_device": "8:0 5", "blkio.throttle.write_bps_device": "",
-			// The kernel truncates numbers of more than 32 bits. In the worst
-			// case the result is a limit of 0.
+			// The kernel truncates the number to 32 bits. In the worst case the
+			// result is a limit of 0.
 			"blkio.throttle.write_iops_device": "8:0 0",
 		} {
 			if got := content(t, tree, block, "a", file); got != want {
@@ -147,8 +147,8 @@ func TestIOWritesOnlyWhatDiffers(t *testing.T) {
 	})
 }
 
-// TestIOLimitsOfThisKernel sets limits on a device of this machine, for a group
-// without processes.
+// TestIOLimitsOfThisKernel sets limits on a device of this machine. The group
+// that has the limits has no processes.
 func TestIOLimitsOfThisKernel(t *testing.T) {
 	tree, path := kernelGroup(t)
 	if !tree.Has(block) {

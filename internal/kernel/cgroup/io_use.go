@@ -10,16 +10,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// IOUse is the number of bytes that a group and the groups below it have read
-// from and written to all block devices since the group was made. I/O on a
-// stacked device, such as LVM, counts there and again on the device below.
+// IOUse is how many bytes a group and the groups below it have read from block
+// devices and written to them, since the group was made. I/O on a stacked
+// device, such as LVM, counts twice: for this device and for the device below.
 type IOUse struct{ Read, Written unit.Bytes }
 
 // IOUse reads io.stat (Documentation/admin-guide/cgroup-v2.rst, IO; v1:
-// blkio.throttle.io_service_bytes_recursive). On v2, when a page is written
-// back, that counts for the group that dirtied it. On v1 it counts for the
-// root, and on Linux 6.18 only for devices on which some group has a limit. The
-// numbers of v1 are therefore too small.
+// blkio.throttle.io_service_bytes_recursive). On v2, the write-back of a page
+// counts for the group that changed the page. On v1 it counts for the root, and
+// on Linux 6.18 only for devices on which some group has a limit. The numbers
+// of v1 are therefore too small.
 func (t *Tree) IOUse(path string) (IOUse, error) {
 	if t.VersionOf(block) == 1 {
 		return read(t, block, path, "blkio.throttle.io_service_bytes_recursive", v1ParseIOUse)
@@ -28,8 +28,8 @@ func (t *Tree) IOUse(path string) (IOUse, error) {
 }
 
 // parseIOUse reads lines such as "8:16 rbytes=1459200 wbytes=314773504 rios=192
-// wios=353 dbytes=0 dios=0". The line of an unused device may consist of its
-// number only.
+// wios=353 dbytes=0 dios=0". The line of an unused device may contain only the
+// device number.
 func parseIOUse(text string) (IOUse, error) {
 	var u IOUse
 	for line := range strings.Lines(text) {
@@ -50,7 +50,8 @@ func parseIOUse(text string) (IOUse, error) {
 	return u, nil
 }
 
-// addBytes adds a non-negative number; the sum must not overflow.
+// addBytes adds a number. It returns an error if the number is negative or the
+// sum overflows.
 func addBytes(to *unit.Bytes, text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64-int64(*to) {

@@ -21,8 +21,8 @@ type IOWeight struct {
 type Weigher struct{ v1, v1Devices, v2 string }
 
 var (
-	// IOCost is the controller iocost: io.weight, 1 to 10000, v2 only. The root's
-	// io.cost.qos switches it on for a device
+	// IOCost is the controller iocost: io.weight, 1 to 10000, v2 only. The file
+	// io.cost.qos of the root switches it on for a device
 	// (Documentation/admin-guide/cgroup-v2.rst, "io.weight", "io.cost.qos").
 	IOCost = Weigher{v2: "io.weight"}
 	// BFQ is the I/O scheduler bfq: io.bfq.weight (v1: blkio.bfq.weight and
@@ -32,7 +32,8 @@ var (
 	BFQ = Weigher{v1: "blkio.bfq.weight", v1Devices: "blkio.bfq.weight_device", v2: "io.bfq.weight"}
 )
 
-// ReadIOWeight reads the weights of a group. The root has none: ErrUnsupported.
+// ReadIOWeight reads the weights of a group. For the root, which has none, it
+// returns ErrUnsupported.
 func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 	file, devices := w.v2, w.v2
 	if t.VersionOf(block) == 1 {
@@ -52,10 +53,10 @@ func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 	return v, err
 }
 
-// WriteIOWeight writes the weights that differ. The kernel refuses a weight out
-// of range (EINVAL or ERANGE), and a weight for a device on which w is not
-// switched on (EOPNOTSUPP, which is ErrUnsupported). WriteIOWeight still writes
-// the other weights.
+// WriteIOWeight writes the weights that differ. The kernel refuses a weight
+// that is out of range (EINVAL or ERANGE). It also refuses a weight for a
+// device on which w is not switched on (EOPNOTSUPP, which is ErrUnsupported).
+// In both cases WriteIOWeight still writes the other weights.
 func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
 	now, err := t.ReadIOWeight(w, path)
 	if err != nil {
@@ -96,8 +97,8 @@ func parseIOWeight(text string) (IOWeight, error) {
 
 func parseIOWeights(text string) (map[unit.Device]int64, error) { return parseDevices(text, oneCount) }
 
-// IOCostDevices reads io.cost.qos of the root: for each device that iocost
-// knows, whether iocost is on. On v1 the map is empty.
+// IOCostDevices reads io.cost.qos of the root. For each device that iocost
+// knows, it returns whether iocost is on. On v1 the map is empty.
 func (t *Tree) IOCostDevices() (map[unit.Device]bool, error) {
 	if t.VersionOf(block) == 1 {
 		return nil, nil

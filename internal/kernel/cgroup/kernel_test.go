@@ -15,12 +15,12 @@ import (
 )
 
 // The tests of this file run against the running kernel, on cgroup v1 or v2.
-// They need the permission to make groups at the root.
+// They need permission to make groups below the root.
 
 var groupsMade atomic.Int64
 
-// kernelGroup makes a group for the test and removes it, and all groups below
-// it, when the test ends.
+// kernelGroup makes a group for the test. When the test ends, it removes the
+// group and all groups below it.
 func kernelGroup(t *testing.T) (*Tree, string) {
 	t.Helper()
 	tree, err := Detect("/proc")
@@ -165,8 +165,8 @@ func TestWeightIsLostUnderIdleAndWrittenAgain(t *testing.T) {
 }
 
 // TestEveryLimitCanFollowEveryOther changes from each limit to each other
-// limit. Every change must succeed, even if the limits of the parent and the
-// child leave no room for intermediate values.
+// limit. Every change must succeed, even if the limits of parent and child
+// leave no room for the values in between.
 func TestEveryLimitCanFollowEveryOther(t *testing.T) {
 	tree, path := kernelGroup(t)
 	middle, leaf := path+"/m", path+"/m/leaf"

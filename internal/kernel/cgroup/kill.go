@@ -10,21 +10,23 @@ import (
 	"time"
 )
 
-// The loop of the agent is blocked during these waits, so they are short. A
-// later tick kills the processes that are then still alive.
+// The loop of the agent is blocked during these waits, so they are short. If
+// processes are still alive afterwards, a later tick kills them.
 const (
-	// stillWait is the maximum time to wait until a group is frozen, before its
-	// processes are killed.
+	// stillWait is the maximum time to wait until a group is frozen. After that
+	// its processes are killed.
 	stillWait = 25 * time.Millisecond
-	// killWait is how long processes that fork are killed again at most.
+	// killWait is the maximum time for which processes that fork are killed
+	// again and again.
 	killWait = 25 * time.Millisecond
 	// killPoll is the time between two checks.
 	killPoll = 2 * time.Millisecond
 )
 
-// ProcsBelow lists the processes in the group and in all groups below it,
-// ascending. On v1 the threads of a process may be in several groups;
-// ProcsBelow lists a process if its first thread is here.
+// ProcsBelow lists the processes in the group and in all groups below it, in
+// ascending order. On v1 the threads of a process may be in several groups.
+// Then ProcsBelow lists the process if its first thread is in one of the listed
+// groups.
 func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -110,11 +112,10 @@ func (t *Tree) Populated(path string) (bool, error) {
 	return false, err
 }
 
-// Signal sends a signal to each process of ProcsBelow, and returns the number
-// of processes that received it. It opens a handle (pidfd) of each process and
-// then reads the list again, so that it never signals a process outside the
-// group that got a reused PID. A child that is forked meanwhile may not get the
-// signal.
+// Signal sends a signal to each process of ProcsBelow, and returns how many
+// processes received it. It opens a handle (pidfd) of each process and then
+// reads the list again. So it never signals a process outside the group that
+// got a reused PID. A child that is forked meanwhile may not get the signal.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, shown(path), syscall.EINVAL)
@@ -151,11 +152,11 @@ func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 }
 
 // Kill sends SIGKILL to all processes in the group and below it, including
-// children that are forked meanwhile. It uses cgroup.kill (v2, Linux 5.14);
-// without that file it freezes the group first, if possible. Kill thaws a
-// frozen group of v1, because frozen processes do not die there. Kill does not
-// wait: a process in uninterruptible sleep ends when it wakes up. Populated
-// reports whether processes are left.
+// children that are forked meanwhile. It uses cgroup.kill (v2, Linux 5.14).
+// Without that file it freezes the group first, if possible. On v1 it thaws a
+// frozen group, because frozen processes do not die on v1. Kill does not wait:
+// a process in uninterruptible sleep ends when it wakes up. Populated reports
+// whether processes are left.
 func (t *Tree) Kill(path string) error {
 	if path == "" {
 		return fmt.Errorf("kill all in %s: %w", shown(path), syscall.EINVAL)
@@ -197,8 +198,8 @@ func (t *Tree) hunt(path string) error {
 		if still, err := t.Still(path); still || err != nil {
 			break
 		}
-		// v1 may miss a task that at this moment begins to wait for the exec of
-		// its child. A second write freezes that task.
+		// At this moment, a task may be about to wait for the exec of its
+		// child. v1 then misses this task, and a second write freezes it.
 		frozen = t.Freeze(path, true) == nil
 	}
 	_, err := t.Signal(path, syscall.SIGKILL)

@@ -94,7 +94,7 @@ func TestAFrozenGroupStandsStillWithAllBelowIt(t *testing.T) {
 }
 
 // TestKillEndsWhatForks kills a group whose processes fork as fast as they can.
-// With each method of killing, the group must be empty soon.
+// With each way to kill, the group must be empty soon.
 func TestKillEndsWhatForks(t *testing.T) {
 	for name, kill := range map[string]func(*Tree, string) error{
 		"by the kernel's best method": (*Tree).Kill,
@@ -120,7 +120,7 @@ func TestKillEndsWhatForks(t *testing.T) {
 	}
 }
 
-// withoutFreezer returns t without the freezer hierarchy.
+// withoutFreezer returns a copy of t that has no freezer hierarchy.
 func (t *Tree) withoutFreezer() *Tree {
 	of := maps.Clone(t.of)
 	delete(of, freezer)

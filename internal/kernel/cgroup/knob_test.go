@@ -189,7 +189,7 @@ func TestBothVersionsReadAsTheSameGroup(t *testing.T) {
 	if diff := cmp.Diff(want, readGroup(t, fixture(t, groupV2), "a"), compareSets); diff != "" {
 		t.Errorf("v2: %s", diff)
 	}
-	// v1 lacks some values and has others in more detail.
+	// v1 lacks some of these values, and has others with more precision.
 	want.Weight.Weight = unit.WeightOfShares(333)
 	want.Memory.Min, want.Memory.Low = 0, 0
 	want.Events = MemoryEvents{Max: 3, OOMKill: 5}
@@ -228,7 +228,7 @@ func TestNoLimitReadsAsMaxOnV1(t *testing.T) {
 	if m, err := tree.ReadMemory("b"); err != nil || (page == 4096 && m.Max == unit.MaxBytes) {
 		t.Errorf("got %+v, %v, want the unusual limit", m, err)
 	}
-	// This kernel has no burst.
+	// This kernel does not support bursts.
 	if v, err := tree.ReadCPUMax("a"); err != nil || v != (CPUMax{Quota: NoQuota, Period: 100 * time.Millisecond}) {
 		t.Errorf("got %+v, %v, want no limit", v, err)
 	}

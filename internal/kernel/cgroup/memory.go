@@ -15,11 +15,11 @@ type Memory struct {
 	High, Max unit.Bytes // throttled above High, killed above Max; MaxBytes means no limit
 }
 
-// noMemoryLimit is the value of a new group. On v1 it stands for the missing
-// values.
+// noMemoryLimit is the value of a new group. On v1, which lacks some files,
+// their fields have this value.
 var noMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
 
-// A memoryFile is one of the coupled files and its field in Memory.
+// A memoryFile is one of the files of Memory, and its field in Memory.
 type memoryFile struct {
 	name string
 	of   func(*Memory) *unit.Bytes
@@ -32,9 +32,9 @@ var (
 	memoryMax  = memoryFile{"memory.max", func(v *Memory) *unit.Bytes { return &v.Max }}
 )
 
-// ReadMemory reads memory.min, low, high and max. On v1 only Max is read, from
-// memory.limit_in_bytes; the other fields are those of a new group. The root of
-// v2 has no limits: ErrUnsupported.
+// ReadMemory reads memory.min, low, high and max. On v1 it reads only Max, from
+// memory.limit_in_bytes, and the other fields are those of a new group. For the
+// root of v2, which has no limits, it returns ErrUnsupported.
 func (t *Tree) ReadMemory(path string) (Memory, error) {
 	if t.VersionOf(memory) == 1 {
 		return t.v1ReadMemory(path)
@@ -50,11 +50,12 @@ func (t *Tree) ReadMemory(path string) (Memory, error) {
 	return v, nil
 }
 
-// WriteMemory writes the values that differ from the present ones. Wider limits
-// come first, then protection. Narrower limits come last, high before max: high
-// only reclaims, while a max below the present use reclaims and then kills. On
-// v1, protection and high give ErrUnsupported, and a max below what reclaim can
-// reach gives EBUSY.
+// WriteMemory writes the values that differ from the present ones. It first
+// writes limits that get wider, then protection, and last limits that get
+// narrower. Of the narrower limits it writes high before max: high only
+// reclaims memory, while a max below the present use reclaims and then kills.
+// On v1, WriteMemory returns ErrUnsupported for protection and high, and EBUSY
+// if the kernel cannot reclaim enough memory for the new max.
 func (t *Tree) WriteMemory(path string, v Memory) error {
 	if t.VersionOf(memory) == 1 {
 		return t.v1WriteMemory(path, v)
@@ -86,8 +87,8 @@ func (t *Tree) WriteMemory(path string, v Memory) error {
 	return nil
 }
 
-// MemoryCurrent reads the memory charged to the group and all below it, with
-// page cache (memory.current; v1: memory.usage_in_bytes).
+// MemoryCurrent reads how much memory is charged to the group and all groups
+// below it, with page cache (memory.current; v1: memory.usage_in_bytes).
 func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	file := "memory.current"
 	if t.VersionOf(memory) == 1 {
@@ -104,14 +105,14 @@ func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	return b, nil
 }
 
-// MemoryStat is the use of the memory of a group and the groups below it.
+// MemoryStat is the memory use of a group and the groups below it.
 type MemoryStat struct {
 	Anon                     unit.Bytes // heap, stack, …
 	File                     unit.Bytes // page cache, including shared memory
 	ActiveFile, InactiveFile unit.Bytes // page cache used lately, and not used lately
 	PageFaults, MajorFaults  int64
-	// Refaults is the number of pages, of files and of anonymous memory, that
-	// were read back soon after their reclaim (workingset_refault; by kind
+	// Refaults is how many pages, of files and of anonymous memory, were
+	// reclaimed and read back soon afterwards (workingset_refault; by kind
 	// since Linux 5.9).
 	Refaults int64
 }
@@ -146,8 +147,8 @@ func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
 	}, nil
 }
 
-// MemoryEvents counts how often the limits of a group or of a group below it
-// took effect.
+// MemoryEvents counts how often a limit took effect, in a group and the groups
+// below it.
 type MemoryEvents struct {
 	Low     int64 // reclaimed although below memory.low
 	High    int64 // throttled at memory.high
@@ -156,9 +157,9 @@ type MemoryEvents struct {
 	OOMKill int64 // processes killed
 }
 
-// MemoryEvents reads memory.events. On v1, Max is memory.failcnt and OOMKill is
-// from memory.oom_control (Linux 4.13), both without the groups below. The
-// other counters are 0 there.
+// MemoryEvents reads memory.events. On v1, Max comes from memory.failcnt and
+// OOMKill from memory.oom_control (Linux 4.13). These two do not include the
+// groups below, and the other counters are 0.
 func (t *Tree) MemoryEvents(path string) (MemoryEvents, error) {
 	if t.VersionOf(memory) == 1 {
 		return t.v1MemoryEvents(path)

@@ -7,18 +7,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// MemoryUse holds values of memory.stat for a group and all groups below it.
+// MemoryUse holds some values of memory.stat, for a group and all groups below
+// it.
 type MemoryUse struct {
 	// InactiveFile is the page cache that was not used lately.
 	InactiveFile unit.Bytes
-	// Refaults is the number of pages that were read back soon after their
-	// reclaim (workingset_refault; by kind since Linux 5.9).
+	// Refaults is how many pages were reclaimed and read back soon afterwards
+	// (workingset_refault; by kind since Linux 5.9).
 	Refaults int64
 }
 
-// MemoryUse reads only its own values of memory.stat; MemoryStat reads the
-// others. The file is long, and the kernel first adds the counters of all CPUs,
-// so the loop should not read it in every tick.
+// MemoryUse reads memory.stat, but only the values of the type MemoryUse.
+// MemoryStat reads the others. The file is long, and the kernel first adds up
+// the counters of all CPUs, so the loop should not read it in every tick.
 func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	h, err := t.hierarchy(memory)
 	if err != nil {
@@ -35,8 +36,8 @@ func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	return u, nil
 }
 
-// parseMemoryUse returns false if the line inactive_file is missing. On v1 it
-// reads the lines total_…, which include the groups below.
+// parseMemoryUse returns found = false if the line inactive_file is missing. On
+// v1 it reads the lines total_…, which include the groups below.
 func parseMemoryUse(text string, version int) (u MemoryUse, found bool) {
 	prefix := ""
 	if version == 1 {

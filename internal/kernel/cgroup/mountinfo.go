@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mount is one cgroup mount of /proc/PID/mountinfo.
+// mount is one line of /proc/PID/mountinfo for a cgroup mount.
 type mount struct {
 	root    string   // the directory of the hierarchy that is mounted
 	point   string   // mount point

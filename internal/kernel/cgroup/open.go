@@ -6,14 +6,14 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// KeepOpen returns a Tree that keeps the files of counters and of often-read
-// settings open, because opening and closing costs more than reading. An open
-// file belongs to the group for which it was opened, and keeps a removed group
-// in the kernel's memory. Therefore the caller must call Close for each group
-// that it stops reading, and for each that was made again or renamed. The Tree
-// keeps at most most files open in each hierarchy, because a node may have more
-// groups than a process descriptors. Settings get at most half of them, because
-// counters are read more often.
+// KeepOpen returns a Tree that keeps files open: those of counters, and those
+// of settings that are read often. To open and close a file costs more than to
+// read it. An open file belongs to the group for which it was opened, and keeps
+// a removed group in the kernel's memory. Therefore the caller must call Close
+// for a group that it stops reading, or that was made again or renamed. The
+// Tree keeps at most the given number of files open in each hierarchy, because
+// a node may have more groups than a process may have descriptors. Settings get
+// at most half of the files, because counters are read more often.
 func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{of: map[string]*hierarchy{}}
 	for _, h := range t.all {

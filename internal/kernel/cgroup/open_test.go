@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestOnlySoManyFilesStayOpen reads more groups than files may be kept open.
-// Each counter must be read, and a descriptor that becomes free must be used
-// again.
+// TestOnlySoManyFilesStayOpen reads more groups than the number of files that
+// may stay open. Each counter must be read, and a descriptor that becomes free
+// must be used again.
 func TestOnlySoManyFilesStayOpen(t *testing.T) {
 	const groups, most = 10, 4
 	archive := &strings.Builder{}
@@ -48,8 +48,9 @@ func TestOnlySoManyFilesStayOpen(t *testing.T) {
 	}
 }
 
-// TestSettingsLeaveFilesToCounters reads a setting of more groups than settings
-// may keep open. Half of the files must remain for counters.
+// TestSettingsLeaveFilesToCounters reads a setting of many groups, more than
+// the number of files that settings may keep open. Half of the files must
+// remain for counters.
 func TestSettingsLeaveFilesToCounters(t *testing.T) {
 	const groups, most = 10, 4
 	archive := &strings.Builder{}

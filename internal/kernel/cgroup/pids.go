@@ -2,22 +2,23 @@ package cgroup
 
 import "math"
 
-// PIDs is the maximum number of tasks (processes and threads) of a group and
+// PIDs is the maximum number of tasks (processes and threads) in a group and
 // all groups below it.
 type PIDs struct{ Max int64 }
 
 // MaxPIDs means no limit.
 const MaxPIDs int64 = math.MaxInt64
 
-// ReadPIDs reads pids.max. The root lacks the file: ErrUnsupported.
+// ReadPIDs reads pids.max. For the root, which lacks the file, it returns
+// ErrUnsupported.
 func (t *Tree) ReadPIDs(path string) (PIDs, error) {
 	n, err := read(t, pids, path, "pids.max", parseCount)
 	return PIDs{Max: n}, err
 }
 
-// WritePIDs writes pids.max. The kernel accepts a limit below the present
-// number of tasks, which then only stops new tasks. More than PID_MAX_LIMIT
-// gives EINVAL.
+// WritePIDs writes pids.max. The kernel accepts a limit that is smaller than
+// the present number of tasks. Such a limit only prevents new tasks. A limit
+// above PID_MAX_LIMIT gives EINVAL.
 func (t *Tree) WritePIDs(path string, v PIDs) error {
 	return t.write(pids, path, "pids.max", count(v.Max))
 }

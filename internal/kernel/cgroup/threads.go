@@ -2,8 +2,8 @@ package cgroup
 
 import "fmt"
 
-// Threads lists the threads of the group in ascending order, without the groups
-// below it.
+// Threads lists the threads of the group in ascending order. Threads of the
+// groups below it are not listed.
 func (t *Tree) Threads(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package cgroup reads and writes control groups in the terms of cgroup v2
-// (Documentation/admin-guide/cgroup-v2.rst). For controllers on v1, the files
-// v1_*.go translate. If the kernel couples several files, the package reads and
-// writes them as one value.
+// (Documentation/admin-guide/cgroup-v2.rst). For controllers on v1, the code in
+// the files v1_*.go translates these terms. If the kernel couples several
+// files, the package reads and writes them as one value.
 //
-// A path names a group in every hierarchy at once, relative to its root:
-// "kubepods/besteffort"; "" is the root itself.
+// A path names a group in every hierarchy at once, relative to the root of the
+// hierarchy: "kubepods/besteffort". The path "" is the root itself.
 package cgroup
 
 import (
@@ -25,7 +25,7 @@ var ErrUnsupported = errors.New("not supported here")
 // ErrGone means that the cgroup does not exist, or does not exist any more.
 var ErrGone = errors.New("no such cgroup")
 
-// The controllers that Tenon uses. cpuacct is part of cpu on v2.
+// The controllers that Tenon uses. On v2, cpuacct is part of cpu.
 const (
 	cpu     = "cpu"
 	cpuacct = "cpuacct"
@@ -41,8 +41,8 @@ var controllers = []string{cpu, cpuacct, cpuset, memory, pids, block, freezer}
 // Controllers lists the controllers that Tenon uses, by their names on v2.
 func Controllers() []string { return slices.Clone(controllers) }
 
-// ControllerIn returns the name of a controller in a version of cgroups, as in
-// /proc/PID/cgroup.
+// ControllerIn returns the name that a controller has in the given version of
+// cgroups, as in /proc/PID/cgroup.
 func ControllerIn(version int, controller string) string {
 	if version == 1 && controller == block {
 		return "blkio"
@@ -53,11 +53,11 @@ func ControllerIn(version int, controller string) string {
 // A Tree is the cgroup file system of a node: one v2 hierarchy, several v1
 // hierarchies, or a mix. Its only state is the mount points.
 type Tree struct {
-	// of maps a controller to its hierarchy.
+	// of is the hierarchy of each controller.
 	of map[string]*hierarchy
-	// all has each hierarchy once. That of the cpu controller comes first. A v1
-	// group may be in several hierarchies; the first one that has it decides
-	// which children it has and what its inode is.
+	// all has each hierarchy once. The hierarchy of the cpu controller comes
+	// first. A v1 group may be in several hierarchies. The first one that has
+	// the group decides which children the group has and what its inode is.
 	all []*hierarchy
 }
 
@@ -69,7 +69,8 @@ type hierarchy struct {
 	open    *openfile.Set // nil: no files are kept open
 }
 
-// dir returns the directory of a group. It rejects paths that lead outside.
+// dir returns the directory of a group. It rejects a path that leads out of the
+// hierarchy.
 func (h *hierarchy) dir(path string) (string, error) {
 	if path != "" && (!filepath.IsLocal(path) || filepath.Clean(path) != path || path == ".") {
 		return "", fmt.Errorf("cgroup path %q: want a relative path such as a/b: %w", path, syscall.EINVAL)
@@ -80,9 +81,9 @@ func (h *hierarchy) dir(path string) (string, error) {
 	return h.mount + "/" + path, nil
 }
 
-// Detect finds the hierarchies in procRoot/self/mountinfo, and finds out for
-// each controller whether it is on v1 or v2. On a hybrid node the v2 tree is
-// mounted, but has only some controllers or none. Detect fails with
+// Detect finds the hierarchies in procRoot/self/mountinfo. For each controller
+// it finds out whether the controller is on v1 or v2. On a hybrid node the v2
+// tree is mounted, but has only some controllers or none. Detect fails with
 // ErrUnsupported if no controller is mounted.
 func Detect(procRoot string) (*Tree, error) {
 	file := filepath.Join(procRoot, "self/mountinfo")
@@ -111,8 +112,8 @@ func Detect(procRoot string) (*Tree, error) {
 	return t, nil
 }
 
-// addV2 assigns the controllers of the v2 root to the v2 tree. A controller is
-// available on v1 or on v2, never on both.
+// addV2 adds the v2 tree, with the controllers that its root has. A controller
+// is available on v1 or on v2, never on both.
 func (t *Tree) addV2(mounts []mount) error {
 	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
 	if !ok {
@@ -134,8 +135,9 @@ func (t *Tree) addV2(mounts []mount) error {
 	return nil
 }
 
-// pick returns the first matching mount that shows the whole hierarchy, or else
-// the first matching one. The other mounts are bind mounts of single groups.
+// pick returns the first matching mount that shows the whole hierarchy. If
+// there is none, it returns the first matching mount. Mounts that do not show
+// the whole hierarchy are bind mounts of single groups.
 func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	found := slices.DeleteFunc(slices.Clone(mounts), func(m mount) bool { return !match(m) })
 	if len(found) == 0 {
@@ -148,16 +150,16 @@ func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 }
 
 // Above reports whether the tree begins above the cgroup namespace of this
-// process. This is so in a container with a cgroup namespace that mounts the
-// host's /sys/fs/cgroup. There, paths in /proc/PID/cgroup begin at the
-// namespace, such as /../../init.scope, and are not paths of this tree
-// (cgroup_namespaces(7)).
+// process. This is so in a container that has its own cgroup namespace and
+// mounts the host's /sys/fs/cgroup. There, the paths in /proc/PID/cgroup are
+// relative to the namespace, such as /../../init.scope. They are not paths of
+// this tree (cgroup_namespaces(7)).
 func (t *Tree) Above() bool {
 	return slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.above })
 }
 
-// Version returns the cgroup version of the cpu controller, 1 or 2. Without a
-// cpu controller it is the version of the first available controller.
+// Version returns the cgroup version of the cpu controller, 1 or 2. If there is
+// no cpu controller, it returns the version of the first available controller.
 func (t *Tree) Version() int { return t.all[0].version }
 
 // VersionOf returns the cgroup version of a controller, such as "memory": 1, 2,
@@ -172,8 +174,8 @@ func (t *Tree) VersionOf(controller string) int {
 // Has reports whether a controller, such as "memory", is mounted.
 func (t *Tree) Has(controller string) bool { return t.of[controller] != nil }
 
-// Dir returns the directory of a group in the hierarchy of a controller,
-// whether it exists or not.
+// Dir returns the directory that a group has in the hierarchy of a controller.
+// The directory may not exist.
 func (t *Tree) Dir(controller, path string) (string, error) {
 	h, err := t.hierarchy(controller)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// fixture unpacks a txtar archive into a directory and detects the tree there.
-// ROOT in a file of the archive stands for the directory.
+// fixture unpacks a txtar archive into a directory and detects the tree in it.
+// The word ROOT in a file of the archive stands for the directory.
 func fixture(t *testing.T, archive string) *Tree {
 	t.Helper()
 	tree, err := detectFixture(t, archive)
@@ -218,9 +218,9 @@ func TestMakeFillsNewV1CPUSetsFromTheirParent(t *testing.T) {
 -- blkio/tasks --
 -- freezer/tasks --
 `)
-	// The kernel would create the files of the new directory, but a fixture
-	// does not. So Make fails at its first write, and this write shows the
-	// value.
+	// The kernel would create files in the new directory, but a fixture does
+	// not. So Make fails at its first write. The error shows which value Make
+	// wrote.
 	err := tree.Make("new")
 	if err == nil || !strings.Contains(err.Error(), `write cpuset.cpus "0-3" in new`) {
 		t.Errorf("got %v, want it to write the parent's CPUs", err)
@@ -251,7 +251,7 @@ cpu cpuset io memory pids
 	if err := tree.Make("a/b/c"); err != nil {
 		t.Fatal(err)
 	}
-	// A regular file holds only the last write.
+	// In a fixture, a file holds only what was written last.
 	for path, want := range map[string]string{"": "+io", "a": "cpu cpuset io memory pids", "a/b": "+io"} {
 		if got := content(t, tree, cpu, path, "cgroup.subtree_control"); got != want {
 			t.Errorf("subtree_control of %q: %q, want %q", path, got, want)

@@ -17,7 +17,7 @@ const maxWindow = 10 * time.Second
 // While any task waits, the kernel checks ten times per window. It sends at
 // most one event per window (Documentation/accounting/psi.rst, "Monitoring for
 // pressure thresholds", Linux 5.2). For each group with triggers, the kernel
-// runs a thread.
+// runs one thread.
 type Trigger struct {
 	pressure int // the open pressure file; closing it ends the trigger
 	fired    chan struct{}
@@ -26,16 +26,15 @@ type Trigger struct {
 }
 
 // Trigger makes a trigger for a group and a resource (cpu, memory or io). It
-// fires when, within a window, tasks in and below the group have waited for
-// stall in total. Time in which several tasks wait counts once. The kernel
-// requires
+// fires when tasks in and below the group have waited for stall within a
+// window. Time in which several tasks wait counts once. The kernel requires
 //
 //	0 < stall ≤ window ≤ 10 s
 //
 // and stores whole microseconds. Older kernels require a window of at least 500
-// ms; without CAP_SYS_RESOURCE the window must be a multiple of 2 s. Otherwise
-// Trigger returns EINVAL. It returns ErrUnsupported on v1, and if PSI is off
-// for cgroups.
+// ms. Without CAP_SYS_RESOURCE the window must be a multiple of 2 s. If a
+// condition is not met, Trigger returns EINVAL. It returns ErrUnsupported on
+// v1, and if PSI is off for cgroups.
 func (t *Tree) Trigger(path, resource string, stall, window time.Duration) (*Trigger, error) {
 	h, file := t.all[0], resource+".pressure"
 	if h.version == 1 {
@@ -71,8 +70,8 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 		return nil, fmt.Errorf("want 1µs ≤ stall ≤ window ≤ %v", maxWindow)
 	}
 	// os.OpenFile would register the file with Go's poller. Each poll of the
-	// file clears the event, so our own poll would miss it (kernel/sched/psi.c:
-	// psi_trigger_poll).
+	// file clears the event, so after a poll by Go, our own poll would miss it
+	// (kernel/sched/psi.c: psi_trigger_poll).
 	pressure, err := unix.Open(file, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -89,26 +88,28 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 	return tr, nil
 }
 
-// Fired receives a value if the trigger has fired since the last receive. It is
-// closed when the trigger ends: by Close, or because the group was removed.
+// Fired receives a value if the trigger has fired since the last receive. The
+// channel is closed when the trigger ends: by Close, or because the group was
+// removed.
 func (tr *Trigger) Fired() <-chan struct{} { return tr.fired }
 
-// Err returns the reason why the trigger ended without Close: ErrGone, because
-// the group was removed. Before the end, and after Close, it is nil.
+// Err returns why the trigger ended without Close: ErrGone, because the group
+// was removed. It returns nil before the end, and after Close.
 func (tr *Trigger) Err() error {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()
 	return tr.why
 }
 
-// Close ends the trigger. It may be called after the trigger has ended.
+// Close ends the trigger. It may be called for a trigger that has ended
+// already.
 func (tr *Trigger) Close() {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()
 	tr.end(nil)
 }
 
-// end closes a trigger that has not ended. Closing the file also removes it
+// end closes a trigger that has not ended. To close the file also removes it
 // from the poller. The caller holds triggers.mu.
 func (tr *Trigger) end(why error) {
 	if tr.ended {
@@ -119,11 +120,12 @@ func (tr *Trigger) end(why error) {
 	close(tr.fired)
 }
 
-// triggers waits for all triggers of the process in one thread. The first
-// trigger starts that thread.
+// triggers waits for the events of all triggers of this process in one thread.
+// The first trigger starts that thread.
 var triggers poller
 
-// A poller distributes the kernel's events of open pressure files.
+// A poller receives the kernel's events of open pressure files, and passes each
+// one to its trigger.
 type poller struct {
 	mu    sync.Mutex // also guards all triggers
 	epoll int

@@ -16,13 +16,13 @@ type CPUUse struct {
 	Usage     time.Duration // CPU time of the group and of all below it
 	Throttled time.Duration // by a quota, summed over CPUs
 	// Periods is the number of quota periods in which the group ran.
-	// ThrottledPeriods is the number of those in which it was throttled.
+	// ThrottledPeriods is in how many of them it was throttled.
 	Periods, ThrottledPeriods int64
 }
 
-// CPUUse reads only its own values of cpu.stat (v1: cpuacct.usage and
-// cpu.stat); CPUStat reads the others. The counters of the quota are 0 on
-// kernels without quotas (CONFIG_CFS_BANDWIDTH).
+// CPUUse reads cpu.stat (v1: cpuacct.usage and cpu.stat), but only the values
+// of the type CPUUse. CPUStat reads the others. The counters of the quota are 0
+// on kernels without quotas (CONFIG_CFS_BANDWIDTH).
 func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	text, err := t.counter(cpu, path, "cpu.stat")
 	if err != nil {
@@ -53,7 +53,8 @@ func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	return u, nil
 }
 
-// CPUUsage reads only the CPU time: on v1 this needs one file instead of two.
+// CPUUsage reads only the CPU time. On v1 it needs one file, while CPUUse needs
+// two.
 func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 	if t.VersionOf(cpu) == 1 {
 		return t.v1CPUUsage(path)
@@ -62,9 +63,10 @@ func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 	return u.Usage, err
 }
 
-// UsagePerCPU reads the CPU time that the group and all groups below it have
-// used on each possible CPU since the group was made (v1: cpuacct.usage_percpu,
-// in ns). v2 has no such file: ErrUnsupported.
+// UsagePerCPU reads how much CPU time the group and all groups below it have
+// used on each possible CPU, since the group was made (v1:
+// cpuacct.usage_percpu, in ns). On v2, which has no such file, it returns
+// ErrUnsupported.
 func (t *Tree) UsagePerCPU(path string) (map[unit.CPU]time.Duration, error) {
 	if t.VersionOf(cpuacct) != 1 {
 		return nil, fmt.Errorf("read cpuacct.usage_percpu in %s: cgroup v2 does not count by CPU: %w", shown(path), ErrUnsupported)
@@ -95,7 +97,7 @@ func parseUsagePerCPU(text string) (map[unit.CPU]time.Duration, error) {
 	return use, nil
 }
 
-// counter reads a file of a controller through a handle that stays open.
+// counter reads a file of a controller, and keeps the file open.
 func (t *Tree) counter(controller, path, file string) (string, error) {
 	h, err := t.hierarchy(controller)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// counts repeats ask until it returns true, because the activity of a process
-// appears in the counters with a delay.
+// counts calls ask again and again until it returns true, because the activity
+// of a process appears in the counters with a delay.
 func counts(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()
 	seen := ""
@@ -20,7 +20,8 @@ func counts(t *testing.T, what string, ask func() (bool, string)) {
 // runIn starts a shell command in a group.
 func runIn(t *testing.T, tree *Tree, path, command string) {
 	t.Helper()
-	// The shell waits for a line, so that the command runs inside the group.
+	// The shell first waits for a line, so that the command runs when the shell
+	// is in the group.
 	cmd := exec.Command("sh", "-c", "read go; "+command+"; exec sleep 60")
 	begin, err := cmd.StdinPipe()
 	if err != nil {
@@ -79,9 +80,9 @@ func TestPressureOfAGroupIsCounted(t *testing.T) {
 	}
 }
 
-// BenchmarkReaders measures each counter of a group: the counters that the loop
-// reads in every tick through open files, and those that it reads rarely and
-// opens each time.
+// BenchmarkReaders measures how long it takes to read each counter of a group.
+// Some counters are read in every tick through open files. Others are read
+// rarely, and their files are opened each time.
 func BenchmarkReaders(b *testing.B) {
 	plain, err := Detect("/proc")
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// v1CPUStat combines the throttling of the cpu controller and the usage of
-// cpuacct (Documentation/admin-guide/cgroup-v1/cpuacct.rst), all in ns. The
-// files for user and system time are missing before Linux 4.6.
+// v1CPUStat reads the throttling from the cpu controller and the usage from
+// cpuacct (Documentation/admin-guide/cgroup-v1/cpuacct.rst). All times are in
+// ns. The files for user and system time are missing before Linux 4.6.
 func (t *Tree) v1CPUStat(path string) (CPUStat, error) {
 	s, err := read(t, cpu, path, "cpu.stat", v1ParseCPUStat)
 	if err != nil {

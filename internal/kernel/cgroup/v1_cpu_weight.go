@@ -2,11 +2,12 @@ package cgroup
 
 import "tenon.sh/tenon/internal/model/unit"
 
-// v1ReadShares reads cpu.shares; 1024 shares are weight 100
+// v1ReadShares reads cpu.shares. 1024 shares are the weight 100
 // (Documentation/scheduler/sched-design-CFS.rst, section 7).
 func (t *Tree) v1ReadShares(path string) (unit.Weight, error) {
 	n, err := readOften(t, cpu, path, "cpu.shares", parseCount)
-	// The kernel clamps writes to MaxShares, so it never returns more.
+	// The kernel limits a written value to MaxShares, so a larger number is
+	// never read.
 	return unit.WeightOfShares(min(n, unit.MaxShares)), err
 }
 

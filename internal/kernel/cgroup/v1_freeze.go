@@ -4,7 +4,7 @@ import "strings"
 
 // The files of the v1 freezer
 // (Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst). freezer.state
-// also shows that an ancestor is frozen; freezer.self_freezing does not.
+// also shows if an ancestor is frozen. freezer.self_freezing does not.
 const (
 	v1FreezerState = "freezer.state"
 	v1SelfFreezing = "freezer.self_freezing"

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// v1Group does the same as kernelGroup, but skips the test if the controller is
+// v1Group does the same as kernelGroup. It skips the test if the controller is
 // not on v1.
 func v1Group(t *testing.T, controller string) (*Tree, string) {
 	t.Helper()

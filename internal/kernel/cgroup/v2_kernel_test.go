@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// v2Group does the same as kernelGroup, but skips the test unless all
+// v2Group does the same as kernelGroup. It skips the test unless all
 // controllers are on v2.
 func v2Group(t *testing.T) (*Tree, string) {
 	t.Helper()

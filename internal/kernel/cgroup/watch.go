@@ -15,7 +15,7 @@ import (
 )
 
 // lookEvery is the time between two scans of all groups. Scans are needed only
-// while the kernel does not report the changes of all groups.
+// while the kernel does not report the changes of some groups.
 const lookEvery = 2 * time.Second
 
 // A Watcher holds the present list of groups in the hierarchy of cpu. The
@@ -28,14 +28,15 @@ type Watcher struct {
 	ended   chan struct{}
 	changed chan struct{}
 
-	// Only the goroutine of run uses these fields.
+	// Only the goroutine that executes run uses these fields.
 	inotify *inotify         // nil: there are no events
 	byWatch map[int32]string // the group of each watch
 	missed  error            // why some or all groups are not watched; nil: all are
 	next    time.Time        // time of the next scan of all groups; zero: no scan is needed
 	dirty   bool             // groups have changed since the last call of tell
 
-	// Only the goroutine of run changes these fields; it reads them without mu.
+	// Only the goroutine that executes run changes these fields. It reads them
+	// without mu.
 	mu       sync.Mutex
 	known    map[string]*watched
 	sorted   []string // known, without the root; nil: not yet computed
@@ -48,8 +49,8 @@ type watched struct {
 	children int   // number of known groups directly below it
 }
 
-// Watch follows all groups until ctx ends or Close is called. It fails if the
-// groups cannot be listed; Degraded returns other problems.
+// Watch watches all groups until ctx ends or Close is called. It fails if the
+// groups cannot be listed. Degraded returns other problems.
 func (t *Tree) Watch(ctx context.Context) (*Watcher, error) { return t.watch(ctx, lookEvery) }
 
 func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error) {
@@ -97,7 +98,7 @@ func (w *Watcher) Groups() []string {
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Degraded returns nil while the kernel reports the changes of every group.
-// Otherwise it returns the reason; usually the user has no inotify watches
+// Otherwise it returns the reason, usually that the user has no inotify watches
 // left. The Watcher then finds changes only by a scan of all groups every 2 s.
 // Each scan tries to add the missing watches.
 func (w *Watcher) Degraded() error {
@@ -147,15 +148,15 @@ func (w *Watcher) wait(ctx context.Context, events []byte) (int, error) {
 	if err := w.inotify.SetReadDeadline(w.next); err != nil {
 		return 0, err
 	}
-	// The end of ctx also sets a deadline. The deadline set here may have
-	// replaced that one.
+	// When ctx ends, that also sets a deadline. The deadline that was set above
+	// may have replaced it.
 	if ctx.Err() != nil {
 		return 0, os.ErrDeadlineExceeded
 	}
 	return w.inotify.Read(events)
 }
 
-// settle updates Degraded, and plans the next scan.
+// settle sets the error that Degraded returns, and plans the next scan.
 func (w *Watcher) settle() {
 	if w.missed == nil {
 		w.next = time.Time{}

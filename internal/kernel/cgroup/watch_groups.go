@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look scans all groups, updates the known groups, and watches groups that are
-// not watched yet.
+// look scans all groups, updates the list of known groups, and watches groups
+// that are not watched yet.
 func (w *Watcher) look(ctx context.Context) {
 	w.missed, w.next = nil, time.Time{}
 	if w.inotify == nil {
@@ -27,7 +27,7 @@ func (w *Watcher) look(ctx context.Context) {
 	}
 }
 
-// open opens the event queue, which ends with ctx.
+// open opens the event queue. The queue ends when ctx ends.
 func (w *Watcher) open(ctx context.Context) {
 	queue, err := newInotify()
 	if err != nil {
@@ -77,9 +77,9 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 }
 
 // follow watches a group and all groups below it. It watches a group before it
-// lists the children. A new child is then in the list, or causes an event, or
-// both. It marks each group in seen. If seen is nil, it stops at groups that
-// have a watch already, because their children are known.
+// lists the children of the group. So a new child is in the list, or causes an
+// event, or both. It adds each group to seen. If seen is nil, it stops at
+// groups that have a watch already, because their children are known.
 func (w *Watcher) follow(path string, seen map[string]bool) {
 	watch, err := w.watchGroup(path)
 	if absent(err) && path != "" {
@@ -116,9 +116,9 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 	}
 }
 
-// list returns the names of the groups directly below a group. In cgroupfs, a
-// directory without subdirectories has two links: its name and its own dot.
-// list does not read such a directory, which contains many files.
+// list returns the names of the groups directly below a group. A directory of
+// cgroupfs without subdirectories has two links: its name and its own dot. list
+// does not read such a directory, which contains many files.
 func (w *Watcher) list(path string) ([]string, error) {
 	dir, err := w.h.dir(path)
 	if err != nil {
@@ -146,11 +146,12 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 	return watch, nil
 }
 
-// absent reports whether the group did not exist. A new group of the same name
-// may exist meanwhile.
+// absent reports whether the error means that the group did not exist. A new
+// group with the same name may exist now.
 func absent(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
-// miss stores the reason why a group has no watch. It keeps the first reason.
+// miss stores why a group has no watch. If a reason is stored already, it keeps
+// that one.
 func (w *Watcher) miss(err error) {
 	if w.missed == nil {
 		w.missed = err
@@ -196,7 +197,7 @@ func (w *Watcher) forget(path string) {
 	if g == nil {
 		return
 	}
-	// A renamed group keeps its watch, which may already belong to the new
+	// The watch stays with the renamed group. It may already belong to the new
 	// name.
 	if w.byWatch[g.watch] == path {
 		w.unwatch(g.watch)
@@ -211,10 +212,10 @@ func (w *Watcher) forget(path string) {
 	}
 }
 
-// unwatch removes a watch. On other file systems the kernel does this itself
-// when the directory is removed, but not on cgroupfs (seen on Linux 6.18).
-// There the watch would count against the limit, and hold its inode, until the
-// queue is closed.
+// unwatch removes a watch. On other file systems the kernel removes a watch
+// together with its directory, but not on cgroupfs (seen on Linux 6.18). If the
+// watch stayed, it would count against the limit and keep the directory's inode
+// until the queue is closed.
 func (w *Watcher) unwatch(watch int32) {
 	if watch == unwatched {
 		return

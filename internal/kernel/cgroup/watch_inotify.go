@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unwatched takes the place of a watch for a group that has none.
+// unwatched is the value that a group without a watch has in place of one.
 const unwatched = -1
 
 // eventsSize is the size of the read buffer, in bytes: about a thousand events.
@@ -20,8 +20,8 @@ const eventsSize = 64 << 10
 // and, on v1, rename.
 const groupEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 
-// inotify is a queue of events (inotify(7)). Only the goroutine that closes it
-// may add and remove watches.
+// inotify is a queue of events (inotify(7)). Only the goroutine that closes the
+// queue may add and remove watches.
 type inotify struct {
 	*os.File // a read waits in Go's poller and blocks no thread
 	fd       int

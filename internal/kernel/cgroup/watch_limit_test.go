@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// inOwnNamespace runs the calling test again as root of a new user namespace.
-// It returns true in that second run. There the test can lower limits
-// (/proc/sys/user, namespaces(7)) without an effect on other processes.
+// inOwnNamespace runs the calling test again, as root of a new user namespace.
+// It returns true in that second run. In the namespace the test can lower
+// limits (/proc/sys/user, namespaces(7)) without an effect on other processes.
 func inOwnNamespace(t *testing.T) bool {
 	t.Helper()
 	const mark, refused = "TENON_TEST_NAMESPACE", "limits cannot be lowered here"

@@ -61,8 +61,8 @@ func walk(t *testing.T, root string) []string {
 	return dirs
 }
 
-// eventually waits until done returns true. After a timeout it fails with the
-// text of instead.
+// eventually waits until done returns true. After a timeout it fails the test
+// with the text that instead returns.
 func eventually(t *testing.T, done func() bool, instead func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
@@ -223,8 +223,8 @@ func TestStormEndsInTheTruth(t *testing.T) {
 	}
 }
 
-// seesWatches waits until each group and the root have exactly one watch.
-// Further watches would occupy kernel memory.
+// seesWatches waits until the root and each group have exactly one watch. More
+// watches would occupy memory of the kernel.
 func seesWatches(t *testing.T, w *Watcher) {
 	t.Helper()
 	count := func() int {
@@ -240,7 +240,8 @@ func seesWatches(t *testing.T, w *Watcher) {
 }
 
 // TestOverflowIsMadeGoodByALook blocks the Watcher until its event queue
-// overflows, so that the last events are lost.
+// overflows, so that the last events are lost. A scan must then find the
+// changes.
 func TestOverflowIsMadeGoodByALook(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {

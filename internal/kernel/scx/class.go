@@ -8,12 +8,12 @@ import (
 )
 
 // A Class says how the scheduler treats the threads of a cgroup. A thread is
-// scheduled as BE if its policy is SCHED_EXT, whatever the class of its cgroup
-// is. The class BE marks cgroups whose threads should have SCHED_EXT, so that
-// the scheduler can report threads that do not (Stray).
+// scheduled as BE if its policy is SCHED_EXT, whatever class its cgroup has.
+// The class BE is for cgroups whose threads should have SCHED_EXT, so that the
+// scheduler can report threads that do not have it (Stray).
 type Class uint8
 
-// The classes. Kernel threads and threads outside all classified groups are
+// The classes. Kernel threads, and threads that are in no classified group, are
 // Normal: they are not BE and do not keep BE away.
 const (
 	Normal Class = iota
@@ -39,12 +39,12 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// Slots is the number of slots, each with a weight, a quota and a run time.
+// Slots is the number of slots. Each slot has a weight, a quota and a run time.
 // Slot 0 is for all BE threads that belong to no pod.
 const Slots = 256
 
-// A Group is a cgroup and all cgroups below it, except those that have a Group
-// of their own.
+// A Group is a cgroup with all cgroups below it, except those that have their
+// own Group.
 type Group struct {
 	Cgroup uint64 // the inode number of its directory
 	Class  Class
@@ -65,9 +65,9 @@ func (c Class) kernel() scheduler613QosClass {
 }
 
 // Classify replaces all groups. It writes only the differences, so frequent
-// calls are cheap. A thread that runs at this moment counts in its new class
-// from its next context switch on. If the table is full, the last groups stay
-// Normal and Classify returns an error.
+// calls are cheap. A thread that runs now counts in its new class after its
+// next context switch. If the table is full, the last groups stay Normal and
+// Classify returns an error.
 func (s *Scheduler) Classify(groups []Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 type Event interface{ event() }
 
 // A Stray is a thread in a BE group whose policy is not SCHED_EXT. Each CPU
-// reports at most ten a second, so a thread that switches often can hide others
-// on the same CPU.
+// reports at most ten of them per second, so a thread that switches often can
+// hide others on the same CPU.
 type Stray struct {
 	At     time.Time
 	PID    int // the process, numbered in the initial PID namespace
@@ -29,7 +29,7 @@ type Stray struct {
 // A LongWait is a BE thread that has waited so long that the kernel's watchdog
 // may soon end the scheduler. The owner should give the thread SCHED_OTHER
 // until HasRoom returns true. While the thread waits, the event is repeated
-// every second or two. If the policy does not change, the scheduler ends itself
+// every second or two. If its policy does not change, the scheduler ends itself
 // when the thread has waited for 15 s.
 type LongWait struct {
 	At     time.Time
@@ -40,8 +40,8 @@ type LongWait struct {
 	Pinned bool          // its affinity excludes some CPUs of its LLC
 }
 
-// Exited reports that the kernel has unloaded the scheduler, with the reason.
-// It is the last event.
+// Exited reports that the kernel has unloaded the scheduler, and why. It is the
+// last event.
 type Exited struct{ Exit }
 
 func (Stray) event()    {}
@@ -64,7 +64,7 @@ func (s *Scheduler) listen() {
 		s.reader.SetDeadline(time.Now().Add(time.Second))
 		record, err := s.reader.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// If the ring was full, it may lack the last event.
+			// If the ring buffer was full, the last event may be missing.
 			if end, ended := s.ended(); ended {
 				s.exited(end)
 				return
@@ -92,8 +92,8 @@ func (s *Scheduler) listen() {
 	}
 }
 
-// ended returns how the scheduler ended. It returns false if the scheduler runs
-// or if this process ended it.
+// ended returns how the scheduler ended. It returns false if the scheduler
+// still runs, or if this process ended it.
 func (s *Scheduler) ended() (Exit, bool) {
 	end, err := s.readExit()
 	return end, err == nil && end.Kind != ExitNone && !s.detaching.Load()
@@ -124,7 +124,7 @@ func (e scheduler613ScxEvent) event(now time.Time, monotonic time.Duration) Even
 	return Stray{At: at, PID: int(e.Pid), TID: int(e.Tid), Policy: int(e.Policy), Cgroup: e.Cgroup}
 }
 
-// monotonic returns the time of the clock of bpf_ktime_get_ns.
+// monotonic returns the time on the clock that bpf_ktime_get_ns uses.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail: the clock exists and t is valid

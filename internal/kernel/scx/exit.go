@@ -32,12 +32,13 @@ type Exit struct {
 	Message string // further details from the kernel; may be empty
 }
 
-// restart is a bit of an exit code. The kernel sets it to ask for a new load
-// after a CPU went online or offline (SCX_ECODE_ACT_RESTART).
+// restart is a bit of an exit code (SCX_ECODE_ACT_RESTART). The kernel sets it
+// after a CPU went online or offline, to ask that the scheduler be loaded
+// again.
 const restart = 1 << 48
 
 // Restart reports whether the scheduler ended only because a CPU went online or
-// offline. The caller should then load it again with the CPUs that are online
+// offline. The caller should then load it again for the CPUs that are online
 // now.
 func (e Exit) Restart() bool { return e.Kind == ExitKernel && e.Code&restart != 0 }
 

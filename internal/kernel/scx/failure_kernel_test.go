@@ -36,8 +36,8 @@ func saturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
 	return s, sched, be, pid
 }
 
-// toFair moves all threads of a process to the kernel's fair class, as the
-// agent does before it kills, and after a LongWait.
+// toFair moves all threads of a process to the kernel's fair class. The agent
+// does so before it kills a process, and after a LongWait.
 func (s stage) toFair(pid int) {
 	s.Helper()
 	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
@@ -103,9 +103,9 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	})
 }
 
-// TestUnansweredLongWaitEndsTheScheduler ignores the LongWait events while
-// heartbeats continue. The scheduler must end itself before the kernel's
-// watchdog unloads it.
+// TestUnansweredLongWaitEndsTheScheduler does not react to LongWait events, but
+// sends heartbeats. The scheduler must end itself before the kernel's watchdog
+// unloads it.
 func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 	s, sched, _, pid := saturated(t)
 	begun, used := time.Now(), s.used(pid)
@@ -147,8 +147,8 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 }
 
 // TestMoreGroupsThanTheTableTakes classifies more groups than fit into the
-// table. The last group must stay Normal, and must get its class when there is
-// room again.
+// table. The last group must stay Normal. It must get its class when the table
+// has room again.
 func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	s := newStage(t)
 	first, firstID := s.group("first")
@@ -192,9 +192,9 @@ func (s stage) beByCPU(sched *Scheduler) map[unit.CPU]time.Duration {
 	return ran
 }
 
-// TestIsolatedCPUs needs a kernel with isolcpus= on its command line. If the
-// kernel accepts the scheduler, BE must stay off those CPUs. If it does not,
-// the error must name isolcpus, and BE runs in the fair class.
+// TestIsolatedCPUs needs a kernel with isolcpus= on its command line. If that
+// kernel accepts the scheduler, BE must stay off those CPUs. If it does not
+// accept it, the error must name isolcpus, and BE runs in the fair class.
 func TestIsolatedCPUs(t *testing.T) {
 	s := newStage(t)
 	data, err := os.ReadFile("/sys/devices/system/cpu/isolated")

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hookAlone attaches the program of sched_switch without the scheduler. This
-// needs no sched_ext, because the program then interrupts no CPU.
+// hookAlone attaches only the program of sched_switch, without the scheduler. A
+// kernel without sched_ext can run it, because the program then interrupts no
+// CPU.
 func hookAlone(t testing.TB) *Scheduler {
 	t.Helper()
 	s := hookOnly(t)
@@ -29,7 +30,7 @@ func hookOnly(t testing.TB) *Scheduler {
 	return hookFor(t, topology(t))
 }
 
-// hookFor does the same as hookOnly for a machine with the given CPUs.
+// hookFor does the same as hookOnly, for a machine with the given CPUs.
 func hookFor(t testing.TB, cpus []CPU) *Scheduler {
 	t.Helper()
 	l, err := newLayout(cpus)
@@ -80,7 +81,7 @@ func attachHook(t testing.TB, s *Scheduler) (detach func()) {
 	}
 }
 
-// switches returns the number of context switches that the program has counted.
+// switches returns how many context switches the program has counted.
 func switches(t testing.TB, s *Scheduler) (n uint64) {
 	t.Helper()
 	for _, c := range topology(t) {
@@ -105,8 +106,9 @@ func TestHookAloneSeesEveryCPU(t *testing.T) {
 	}
 }
 
-// TestHookIsCheap checks the run time of the program per switch, as the
-// kernel's statistics show it. Taking the statistics costs time, too.
+// TestHookIsCheap checks how long the program runs per context switch,
+// according to the kernel's statistics. The statistics themselves cost time,
+// too.
 func TestHookIsCheap(t *testing.T) {
 	s := hookAlone(t)
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))

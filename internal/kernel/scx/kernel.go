@@ -31,16 +31,16 @@ const (
 type loaded struct {
 	state string // enabled, disabled, enabling, disabling
 	ops   string // the name of the scheduler; "" without one
-	// schedulers is the number of schedulers loaded since boot, hotplugs that
-	// of CPUs that went online or offline, and rejected that of threads that
+	// schedulers is how many schedulers were loaded since boot, hotplugs is how
+	// often CPUs went online or offline, and rejected is how many threads
 	// sched_ext refused.
 	schedulers, hotplugs, rejected uint64
 }
 
 func (l loaded) ours() bool { return l.ops == name || strings.HasPrefix(l.ops, name+"_") }
 
-// readLoaded reads the files of dir. Kernels without sched_ext lack the files:
-// ErrUnsupported.
+// readLoaded reads the files of dir. If the kernel has no sched_ext, the files
+// are missing, and it returns ErrUnsupported.
 func readLoaded(dir string) (loaded, error) {
 	var l loaded
 	for file, into := range map[string]func(string) error{
@@ -78,9 +78,10 @@ func number(into *uint64) func(string) error {
 	}
 }
 
-// switchEvery runs briefly on each CPU to cause a context switch there, because
-// the hook learns which thread runs only at a switch. It skips CPUs that this
-// thread may not use; the class of these is corrected later.
+// switchEvery runs briefly on each CPU to cause a context switch, because only
+// at a switch does the hook learn which thread runs on the CPU. It skips CPUs
+// that this thread may not use. For these, the hook learns the class at a later
+// switch.
 func switchEvery(cpus []CPU) error {
 	done := make(chan error)
 	go func() {

@@ -12,18 +12,18 @@ import (
 )
 
 // The tests of this file and of the files *_kernel_test.go run the scheduler in
-// the running kernel, which must have sched_ext. They need a machine with two
-// cores of two threads: CPUs 0 and 1, and CPUs 2 and 3. The tolerances are wide
-// enough for an emulated machine.
+// the running kernel, which must have sched_ext. They need a machine that has
+// two cores with two threads each: CPUs 0 and 1, and CPUs 2 and 3. The
+// tolerances are wide enough for an emulated machine.
 const watch = 3 * time.Second
 
-// Slots of the pods in the tests.
+// The slots of the pods in these tests.
 const (
 	podA = iota + 1
 	podB
 )
 
-// during returns the status before and after a time d.
+// during waits for a time d, and returns the status before and after it.
 func (s stage) during(sched *Scheduler, d time.Duration) (before, after Status, took time.Duration) {
 	s.Helper()
 	before = s.status(sched)
@@ -89,9 +89,9 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 			t.Errorf("BE used %v of %v, the %s counts %v", used, took, what, got)
 		}
 	}
-	// The kernel counts a switch from its start, the hook from its end. Between
-	// the two an emulated CPU can lose its time slice, and LS switches a
-	// hundred times.
+	// The kernel counts a switch from its start, and the hook from its end.
+	// Between the two, an emulated CPU can lose its time slice, and LS switches
+	// a hundred times.
 	if (lsRun-lsUsed).Abs() > lsUsed/2 || lsUsed < watch/6 {
 		t.Errorf("LS used %v, the hook counts %v", lsUsed, lsRun)
 	}
@@ -104,8 +104,8 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 	}
 }
 
-// TestBENeverStartsBesideLSX checks the scheduler's own counters. Other tests
-// check the kernel's traces.
+// TestBENeverStartsBesideLSX checks the counters of the scheduler itself. Other
+// tests check the kernel's traces.
 func TestBENeverStartsBesideLSX(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")
@@ -130,11 +130,12 @@ func TestBENeverStartsBesideLSX(t *testing.T) {
 	if v, r := after.Violations-before.Violations, after.Races-before.Races; v != r {
 		t.Errorf("%d violations, of which %d races", v, r)
 	}
-	// In an emulator, an interrupt may reach a CPU milliseconds late.
+	// In an emulator, a CPU may receive an interrupt milliseconds late.
 	if idle < lsx*4/10 || idle > lsx*12/10 {
 		t.Errorf("the sibling was kept idle for %v, while LSX ran %v", idle, lsx)
 	}
-	// BE has the other core all the time, and the core of LSX while LSX sleeps.
+	// BE has the other core all the time. It also has the core of LSX while LSX
+	// sleeps.
 	if be1 < took*3/2 {
 		t.Errorf("BE ran %v in %v on four CPUs", be1, took)
 	}

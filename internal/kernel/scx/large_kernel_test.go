@@ -10,7 +10,8 @@ import (
 // two threads each.
 func large() []CPU { return cpus(8, 16, 2) }
 
-// TestLargeMachineFits checks the constants and the size of the maps.
+// TestLargeMachineFits checks the constants of the program and the size of its
+// maps.
 func TestLargeMachineFits(t *testing.T) {
 	all := large()
 	l, err := newLayout(all)
@@ -55,7 +56,8 @@ func TestLargeMachineFits(t *testing.T) {
 }
 
 // TestLargeMachineIsCheckedByTheKernel lets the running kernel verify the
-// program of sched_switch with those constants. This needs no sched_ext.
+// program of sched_switch with the constants of a large machine. A kernel
+// without sched_ext can do that.
 func TestLargeMachineIsCheckedByTheKernel(t *testing.T) {
 	s := hookFor(t, large())
 	var last scheduler613ScxCpu
@@ -64,8 +66,8 @@ func TestLargeMachineIsCheckedByTheKernel(t *testing.T) {
 	}
 }
 
-// TestLargeMachineIsCheckedWhole lets the kernel verify all programs. It cannot
-// attach them, because the machine lacks the CPUs.
+// TestLargeMachineIsCheckedWhole lets the kernel verify all programs for a
+// large machine. It cannot attach them, because this machine lacks the CPUs.
 func TestLargeMachineIsCheckedWhole(t *testing.T) {
 	newStage(t)
 	l, err := newLayout(large())

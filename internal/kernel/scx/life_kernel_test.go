@@ -148,7 +148,7 @@ func TestExitsAreReported(t *testing.T) {
 	}
 }
 
-// loadForEver is the role of a process that loads the scheduler and is then
+// loadForEver runs in a helper process, which loads the scheduler and is then
 // killed.
 func loadForEver() {
 	cpus, err := readTopology()

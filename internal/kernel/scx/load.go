@@ -66,7 +66,8 @@ func load(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// open adapts the programs to the machine and the options, and loads them.
+// open adapts the programs to the machine and the options, and loads them into
+// the kernel.
 func (s *Scheduler) open(o Options, types *btf.Cache, hotplugs uint64) error {
 	spec, err := s.variant.spec()
 	if err != nil {
@@ -128,13 +129,13 @@ func fit(spec *ebpf.CollectionSpec, o Options, l *layout) error {
 }
 
 // enqMigrationDisabled is a flag (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14).
-// With it, the scheduler also decides about threads with disabled migration.
-// Without it, the kernel puts such a thread into the queue of its CPU, where it
-// runs without a decision of the scheduler.
+// With it, the scheduler also decides about threads that must stay on their CPU
+// for now. Without it, the kernel puts such a thread into the queue of its CPU,
+// and the scheduler does not decide about it.
 const enqMigrationDisabled = 1 << 4
 
-// enqueuesImmovable reports whether the kernel supports that flag. Kernels
-// refuse unknown flags.
+// enqueuesImmovable reports whether the kernel supports enqMigrationDisabled. A
+// kernel refuses flags that it does not know.
 func enqueuesImmovable(kernel *btf.Spec) bool {
 	var flags *btf.Enum
 	if err := kernel.TypeByName("scx_ops_flags", &flags); err != nil {
@@ -173,8 +174,8 @@ func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64, immovable bool) error
 	return nil
 }
 
-// attach attaches the hook before the scheduler, because the scheduler must
-// know where LS runs.
+// attach attaches the hook, and then the scheduler, which must know where LS
+// runs.
 func (s *Scheduler) attach() (err error) {
 	s.hook, err = link.AttachTracing(link.TracingOptions{
 		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
@@ -200,13 +201,13 @@ func (s *Scheduler) attach() (err error) {
 	return s.verify()
 }
 
-// prepare clears the state that an earlier attachment left.
+// prepare clears the state that an earlier run of the scheduler left.
 func (s *Scheduler) prepare() error {
 	if err := s.kernel.Variables[scheduler613VarEnd].Set(scheduler613ScxEnd{}); err != nil {
 		return fmt.Errorf("clear the reason of the last end: %w", err)
 	}
-	// Clear the time of each CPU's last switch. Otherwise the time since the
-	// scheduler was detached would count as run time of some class.
+	// Clear the time of the last switch of each CPU. Otherwise the time since
+	// the scheduler was detached would count as run time of some class.
 	at := int64(unsafe.Offsetof(s.view.cpu.Since))
 	for _, c := range s.topology {
 		if _, err := s.view.cpus.WriteAt(make([]byte, unsafe.Sizeof(s.view.cpu.Since)), int64(c.ID)*int64(unsafe.Sizeof(s.view.cpu))+at); err != nil {
@@ -225,8 +226,8 @@ func whyInvalid() string {
 	return fmt.Sprintf(" (CPUs %s are isolated by isolcpus=, and this kernel's sched_ext does not support that)", isolated[:len(isolated)-1])
 }
 
-// verify checks that the scheduler runs. The kernel may report success for a
-// scheduler that has failed already.
+// verify checks that the scheduler runs. The kernel may report success although
+// the scheduler has already failed.
 func (s *Scheduler) verify() error {
 	now, err := readLoaded(sysfs)
 	if err != nil {

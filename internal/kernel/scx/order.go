@@ -10,8 +10,9 @@ import (
 )
 
 // SetGroup sets the class of one cgroup and all cgroups below it. Other groups
-// do not change. A thread that runs at this moment counts from its next switch
-// on. If the table is full, the cgroup keeps the class of its parent.
+// do not change. A thread that runs now counts in the new class after its next
+// context switch. If the table is full, the cgroup keeps the class of its
+// parent.
 func (s *Scheduler) SetGroup(g Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +38,8 @@ func (s *Scheduler) setGroup(g Group) error {
 	return s.turnGeneration()
 }
 
-// DropGroup removes the class that SetGroup set. If the cgroup has no class,
-// that is no error.
+// DropGroup removes the class that SetGroup set. It returns no error if the
+// cgroup has no class.
 func (s *Scheduler) DropGroup(cgroup uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +88,7 @@ func (s *Scheduler) Group(cgroup uint64) (Group, bool, error) {
 	return g, true, nil
 }
 
-// SetPod sets the weight and the quota of one slot; other slots stay as they
-// are.
+// SetPod sets the weight and the quota of one slot. Other slots do not change.
 func (s *Scheduler) SetPod(p Pod) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *Scheduler) setOnePod(p Pod) error {
 		return err
 	}
 	if p.Quota > 0 && uint32(p.Slot) >= s.quotaSlots {
-		// Set this before the quota. It never decreases, because threads may
-		// still be parked.
+		// The number must be set before the quota. It never decreases, because
+		// threads may still be parked.
 		s.quotaSlots = uint32(p.Slot) + 1
 		if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 			return fmt.Errorf("set the number of slots with quotas: %w", err)

@@ -12,19 +12,19 @@ const QuotaPeriod = 100 * time.Millisecond
 // A Pod holds the limits that all threads of one slot share.
 type Pod struct {
 	Slot int // 0 to Slots-1
-	// Weight is its share compared with other pods (cpu.weight); 0 means the
-	// default of 100.
+	// Weight is the pod's share compared with other pods (cpu.weight). 0 means
+	// the default of 100.
 	Weight int
-	// Quota is the CPU time per QuotaPeriod; 0: no limit. A pod gets at least 1
-	// ms, so that its threads do not wait forever.
+	// Quota is the CPU time per QuotaPeriod. 0 means no limit. A pod gets at
+	// least 1 ms, so that its threads do not wait forever.
 	Quota time.Duration
 }
 
-// usualWeight is the weight of a pod without a weight.
+// usualWeight is the weight of a pod whose Weight is 0.
 const usualWeight = 100
 
-// SetPods replaces the weights and quotas of all pods. Slots outside the list
-// get weight 100 and no quota. The run time of a slot continues to count.
+// SetPods replaces the weights and quotas of all pods. Slots that are not in
+// the list get weight 100 and no quota. The run time of a slot is not reset.
 func (s *Scheduler) SetPods(pods []Pod) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +49,8 @@ func (s *Scheduler) setPods(pods []Pod) error {
 			s.quotaSlots = max(s.quotaSlots, uint32(p.Slot)+1)
 		}
 	}
-	// Set this before the quotas. It never decreases, because threads may still
-	// be parked.
+	// The number must be set before the quotas. It never decreases, because
+	// threads may still be parked.
 	if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 		return fmt.Errorf("set the number of slots with quotas: %w", err)
 	}

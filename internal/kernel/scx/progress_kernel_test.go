@@ -37,7 +37,8 @@ func TestStrayIsReported(t *testing.T) {
 }
 
 // TestKilledBEExitsUnderTheSMTRule runs LSX on one thread of each core, so that
-// the SMT rule keeps BE off all CPUs. A killed BE process must still end.
+// the SMT rule keeps BE off all CPUs. A BE process that is killed must still
+// end.
 func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")
@@ -97,7 +98,7 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 			t.Logf("after %v: oldest wait %v, queues %+v, %d long waits, %d starts", time.Since(begun), st.OldestWait, st.LLCs, st.LongWaits, st.Starts)
 		}
 	}
-	// From Linux 7.0 on, the kernel's deadline server lets BE run a little.
+	// Since Linux 7.0, the kernel's deadline server lets BE run a little.
 	if got := s.used(pid) - used; sched.variant != V71 || got < 100*time.Millisecond {
 		t.Errorf("no event in 15 s, in which BE ran %v; %+v", got, s.status(sched))
 	}

@@ -1,20 +1,21 @@
-// Package scx loads Tenon's sched_ext scheduler, bpf/scheduler.bpf.c, which
-// runs BE threads (policy SCHED_EXT) only on CPUs that no fair thread wants.
-// With Params.SMTRule they also never run on the sibling of a CPU on which LS
-// runs.
+// Package scx loads Tenon's sched_ext scheduler, bpf/scheduler.bpf.c. It runs
+// BE threads (policy SCHED_EXT) only on CPUs that no fair thread wants. If
+// Params.SMTRule is set, they also never run on the sibling of a CPU that runs
+// LS.
 //
 // The scheduler is partial: LS threads stay in the kernel's fair class, which
 // precedes sched_ext. Their only additional cost is one tracing program at each
 // context switch. Nothing is pinned: when the process that loaded the scheduler
-// dies, the kernel unloads it and BE threads continue in the fair class, where
-// their cgroup should have cpu.idle set.
+// dies, the kernel unloads the scheduler, and BE threads continue in the fair
+// class. There, their cgroup should have cpu.idle set.
 //
-// CPU quotas and weights of cgroups have no effect on SCHED_EXT threads;
+// CPU quotas and weights of cgroups have no effect on SCHED_EXT threads.
 // SetPods and SetCap replace them.
 //
 // The package needs root and Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT
-// and BTF. There is one object per form of the kernel's interface (Variant).
-// Load selects the object by the functions that the kernel's BTF declares.
+// and BTF. There is one object for each form of the kernel's interface
+// (Variant). Load selects the object by the functions that the kernel's BTF
+// declares.
 package scx
 
 import (
@@ -47,15 +48,15 @@ var ErrClosed = errors.New("the scheduler is closed")
 const NoCap unit.MilliCPU = -1
 
 // DefaultHeadroom lets the scheduler choose how many idle cores it leaves to
-// LS: 5 % of the cores of each LLC, and at least one if the LLC has more than
-// two.
+// LS: 5 % of the cores of each LLC. If the LLC has more than two cores, it is
+// at least one.
 const DefaultHeadroom = -1
 
 // Options are the parameters of Load. The zero value of each field is valid,
 // except for Topology and CgroupVersion.
 type Options struct {
-	// CgroupVersion is the version of the hierarchy with the CPU controller, 1
-	// or 2. Classify takes ids of that hierarchy.
+	// CgroupVersion is the version, 1 or 2, of the hierarchy with the CPU
+	// controller. Classify takes the ids of cgroups in that hierarchy.
 	CgroupVersion int
 	// Topology lists every online CPU. When a CPU goes online or offline, the
 	// scheduler ends (Exit.Restart). The caller must then load it again with
@@ -63,10 +64,10 @@ type Options struct {
 	Topology []CPU
 	Params
 	// Timeout is how long a BE thread may wait before the kernel's watchdog
-	// ends the scheduler; 0: 30 s, the kernel's maximum.
+	// ends the scheduler. 0 means 30 s, the kernel's maximum.
 	Timeout time.Duration
-	// Silence is the time without Beat after which the scheduler ends itself;
-	// 0: 60 s.
+	// Silence is how long the scheduler waits for a Beat before it ends itself.
+	// 0 means 60 s.
 	Silence time.Duration
 }
 
@@ -74,23 +75,22 @@ type Options struct {
 type Params struct {
 	// SMTRule keeps BE off the siblings of CPUs that run LSX.
 	SMTRule bool
-	// Hold is how long a sibling stays closed to BE after LSX has left; 0: 200
-	// µs; negative: not at all.
+	// Hold is how long a sibling stays closed to BE after LSX has left. 0 means
+	// 200 µs, and a negative value means that it opens at once.
 	Hold time.Duration
-	// Headroom is the number of wholly idle cores of each LLC that BE leaves to
-	// LS; 0: none. With DefaultHeadroom the scheduler chooses the number.
+	// Headroom is how many wholly idle cores of each LLC BE leaves to LS. 0
+	// means none. With DefaultHeadroom the scheduler chooses the number.
 	Headroom int
-	// Slice is the time for which a BE thread runs before another may run; 0: 4
-	// ms.
+	// Slice is how long a BE thread runs before another may run. 0 means 4 ms.
 	Slice time.Duration
-	// Cap limits the total CPU time of all BE threads; NoCap or 0: no limit.
-	// See SetCap.
+	// Cap limits the total CPU time of all BE threads. NoCap and 0 mean no
+	// limit. See SetCap.
 	Cap unit.MilliCPU
 }
 
-// A CPU is a logical CPU and its position. The caller chooses the numbers Core,
-// LLC and Node, which start at 0 and are unique on the machine. Thread starts
-// at 0 in each core.
+// A CPU is a logical CPU with its place in the machine. The caller chooses the
+// numbers Core, LLC and Node, which start at 0 and are unique on the machine.
+// The number Thread starts at 0 in each core.
 type CPU struct {
 	ID     unit.CPU
 	Core   int
@@ -135,8 +135,9 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A Scheduler runs from Load to Close, or until the kernel ends it. Status and
-// Events report such an end. It is safe for concurrent use.
+// A Scheduler runs from Load to Close, or until the kernel ends it. In the
+// latter case, Status and Events report the end. A Scheduler is safe for
+// concurrent use.
 type Scheduler struct {
 	variant  Variant
 	layout   *layout
@@ -197,7 +198,7 @@ func (s *Scheduler) setParams(p Params) error {
 }
 
 // SetCap limits the total CPU time of all BE threads, in thousandths of a CPU,
-// over periods of 100 ms; NoCap: no limit. It takes the place of the quota of
+// over periods of 100 ms. NoCap means no limit. The cap replaces the quota of
 // the BE cgroup, which limits only fair threads.
 func (s *Scheduler) SetCap(cap unit.MilliCPU) error {
 	s.mu.Lock()
@@ -207,7 +208,7 @@ func (s *Scheduler) SetCap(cap unit.MilliCPU) error {
 	return s.SetParams(p)
 }
 
-// Beat is the owner's heartbeat. After Options.Silence without Beat, the
+// Beat is the owner's heartbeat. If Beat is not called for Options.Silence, the
 // scheduler ends itself, so that it does not outlive a stuck agent.
 func (s *Scheduler) Beat() error {
 	s.mu.Lock()
@@ -223,8 +224,8 @@ func (s *Scheduler) Beat() error {
 }
 
 // Detach unloads the scheduler as Close does, and stops the hook. It keeps the
-// programs and their settings, so that Attach can attach them again. Events
-// stays open.
+// programs and their settings in the kernel, so that Attach can attach them
+// again. The channel Events stays open.
 func (s *Scheduler) Detach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +243,7 @@ func (s *Scheduler) Detach() error {
 
 // Attach attaches the scheduler again after Detach. It returns ErrBusy if
 // another scheduler was loaded meanwhile. It fails if CPUs went online or
-// offline since Load; the caller must then call Load again.
+// offline since Load. Then the caller must call Load again.
 func (s *Scheduler) Attach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +264,8 @@ func (s *Scheduler) Attach() error {
 }
 
 // Close unloads the scheduler and waits until the kernel has moved all threads
-// into the fair class, at most 0.2 s. They keep their policy. Close also closes
-// Events.
+// into the fair class, which takes at most 0.2 s. The threads keep their
+// policy. Close also closes the channel Events.
 func (s *Scheduler) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,8 +296,8 @@ func (s *Scheduler) detach() error {
 		if err != nil {
 			return err
 		}
-		// Another scheduler may have been loaded meanwhile, even another one of
-		// Tenon.
+		// Another scheduler may have been loaded meanwhile. It may even be
+		// Tenon's, loaded by another process.
 		if now.state == disabled || now.state == enabled && (!now.ours() || s.number != 0 && now.schedulers != s.number) {
 			return nil
 		}
@@ -316,8 +317,8 @@ func (s *Scheduler) unhook() error {
 	return err
 }
 
-// release frees everything. It ends the scheduler before the hook, so that no
-// rule of the scheduler is without the hook.
+// release frees everything. It ends the scheduler before the hook, because the
+// scheduler's rules need the hook.
 func (s *Scheduler) release() error {
 	err := errors.Join(s.detach(), s.unhook())
 	if s.kernel != nil {

@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// roleVar is the environment variable that makes this test binary a helper
-// process of a test.
+// roleVar is an environment variable. If it is set, this test binary runs as a
+// helper process of a test.
 const roleVar = "TENON_SCX_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pulse uses raw system calls, because the threads of Go's scheduler would also
-// wake up.
+// pulse makes system calls directly, because Go's scheduler would wake up other
+// threads, too.
 func pulse(argument string) {
 	runtime.LockOSThread()
 	var work, nap int64
@@ -66,8 +66,9 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// lacking skips a test because the kernel or a permission is missing. In a
-// virtual machine whose kernel must have the feature, the test fails instead.
+// lacking skips a test because a kernel feature or a permission is missing. In
+// a virtual machine whose kernel must have the feature, it fails the test
+// instead.
 func lacking(t testing.TB, why error) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" && !errors.Is(why, ErrUnsupported) {
@@ -205,8 +206,8 @@ func (s stage) group(name string) (path string, id uint64) {
 	return path, id
 }
 
-// start runs this test binary in a group until the test ends. With on, it binds
-// the process to those CPUs.
+// start runs this test binary in a group until the test ends. If on is given,
+// the process may run only on these CPUs.
 func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pid int) {
 	s.Helper()
 	self, err := os.Executable()
@@ -219,7 +220,7 @@ func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pi
 	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	// Pdeathsig kills the process when the thread that started it ends. Load
-	// ends threads, so a locked thread starts it.
+	// ends threads, so the process is started by a locked thread.
 	started, over := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()

@@ -6,21 +6,21 @@ import (
 
 // A Status is the state of the scheduler and its counters since Load. Counters
 // never decrease. Status copies the values one by one while the kernel changes
-// them, so their sums agree only approximately.
+// them. So counters that should add up to another one do so only approximately.
 type Status struct {
 	State   string // the state of sched_ext: enabled, disabled, …
 	Running bool   // sched_ext is enabled, and the scheduler is this one
 	Variant Variant
 	Since   time.Time // the time of Load
 	Exit    Exit      // the end of the scheduler; ExitNone while it runs
-	// Enabled is the number of schedulers loaded on this machine since boot.
-	// Rejected is the number of threads that sched_ext refused (files
-	// enable_seq, nr_rejected).
+	// Enabled is how many schedulers were loaded on this machine since boot.
+	// Rejected is how many threads sched_ext refused (files enable_seq,
+	// nr_rejected).
 	Enabled, Rejected uint64
 
 	Run [classes]time.Duration // by Class; BE is the run time of SCHED_EXT threads
-	// Strayed is the run time of threads of BE groups outside of sched_ext. No
-	// class of Run includes it.
+	// Strayed is how long threads of BE groups ran outside of sched_ext. No
+	// class of Run includes this time.
 	Strayed time.Duration
 	Idle    time.Duration
 	Pods    [Slots]PodStatus
@@ -28,11 +28,12 @@ type Status struct {
 
 	Counts
 	// ExpelIdle is how long CPUs were idle, although BE waited, because LSX ran
-	// on the sibling. HoldIdle is how long they were idle for the time
-	// Params.Hold after that.
+	// on the sibling. HoldIdle is how long they were idle because LSX had run
+	// on the sibling less than Params.Hold ago.
 	ExpelIdle, HoldIdle time.Duration
-	// ExpelDelay[n] counts how often BE needed less than 2^(n+8) ns, but too
-	// long for ExpelDelay[n-1], to leave after LSX started on the sibling.
+	// ExpelDelay is a histogram of the time that BE needed to leave a CPU after
+	// LSX had started on the sibling. ExpelDelay[n] counts times below 2^(n+8)
+	// ns that are too long for ExpelDelay[n-1].
 	ExpelDelay [24]uint64
 
 	OldestWait time.Duration // the longest wait of the BE threads that wait now
@@ -40,7 +41,7 @@ type Status struct {
 	Beat       time.Duration // since the last heartbeat
 }
 
-// Counts holds the number of each event since Load.
+// Counts holds how often each event has happened since Load.
 type Counts struct {
 	Switches    uint64 // context switches seen
 	Expels      uint64 // LSX started, and BE was sent off the sibling

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// logStuck logs the kernel stacks of threads for which a scheduler that does
-// not end may wait: its helper thread, threads in uninterruptible sleep, and BE
-// threads.
+// logStuck logs the kernel stacks of threads, to show what a scheduler that
+// does not end waits for. These are its helper thread, threads in
+// uninterruptible sleep, and BE threads.
 func logStuck(t testing.TB) {
 	t.Helper()
 	stats, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat") // cannot fail: the pattern is valid

@@ -17,11 +17,11 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 )
 
-// TestHookLeavesThroughput runs nginx on one CPU and wrk on the other, in pairs
-// with and without the hook, in random order. It computes the ratio of the two
-// throughputs of each pair. TENON_TEST_PAIRS is the number of pairs: a few show
-// that the test works, and about fifty can show a difference of one per cent.
-// TENON_TEST_RAW keeps the raw data.
+// TestHookLeavesThroughput runs nginx on one CPU and wrk on the other. It runs
+// them in pairs, with and without the hook, in random order, and computes the
+// ratio of the two throughputs of each pair. TENON_TEST_PAIRS is the number of
+// pairs. A few show that the test works, and about fifty can show a difference
+// of one per cent. TENON_TEST_RAW keeps the raw data.
 func TestHookLeavesThroughput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs nginx: not with -short")
@@ -87,8 +87,8 @@ func TestHookLeavesThroughput(t *testing.T) {
 	for _, l := range logs {
 		square += (l - mean) * (l - mean)
 	}
-	// Two standard errors are the 95 % interval of the mean, from about thirty
-	// pairs on.
+	// From about thirty pairs on, the 95 % interval of the mean is two standard
+	// errors wide on each side.
 	doubt := 2 * math.Sqrt(square/float64(pairs-1)/float64(pairs))
 	t.Logf("throughput with the hook is %.4f of that without (%.4f to %.4f), %d pairs", math.Exp(mean), math.Exp(mean-doubt), math.Exp(mean+doubt), pairs)
 	if math.Exp(mean+doubt) < 0.9 { // a broken program; the experiment measures the real cost
@@ -105,7 +105,7 @@ func TestHookLeavesThroughput(t *testing.T) {
 	}
 }
 
-// startNginx starts nginx in a group on CPU 0. It serves a small answer.
+// startNginx starts nginx in a group on CPU 0. nginx serves a small answer.
 func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -144,8 +144,8 @@ func startNginx(t *testing.T, tree *cgroup.Tree, group string) (url string) {
 	return ""
 }
 
-// wrk loads the server from CPU 1 for a number of whole seconds, and returns
-// the requests per second.
+// wrk sends requests to the server from CPU 1 for a number of whole seconds. It
+// returns the requests per second.
 func wrk(t *testing.T, url string, length time.Duration) float64 {
 	t.Helper()
 	out, err := exec.Command("taskset", "-c", "1", "wrk", "-t1", "-c16", "-d"+length.String(), url).CombinedOutput()

@@ -19,8 +19,8 @@ const (
 	maxThreads = len(scheduler613ScxSiblings{}.Cpu)
 )
 
-// A layout is the topology in the form that the BPF program needs: shards of at
-// most shardCPUs CPUs with a common last-level cache, and cores numbered
+// A layout is the topology in the form that the BPF program needs. The CPUs of
+// a last-level cache form shards of at most shardCPUs CPUs. Cores are numbered
 // consecutively within each shard.
 type layout struct {
 	places   [maxCPUs]scheduler613ScxPlace
@@ -112,8 +112,8 @@ func checkTopology(cpus []CPU) error {
 	return nil
 }
 
-// split makes one shard of each last-level cache, or several equal shards if
-// too many CPUs share the cache.
+// split makes one shard of each last-level cache. If too many CPUs share a
+// cache, it makes several equal shards.
 func split(cpus []CPU) []shard {
 	cores := map[int][]CPU{}
 	for _, c := range cpus {

@@ -14,8 +14,8 @@ import (
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -no-global-types scheduler701 ../../../bpf/scheduler.bpf.c -- -DABI=701 -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 
 // A Variant is a form of the kernel's sched_ext interface. Its name is that of
-// the first kernel that has it. Load recognises it by the functions that the
-// kernel declares, never by the version of the kernel.
+// the first kernel that has this form. Load recognises it by the functions that
+// the kernel declares, never by the version of the kernel.
 type Variant string
 
 // The variants. A kernel between two of them has the interface of the older
@@ -77,8 +77,8 @@ func variantOf(kernel *btf.Spec) (Variant, error) {
 	return "", fmt.Errorf("the kernel's sched_ext has no %s and none of its later names: %w", variants[len(variants)-1].marks, ErrUnsupported)
 }
 
-// declares reports whether the kernel has a type or function of this name. The
-// library may return more types than those with the name.
+// declares reports whether the kernel has a type or function of this name. It
+// compares names, because the library may also return types with other names.
 func declares(kernel *btf.Spec, name string) bool {
 	found, err := kernel.AnyTypesByName(name)
 	if err != nil {

@@ -24,8 +24,8 @@ func kfuncs(spec *ebpf.CollectionSpec) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// TestEveryVariantIsWhole checks the objects in the sources: their programs,
-// operations and functions.
+// TestEveryVariantIsWhole checks the objects in the source tree: their
+// programs, operations and functions.
 func TestEveryVariantIsWhole(t *testing.T) {
 	ops := []string{"dispatch", "enable", "enqueue", "exit", "init", "running", "select_cpu", "set_cpumask", "stopping", "tick"}
 	own := map[Variant][]string{
@@ -86,8 +86,8 @@ func TestEveryVariantIsWhole(t *testing.T) {
 	}
 }
 
-// TestMachineFitsEveryVariant prepares each variant as Load does, without
-// loading it.
+// TestMachineFitsEveryVariant prepares each variant as Load does, but does not
+// load it.
 func TestMachineFitsEveryVariant(t *testing.T) {
 	l, err := newLayout(cpus(2, 2, 2))
 	if err != nil {
