@@ -25,42 +25,42 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// Kubernetes are the settings of a node in a cluster: how tenond finds the pods
-// and the configuration.
+// Kubernetes are the settings of a node in a cluster. They say how tenond finds
+// the pods and the configuration.
 type Kubernetes struct {
 	// Node is the name of the node.
 	Node string
 	// API is the API server.
 	API *apiserver.Client
-	// Kubelet returns the pods of the node. The agent queries it every Poll,
-	// and when cgroups of pods appear or disappear.
+	// Kubelet knows the pods of the node. The agent queries it every Poll, and
+	// when cgroups of pods appear or disappear.
 	Kubelet kubelet.Kubelet
 	Poll    time.Duration
 	// Namespace and ConfigMap name the ConfigMap with the configuration.
 	Namespace, ConfigMap string
-	// NRI is the NRI socket of the container runtime; empty: the agent does not
-	// use NRI.
+	// NRI is the NRI socket of the container runtime. If it is empty, the agent
+	// does not use NRI.
 	NRI string
 	// Leaves is called when the daemon must stop. It reports whether the node
-	// leaves Tenon for good; the daemon then gives containers the kubelet's
-	// values back. Nil: the node stays. If the daemon itself runs in a
-	// container, the runtime accepts no new connection at that time. The daemon
-	// calls Released, unless it is nil, when the containers have these values.
+	// leaves Tenon for good. If it does, the daemon gives containers the
+	// kubelet's values back, and then calls Released, if that is not nil. If
+	// the daemon itself runs in a container, the runtime accepts no new
+	// connection at that time. If Leaves is nil, the node stays.
 	Leaves   func() bool
 	Released func()
 }
 
 const (
-	// The first tick waits until the pods and the configuration are known: at
-	// most firstWait, or againWait if an earlier daemon saved them. After a
-	// longer wait the watchdog would narrow best-effort work.
+	// The first tick waits until the pods and the configuration are known. It
+	// waits at most firstWait, or againWait if an earlier daemon saved them.
+	// After a longer wait the watchdog would narrow best-effort work.
 	firstWait = 3 * time.Second
 	againWait = 500 * time.Millisecond
 )
 
 // errUnknown prevents a decision before the pods and the configuration are
-// known, from the cluster or from an earlier daemon. A decision without them
-// would release every knob that the earlier daemon set.
+// known, from the cluster or from an earlier daemon. A decision without this
+// knowledge would release every knob that the earlier daemon set.
 var errUnknown = errors.New("the pods or the configuration of this node are not known yet")
 
 // A cluster is what the daemon knows of its cluster. This knowledge survives an
@@ -95,8 +95,8 @@ type cluster struct {
 	reporter *clusterReporter
 }
 
-// openCluster loads the state that an earlier daemon saved. The cluster calls
-// changed when the workloads may have changed.
+// openCluster loads the state that an earlier daemon saved. The returned
+// cluster calls changed when the workloads may have changed.
 func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error
@@ -169,8 +169,8 @@ func (c *cluster) first(ctx context.Context) {
 	}
 }
 
-// look makes the kubelet client query again if a cgroup of a pod appeared or
-// disappeared.
+// look makes the kubelet client query the kubelet at once if a cgroup of a pod
+// appeared or disappeared.
 func (c *cluster) look(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -183,8 +183,9 @@ func (c *cluster) look(paths []string) {
 	}
 }
 
-// layout returns the layout of pods' cgroups. It comes from the kubelet, or
-// else from the state of an earlier daemon, or else from the existing cgroups.
+// layout returns how the cgroups of pods are arranged. It asks the kubelet
+// first. If the kubelet did not say, the state of an earlier daemon counts, and
+// if there is none, the existing cgroups.
 func (c *cluster) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
 	if c.last.Facts.CgroupDriver == "" {
@@ -193,14 +194,14 @@ func (c *cluster) layout() kube.Layout {
 	return l
 }
 
-// unknown reports whether the pods or the configuration are still unknown.
+// unknown reports whether the pods or the configuration are not known yet.
 func (c *cluster) unknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
 // take stores the list of pods from the kubelet or the API server. The list may
 // lack running pods. A kubelet that has just started lists no pods, or only
-// static ones, until it has reached the API server. It also omits a pod that
-// was deleted by force. Therefore a pod stays known until its cgroup has no
-// process.
+// static ones, until it has reached the API server. It also does not list a pod
+// that was deleted by force. Therefore a pod stays known until its cgroup has
+// no process.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
 		c.last.Facts = known.Facts
@@ -227,7 +228,7 @@ func (c *cluster) take(known kubelet.Known) {
 }
 
 // livesIn returns a function that reports whether a cgroup contains processes.
-// A cgroup that exists but cannot be read counts as populated.
+// If a cgroup exists but cannot be read, the function returns true.
 func livesIn(tree *cgroup.Tree) func(node.CgroupPath) bool {
 	return func(p node.CgroupPath) bool {
 		lives, err := tree.Populated(string(p))

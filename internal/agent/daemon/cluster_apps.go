@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// rulesOf returns rules for the programs of host-application-config, which run
-// outside Kubernetes. It skips a program without a class or without a cgroup of
-// its own; a notice about the configuration names such a program.
+// rulesOf returns rules for the programs in host-application-config, which run
+// outside Kubernetes. It skips a program that has no class or no cgroup of its
+// own. A notice about the configuration names such a program.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {
@@ -26,7 +26,8 @@ func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule 
 	return rules
 }
 
-// groupOfApplication returns the cgroup of such a program, or "".
+// groupOfApplication returns the cgroup of a program that runs outside
+// Kubernetes, or "".
 func groupOfApplication(a config.HostApplication, l kube.Layout) string {
 	base, own := a.Place()
 	if own == "" {

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A clusterConfig is the configuration of this node from the cluster.
+// A clusterConfig is the configuration that this node has from the cluster.
 type clusterConfig struct {
 	last   config.Cluster // the last valid configuration; a faulty key keeps its value from here
 	read   bool           // last contains at least the content of kept.Config
@@ -22,8 +22,8 @@ type clusterConfig struct {
 	spaces kube.Namespaces // the overrides that namespaces set for their pods
 	facts  kubelet.Facts   // the kubelet's facts that this configuration used
 	// missing measures how long the ConfigMap has been absent, and
-	// missingByspace how long kube.PodConfigMap has been. The last content
-	// stays in force for a while after a ConfigMap was deleted.
+	// missingByspace how long kube.PodConfigMap has been absent. After a
+	// ConfigMap was deleted, its last content stays in force for a while.
 	missing, missingByspace absence.Missing
 	status                  nodereport.Config
 }
@@ -44,7 +44,8 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	}
 	c.cfg.facts = facts
 	if !c.cfg.read {
-		// A key with a fault keeps the value that the last daemon used.
+		// If a key has a fault, the value that the last daemon used stays in
+		// force.
 		c.cfg.last, _ = config.ParseConfigMap(k.Config)
 		c.cfg.read = true
 	}
@@ -89,8 +90,8 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	return true
 }
 
-// waits reports whether a ConfigMap was deleted so recently that its last
-// content stays in force.
+// waits reports whether a ConfigMap was deleted only a short time ago, so that
+// its last content stays in force.
 func waits(m *absence.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
@@ -134,8 +135,8 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	c.cfg.status = next
 }
 
-// configTrouble returns the reason why the watch cannot read the configuration;
-// empty: there is none.
+// configTrouble returns why the watch cannot read the configuration, or "" if
+// it can.
 func (c *cluster) configTrouble() string {
 	_, err := c.configs.Trouble()
 	if err == nil {
@@ -148,8 +149,8 @@ func (c *cluster) configTrouble() string {
 }
 
 // over merges the cluster's configuration into that of the node's file. The
-// containers, the rules and the intervals come from the file. Without a
-// ConfigMap the strategies of the file apply, too.
+// containers, the rules and the intervals always come from the file. If there
+// is no ConfigMap, the strategies of the file apply, too.
 func (c *cluster) over(file config.Config) config.Config {
 	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
@@ -164,9 +165,9 @@ func (c *cluster) over(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs leaves cpusets to the kubelet or driver if that writes them, and
-// removes the kubelet's reserved CPUs from the shared pool. The notices name
-// the reserved CPUs that best-effort work can still use.
+// shareCPUs removes the CPUs that the kubelet reserves from the shared pool. If
+// the kubelet or a driver writes cpusets, shareCPUs makes Tenon write none. The
+// notices name the reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	_, why := binder(f)
 	if why == "" {

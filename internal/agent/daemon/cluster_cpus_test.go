@@ -24,9 +24,9 @@ import (
 
 // TestAPodDeletedByForceGivesItsCPUsUp deletes a pod by force while its
 // processes still run. The next pod has a contract for the same CPUs, and must
-// get them in the first tick that sees it. A list from a kubelet that has just
-// started must not count as the deletion of a pod, and no list as the deletion
-// of a static pod.
+// get them in the first tick that sees it. A pod that is missing in the list of
+// a kubelet that has just started must not count as deleted. A static pod must
+// never count as deleted, whatever list lacks it.
 func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	born := time.Unix(1_700_000_000, 0)
 	pod := func(name string, age time.Duration, source string) corev1.Pod {
@@ -103,10 +103,10 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	}
 }
 
-// TestWhoBindsCPUsHasThemToItself runs a pod of each kind that demands CPUs, on
-// a node whose kubelet or driver binds CPUs. Tenon must bind none of the pods.
-// The report must name the other manager, so that no scheduler chooses CPUs
-// there.
+// TestWhoBindsCPUsHasThemToItself runs one pod of each kind that demands CPUs,
+// on a node whose kubelet or driver binds CPUs. Tenon must bind none of the
+// pods. The report must name the component that binds CPUs, so that no
+// scheduler chooses CPUs of this node.
 func TestWhoBindsCPUsHasThemToItself(t *testing.T) {
 	own := node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 2}}
 	for _, c := range []struct {

@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// refusedFor is how long a pod stays exempt after the API server refused
-	// its eviction. busyFor is that time after a temporary error, such as 429.
+	// refusedFor is how long a pod stays exempt from eviction after the API
+	// server refused it. busyFor is how long after a temporary error, such as
+	// 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
-	// Tenon sends an eviction up to attempts times, attemptEvery apart, before
-	// it treats the API server as away. Both are small, because a shortage of
-	// memory is urgent.
+	// Tenon sends an eviction at most attempts times, with attemptEvery between
+	// them. Then it treats the API server as away. Both values are small,
+	// because a shortage of memory is urgent.
 	attempts     = 2
 	attemptEvery = 500 * time.Millisecond
-	// awayAfter is the silence of the API server after which Tenon counts it as
-	// away. Tenon sends no eviction to a server that is away.
+	// awayAfter is a time. If the API server was silent for longer, Tenon
+	// counts it as away and sends it no eviction.
 	awayAfter = 30 * time.Second
 	// mostEnds is the maximum number of evictions in the queue.
 	mostEnds = 64
@@ -44,8 +45,8 @@ type evictor interface {
 
 // evictionQueue sends evictions to the API server. It uses the Eviction API,
 // which respects disruption budgets and grace periods. While the API server is
-// away, the node uses signals, as it does without a cluster. The queue has its
-// own goroutine, so the loop never waits for an answer.
+// away, the node sends signals instead, as it does without a cluster. The queue
+// has its own goroutine, so the loop never waits for an answer.
 type evictionQueue struct {
 	api     evictor
 	node    string
@@ -74,7 +75,7 @@ type endable struct {
 	grace time.Duration // the pod's grace period plus graceMargin
 }
 
-// An end is the state of the eviction of a pod.
+// An end is the state of the eviction of one pod.
 type end struct {
 	state endState
 	until time.Time // accepted: end of the grace period; refused: end of the exemption
@@ -120,7 +121,7 @@ func (e *evictionQueue) follow(pods map[node.CgroupPath]endable) {
 	maps.DeleteFunc(e.told, func(r refusal, _ bool) bool { return !there[r.uid] })
 }
 
-// exempt returns the reason why a pod must not be evicted now; empty: it may.
+// exempt returns why a pod must not be evicted now, or "" if it may be evicted.
 func (e *evictionQueue) exempt(uid types.UID) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,7 +137,7 @@ func (e *evictionQueue) exempt(uid types.UID) string {
 }
 
 // take queues a step that evicts or freezes a pod. If taken is false, the
-// caller must perform the step itself.
+// caller must perform the step itself, by signals.
 func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	v, runs := s.To.(node.Run)
 	if !runs || !v.EndsProcesses() && v != node.Frozen {
@@ -216,8 +217,8 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	case err == nil:
 		e.set(x.pod.UID, end{state: endAccepted, until: time.Now().Add(x.pod.grace)})
 		e.log.Warn("pod evicted", "pod", name, "reason", x.step.Reason)
-		// A pod that grew may be frozen, and a frozen process does not handle
-		// SIGTERM.
+		// A pod whose memory grew may be frozen, and a frozen process does not
+		// handle SIGTERM.
 		if err := e.prepare(x.step.Knob); err != nil && !errors.Is(err, cgroup.ErrGone) {
 			e.log.Error("an evicted pod may not end by itself, because it cannot be thawed", "pod", name, "error", err)
 		}
@@ -256,14 +257,15 @@ func awayBy(heard time.Time, trouble error, now time.Time) bool {
 }
 
 // answered reports whether err is an answer of the API server. If it is, the
-// server is up and the disruption budget of the pod holds. The server answers
-// 500 for a pod with two budgets, and 429, 503 or 504 when it is busy.
+// server is up, and the disruption budget of the pod is respected. The server
+// answers 500 for a pod with two budgets, and 429, 503 or 504 when it is busy.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
 }
 
-// exemptFor returns how long a pod stays exempt after the answer err.
+// exemptFor returns how long a pod stays exempt from eviction after the answer
+// err.
 func exemptFor(err error) time.Duration {
 	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
@@ -276,9 +278,9 @@ func exemptFor(err error) time.Duration {
 	return busyFor
 }
 
-// first reports whether this is the first refusal for this pod with this
-// reason. A budget may refuse for days, and each event that Tenon writes is an
-// object in the API server.
+// first reports whether no earlier refusal for this pod had the same reason. A
+// budget may refuse for days, and each event that Tenon writes is an object in
+// the API server.
 func (e *evictionQueue) first(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A judge is an evictor whose answers a test prepares.
+// A judge is an evictor. A test prepares its answers.
 type judge struct {
 	mu     sync.Mutex
 	err    error
@@ -53,7 +53,8 @@ func endStep(v node.Run) plan.Step {
 }
 
 // court makes an evictionQueue with one pod that has the given grace period.
-// signalled returns how many steps the queue has left to the node.
+// signalled returns how many steps the queue handed to the node, which sends
+// signals.
 func court(t *testing.T, j *judge, grace time.Duration) (e *evictionQueue, signalled func() int) {
 	t.Helper()
 	e = newEnds(j, "node-1", slog.New(slog.DiscardHandler), func() {})
@@ -139,7 +140,7 @@ func TestWithoutAPIServerPodsEndBySignals(t *testing.T) {
 }
 
 // TestAnAPIServerThatNobodyHearsIsNotWaitedFor evicts a pod while the API
-// server is away. The node must use signals at once, because a shortage of
+// server is away. The node must send signals at once, because a shortage of
 // memory is urgent.
 func TestAnAPIServerThatNobodyHearsIsNotWaitedFor(t *testing.T) {
 	j := &judge{}
@@ -197,7 +198,7 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 
 // TestNoAnswerOfTheAPIServerLeadsToSignals checks every kind of error that the
 // server returns while it is up: 500 for a pod with two budgets, and 429, 503
-// or 504 when it is busy. None of them may lead to a signal, because a signal
+// or 504 when it is busy. No such error may lead to a signal, because a signal
 // would end a pod that its budget protects.
 func TestNoAnswerOfTheAPIServerLeadsToSignals(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
@@ -254,8 +255,8 @@ func TestARefusalIsToldOnceForEachReason(t *testing.T) {
 	}
 }
 
-// TestAnEvictedPodRunsSoThatItCanEnd evicts a frozen pod. Memory eviction
-// freezes a growing pod before it ends it, and a frozen pod cannot end.
+// TestAnEvictedPodRunsSoThatItCanEnd evicts a frozen pod. Tenon freezes a pod
+// whose memory grows before it ends the pod, and a frozen pod cannot end.
 func TestAnEvictedPodRunsSoThatItCanEnd(t *testing.T) {
 	e, _ := court(t, &judge{}, time.Hour)
 	prepared := make(chan node.Knob, 1)

@@ -14,9 +14,10 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// ReleaseContainers gives containers the kubelet's values back. A daemon with
-// its state in stateDir set other values through the container runtime. The
-// journal does not contain these values. Without NRI there are none.
+// ReleaseContainers gives containers the kubelet's values back. A daemon whose
+// state is in stateDir has set other values through the container runtime
+// (NRI), and the journal does not contain these. If NRI is not used, there are
+// no such values.
 func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log *slog.Logger) error {
 	if k.NRI == "" {
 		return nil
@@ -36,7 +37,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	return err
 }
 
-// recalled is a list of pods that an earlier daemon saved.
+// recalled is the list of pods that an earlier daemon saved.
 type recalled savedCluster
 
 // Look and Hurry do nothing, because the list is complete.

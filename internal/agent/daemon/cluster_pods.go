@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A podView is what the loop knows of the node's pods.
+// A podView is what the loop knows about the node's pods.
 type podView struct {
 	workloads []node.Workload
 	arriving  []node.Workload // pods without a cgroup
@@ -25,17 +25,18 @@ type podView struct {
 	running []*corev1.Pod
 	// pods are the pods that the API server can evict, by cgroup.
 	pods map[node.CgroupPath]endable
-	// native are the limits that the kubelet enforces, for each pod and
-	// container.
+	// native has, for each pod and container, the limits that the kubelet
+	// enforces.
 	native map[node.CgroupPath]kube.Amounts
-	// before is the value of native when the journal was last correct.
+	// before is what native was when the journal was last correct.
 	before map[node.CgroupPath]kube.Amounts
-	// change corrects a journaled value if its pod has been resized since.
+	// change corrects a value in the journal if the pod was resized after the
+	// value was journaled.
 	change func(node.Knob, node.Value) node.Value
 }
 
-// natives returns the limits that the kubelet enforces for each pod and
-// container.
+// natives returns, for each pod and container, the limits that the kubelet
+// enforces.
 func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts {
 	all := make(map[node.CgroupPath]kube.Amounts, len(pods))
 	for i := range pods {
@@ -46,9 +47,9 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// rebased takes over the result of a rebase by view.change. After an error the
-// saved pods and the current ones still differ, so the next rebase corrects the
-// journal.
+// rebased is called after the journal was rebased by view.change. If that
+// failed, the saved pods and the current ones still differ, so the next rebase
+// corrects the journal.
 func (c *cluster) rebased(err error) {
 	if err == nil {
 		c.keep()
@@ -99,7 +100,7 @@ func (c *cluster) workloads() []node.Workload {
 }
 
 // binder returns which other component assigns CPUs to containers on this node:
-// its name for the report, and a reason; empty: none does.
+// its name for the report, and a reason. Both are "" if there is none.
 func binder(f kubelet.Facts) (name, reason string) {
 	switch {
 	case f.CPUManagerPolicy == "static":
@@ -111,7 +112,7 @@ func binder(f kubelet.Facts) (name, reason string) {
 }
 
 // unbind makes pods demand no CPUs if a kubelet or driver assigns CPUs itself.
-// Otherwise both would overwrite each other's cpusets.
+// Otherwise Tenon and that component would overwrite each other's cpusets.
 func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	_, why := binder(f)
 	if why == "" {
@@ -130,12 +131,13 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	return remarks
 }
 
-// isDeleted reports whether a pod that a list lacks was deleted. The list of
+// isDeleted reports whether a pod was deleted, if a list lacks it. The list of
 // the API server has all pods except static ones. A kubelet that has just
 // started lists few or none of its pods. It takes them from the API server in
 // the order of their creation (pkg/kubelet: HandlePodAdditions). Therefore, if
-// it lists one pod, it knows all older ones. A static pod has another source
-// and no time of creation, and the deletion of its mirror pod does not end it.
+// it lists one pod, it knows all older ones. A static pod comes from another
+// source and has no time of creation, and it does not end if its mirror pod is
+// deleted.
 func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 	if !ofAPI(p) {
 		return false
@@ -156,8 +158,8 @@ func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 	return of
 }
 
-// giveUp takes the CPUs from pods that were deleted by force and still have
-// processes. A scheduler may have given these CPUs to other pods already.
+// giveUp takes the CPUs away from pods that were deleted by force and still
+// have processes. A scheduler may already have given these CPUs to other pods.
 func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*corev1.Pod) (remarks []string) {
 	for i := range workloads {
 		w := &workloads[i]
@@ -179,9 +181,9 @@ func withoutCPUs(w *node.Workload) {
 	}
 }
 
-// graceMargin is how long after a pod's grace period Tenon ends its remaining
-// processes. The kubelet ends them at the end of the grace period, but needs a
-// moment for that.
+// graceMargin is a time after the end of a pod's grace period. The kubelet ends
+// the pod's remaining processes at the end of the grace period, but needs a
+// moment for that. If some remain after graceMargin, Tenon ends them.
 const graceMargin = 5 * time.Second
 
 func graceOf(p *corev1.Pod) time.Duration {
@@ -192,19 +194,19 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(seconds)*time.Second + graceMargin
 }
 
-// evictable reports whether the API server can evict a pod. It cannot evict a
-// static pod.
+// evictable reports whether the API server can evict a pod. It cannot evict
+// static pods.
 func evictable(p *corev1.Pod) bool { return p.UID != "" && ofAPI(p) }
 
 // ofAPI reports whether the kubelet got a pod from the API server. Static pods
-// and their mirror pods do not come from there.
+// and their mirror pods have another source.
 func ofAPI(p *corev1.Pod) bool {
 	source := p.Annotations["kubernetes.io/config.source"]
 	return p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
-// beside drops the workloads of rules whose cgroup contains the cgroup of a pod
-// or lies in it. In such a cgroup the pod determines the class.
+// beside drops a workload of a rule if its cgroup contains the cgroup of a pod
+// or lies in one. In such a cgroup the pod determines the class.
 func beside(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
 	for _, w := range rules {
 		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })

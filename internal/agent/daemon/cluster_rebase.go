@@ -9,19 +9,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resizing is how long after a resize a cgroup may still have its old value.
+// resizing is how long a cgroup may still have its old value after a resize.
 // The kubelet writes the new value with a delay.
 const resizing = 2 * time.Minute
 
-// A resize holds the amounts of a pod before a resize, and the time at which
-// Tenon noticed the resize.
+// A resize holds the amounts that a pod had before a resize, and the time at
+// which Tenon noticed the resize.
 type resize struct {
 	was kube.Amounts
 	at  time.Time
 }
 
-// resized adds the differences between two lists of pods to the recent resizes,
-// and drops those older than resizing.
+// resized compares two lists of pods and adds the pods whose amounts differ to
+// the recent resizes. It drops resizes that are older than resizing.
 func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]kube.Amounts, at time.Time) map[node.CgroupPath]resize {
 	next := map[node.CgroupPath]resize{}
 	for p, r := range recent {
@@ -37,15 +37,16 @@ func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]
 	return next
 }
 
-// rebase corrects the journal after pods were resized. A release then restores
-// the value that the kubelet would have written meanwhile, and not the one from
-// before the resize. rebase does not change a value that the kubelet did not
-// enforce at first, nor a quota if the kubelet's quotas are off.
+// rebase corrects the journal after pods were resized. Then a release restores
+// the value that the kubelet would have written, and not the value that was
+// valid before the resize. rebase does not change a value that the kubelet did
+// not enforce at first. It does not change quotas if the kubelet's quotas are
+// off.
 //
 // before holds the amounts of the pods when the journal was last correct. Tenon
-// may also have journaled a knob between a resize and the kubelet's write. In
-// that case the journaled value equals the amounts before the resize, which
-// recent holds.
+// may also have journaled a knob after a resize, but before the kubelet's
+// write. Then the journaled value equals the amounts before the resize, which
+// are in recent.
 func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.CgroupPath]resize, noQuotas bool) func(node.Knob, node.Value) node.Value {
 	difference := differs(before, now, noQuotas)
 	return func(k node.Knob, v node.Value) node.Value {

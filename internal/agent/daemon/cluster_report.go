@@ -23,7 +23,7 @@ type clusterReporter struct {
 	version  string
 	run      string // identifies this run
 	sequence int64
-	// requested are the batch resources that the running pods request.
+	// requested is how much of the batch resources the running pods request.
 	requested requested
 }
 
@@ -43,8 +43,7 @@ func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup)
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// tick takes over a tick, and the configuration of the policies that decided
-// it.
+// tick stores a tick, and the configuration of the policies that decided it.
 func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
@@ -77,7 +76,7 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 }
 
 // nriState returns the runtime through which limits apply before a container
-// starts, or the reason why there is none.
+// starts. If there is none, it returns the reason.
 func (c *cluster) nriState() nodereport.Means {
 	l := c.link.Load()
 	switch {

@@ -11,36 +11,36 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// onItsWay is how long after a reduction of an amount pods may still arrive
-// that the scheduler placed by the old amount. The agent, the manager and the
-// scheduler each add a delay.
+// onItsWay is a time after a reduction of an amount. During this time, pods may
+// still arrive for which the scheduler used the old amount. The agent, the
+// manager and the scheduler each add a delay.
 const onItsWay = 30 * time.Second
 
 // mostRequested is the largest sum of requests that is reported. It exceeds
 // every real machine, and fits the number types of all readers.
 const mostRequested = 1 << 54
 
-// requested are the batch resources that running pods request. The manager
-// publishes at least this amount (manager.Decide). Not all pods count.
+// requested is how much of the batch resources the running pods request. The
+// manager publishes at least this amount (manager.Decide). Not all pods count.
 //
-// A new pod counts only if the other pods leave room for it in the amount. If
-// every pod counted, a queue of work would let the scheduler fill each gap
+// A new pod counts only if it fits into the amount beside the other pods. If
+// every pod counted, the scheduler would fill each gap from a queue of work
 // within milliseconds, and the sum of requests would never fall to the amount
 // of the formula.
 type requested struct {
 	cpu    pledge[unit.MilliCPU]
 	memory pledge[unit.Bytes]
 
-	// The running pods, which are the same slice in most ticks, with what each
-	// requests.
+	// running are the running pods, each with its requests. In most ticks this
+	// is the same slice as before.
 	running []*corev1.Pod
 	uids    []string // by kube.UID
 	cpus    []unit.MilliCPU
 	bytes   []unit.Bytes
 }
 
-// take takes over the amounts of a tick and the running pods. It returns the
-// requests of the pods that count.
+// take updates the state with the amounts of a tick and the running pods. It
+// returns the sum of the requests of the pods that count.
 func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	if len(r.running) != len(running) || len(running) > 0 && &r.running[0] != &running[0] {
 		r.running, r.uids = running, make([]string, len(running))
@@ -53,10 +53,10 @@ func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (uni
 	return r.cpu.take(at, b.CPU, r.uids, r.cpus), r.memory.take(at, b.Memory, r.uids, r.bytes)
 }
 
-// A pledge holds, for one resource, which pods count.
+// A pledge holds which pods count, for one resource.
 type pledge[T unit.MilliCPU | unit.Bytes] struct {
 	// most is the largest amount in the current interval of length onItsWay.
-	// before is the largest one in the interval before that.
+	// before is the largest amount in the interval before the current one.
 	most, before T
 	since        time.Time
 	count        map[string]bool // by kube.UID; nil: no tick yet
@@ -69,8 +69,8 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []string, each 
 	g.most = max(g.most, a.Value, a.Formula)
 	all := total(each, func(int) bool { return true })
 	// All pods count in three cases: there is no amount yet; the agent has just
-	// started, so that the pods are older; or the node has not measured its
-	// services, so that its amount admits no new pod.
+	// started, so the pods were there before it; or the node has not measured
+	// its services, so its amount admits no new pod.
 	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.most)
 	if enough && g.count != nil && len(g.count) == len(running) && !slices.ContainsFunc(running, func(uid string) bool { return !g.count[uid] }) {
 		return all

@@ -24,9 +24,9 @@ func jobOf(name string, milli int64) *corev1.Pod {
 	return p
 }
 
-// TestAPodThatComesWhenNothingIsLeftDoesNotCount checks that a pod for which no
-// room is left does not count. Otherwise a queue of work would keep the
-// published amount above the formula forever.
+// TestAPodThatComesWhenNothingIsLeftDoesNotCount checks that a pod does not
+// count if the amount has no room for it. Otherwise a queue of work would keep
+// the published amount above the formula forever.
 func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 	a, b, c, d := jobOf("a", 1000), jobOf("b", 1000), jobOf("c", 1000), jobOf("d", 500)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

@@ -17,15 +17,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// clusterFile is the file with the saved state of the cluster. The next daemon
-// needs it if it starts while both API server and kubelet are away.
+// clusterFile is the file with the saved state of the cluster. A daemon needs
+// it if it starts while both the API server and the kubelet are away.
 const clusterFile = "kubernetes.json"
 
 // savedCluster is the saved state of the cluster.
 type savedCluster struct {
 	Boot string `json:"boot_id"`
-	// ConfigKnown says that Config has the last content of the ConfigMap,
-	// without keys that have faults. HasConfig says that the ConfigMap exists.
+	// ConfigKnown says that Config has the last content of the ConfigMap. Keys
+	// with faults are left out. HasConfig says that the ConfigMap exists.
 	// Labels and Annotations are those of the node. UID is the uid of the node.
 	ConfigKnown    bool              `json:"config_known,omitempty"`
 	HasConfig      bool              `json:"has_config,omitempty"`
@@ -35,7 +35,7 @@ type savedCluster struct {
 	Annotations    map[string]string `json:"annotations,omitempty"`
 	UID            types.UID         `json:"uid,omitempty"`
 	KubeletReserve unit.MilliCPU     `json:"kubelet_reserve_mcpu,omitempty"` // which no pod may request
-	// Facts come from the kubelet.
+	// Facts is what the kubelet reported about itself.
 	Facts kubelet.Facts `json:"facts,omitzero"`
 	// PodsKnown says that Pods has the last list of the node's pods.
 	PodsKnown bool         `json:"pods_known,omitempty"`
@@ -43,7 +43,7 @@ type savedCluster struct {
 }
 
 // loadSavedCluster loads the state that an earlier daemon saved, if any. It
-// drops the pods of an earlier boot, because their cgroups are gone.
+// drops pods of an earlier boot, because their cgroups no longer exist.
 func loadSavedCluster(dir string, from proc.FS) (savedCluster, error) {
 	boot, err := from.BootID()
 	if err != nil {

@@ -70,7 +70,8 @@ func suppressAt(percent string) map[string]string {
 "nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"small"}},"enable":true,"cpuSuppressThresholdPercent":40}]}`}
 }
 
-// threshold calls followConfig until the CPU suppress threshold is want.
+// threshold calls followConfig until the threshold of CPU suppress is the
+// wanted one.
 func threshold(t *testing.T, c *cluster, want unit.Percent) {
 	t.Helper()
 	soon(t, "the threshold", func() bool {
@@ -106,7 +107,8 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 }
 
 // TestADeletedConfigMapHoldsForAWhile deletes the ConfigMap and creates it
-// again, as kubectl replace --force and a moved ConfigMap of a chart do.
+// again. kubectl replace --force does that, and so does a chart that moves its
+// ConfigMap.
 func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
@@ -150,9 +152,9 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	threshold(t, c, 60)
 }
 
-// TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks where each key
-// of ack-slo-pod-config counts: in the namespace of Tenon's ConfigMap, or
-// else in the two namespaces of ACK's manuals.
+// TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks in which
+// namespaces each key of ack-slo-pod-config counts: first in that of Tenon's
+// ConfigMap, then in the two namespaces of ACK's manuals.
 func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
@@ -299,8 +301,8 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 }
 
 // TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized writes a knob during a
-// resize: the kubelet lists the new size before it writes the cgroup. A release
-// must restore the new size.
+// resize: the kubelet lists the new size, but has not written the cgroup yet. A
+// release must restore the new size.
 func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	const group = node.CgroupPath("kubepods/burstable/podx")
 	knob := node.Knob{Cgroup: group}
@@ -350,8 +352,8 @@ func TestProgramsOutsideOfKubernetesHaveTheClassOfTheConfigMap(t *testing.T) {
 }
 
 // TestProgramsWithoutACgroupPathAreWhereKoordinatorPutsThem checks the default
-// cgroup of a program, which depends on its class, and the notices about
-// programs that Tenon does not manage.
+// cgroup of a program, which depends on the class of the program. It also
+// checks the notices about programs that Tenon does not manage.
 func TestProgramsWithoutACgroupPathAreWhereKoordinatorPutsThem(t *testing.T) {
 	c, faults := config.ParseConfigMap(map[string]string{"host-application-config": `{"applications":[
 {"name":"ls-app","qos":"LS"},{"name":"lse-app","qos":"LSE"},{"name":"be-app","qos":"BE"},
@@ -424,8 +426,8 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 			t.Errorf("%q on %+v: notices %q; want %q", x.reserved, x.facts, text, x.notice)
 		}
 	}
-	// Without a ConfigMap, the strategies of the file must not write cpusets
-	// either.
+	// If there is no ConfigMap, the strategies of the file must not write
+	// cpusets either.
 	c.last.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
 	if s := c.over(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
@@ -433,9 +435,9 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 }
 
 // TestTheKubeletsReserveCountsInCPUSuppress checks that CPU suppress leaves the
-// system at least what the kubelet keeps from all pods. This amount comes from
-// the status of the node, and must survive a restart while the API server is
-// away.
+// system at least the amount that the kubelet keeps from all pods. This amount
+// comes from the status of the node, and must survive a restart while the API
+// server is away.
 func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	s := apitest.New(t)
 	self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}}
@@ -499,8 +501,8 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 }
 
 // TestAPodThatNobodyTellsIsLookedAfterWhileItLives restarts the kubelet while
-// the API server is away. The kubelet then lists no pods. Tenon must still
-// manage the pods that it knows.
+// the API server is away. The kubelet then lists no pods. Tenon must go on
+// managing the pods that it knows.
 func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
 	c := &cluster{starting: starting.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}

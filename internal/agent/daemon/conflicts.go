@@ -11,8 +11,8 @@ import (
 )
 
 // writeConflicts records Tenon's last write to each knob, and the values that
-// later snapshots show. It is the input for decide/contest. All times are those
-// of snapshots.
+// later snapshots show. Package decide/contest uses it. All times are those of
+// snapshots.
 type writeConflicts struct {
 	knobs map[node.Knob]*written
 	at    time.Time // the time of the last snapshot
@@ -26,7 +26,7 @@ type written struct {
 	found []time.Time // the times at which a snapshot had another value, oldest first
 }
 
-// rewritten reports whether a value of this type changes only when a program
+// rewritten reports whether a value of this type changes only if a program
 // writes the knob. Values of other types also change when processes start and
 // end.
 func rewritten(v node.Value) bool {
@@ -37,7 +37,7 @@ func rewritten(v node.Value) bool {
 	return true
 }
 
-// see compares the knobs of a snapshot with Tenon's last writes, and adds the
+// see compares the knobs of a snapshot with Tenon's last writes. It adds the
 // conflicts of the last minutes to the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
 	c.at = s.At
@@ -90,7 +90,7 @@ func (c *writeConflicts) sweep() {
 }
 
 // trouble names up to five knobs of the snapshot that another component writes
-// again and again; empty: there are none.
+// again and again. It returns "" if there are none.
 func (c *writeConflicts) trouble(s node.Snapshot) string {
 	var names []string
 	for _, w := range s.Conflicts {
@@ -104,8 +104,8 @@ func (c *writeConflicts) trouble(s node.Snapshot) string {
 	return "another program keeps writing what Tenon writes, so best-effort work may be without a limit: " + strings.Join(names, ", ")
 }
 
-// contested logs each knob that Tenon leaves to another component because of a
-// write conflict. It logs each knob once.
+// contested logs each knob that Tenon leaves to another component because both
+// write it. It logs each knob once.
 func (r *changeLogger) contested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {

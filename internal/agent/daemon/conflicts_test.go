@@ -17,9 +17,9 @@ var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.File
 
 func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// play runs one tick per second for the time in. Tenon wants a weight of 100,
-// and another component writes 200 at the interval every. play counts Tenon's
-// writes.
+// play simulates one tick per second for some time. Tenon wants a weight of
+// 100. At the interval every, another component writes 200. play returns how
+// often Tenon wrote.
 func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 	var c writeConflicts
 	value := weightOf(51200)
@@ -78,8 +78,8 @@ func TestAValueOfOursThatChangesIsNoConflict(t *testing.T) {
 }
 
 // TestAWriteOfSeveralKnobsIsNoConflict writes knobs one at a time and together.
-// The values that the next snapshot shows are Tenon's own, so no conflict may
-// be found.
+// The next snapshot shows the values that Tenon wrote, so no conflict may be
+// found.
 func TestAWriteOfSeveralKnobsIsNoConflict(t *testing.T) {
 	d := &daemon{host: hostOn(t, host.Options{}), guard: &guard{}}
 	defer func() {

@@ -1,7 +1,7 @@
-// Package daemon implements tenond: it manages a node by the configuration
-// file, follows changes of that file and of the cgroups, and renews the lease
-// that keeps the watchdog passive. When it stops it changes nothing, so that
-// the next daemon can take over.
+// Package daemon implements tenond. It manages a node as the configuration file
+// says, and reacts to changes of that file and of the cgroups. It renews the
+// lease, so that the watchdog does not act. When it stops it changes nothing,
+// so that the next daemon can take over.
 package daemon
 
 import (
@@ -41,28 +41,30 @@ type Options struct {
 	// must be on tmpfs: every tick writes to it.
 	StateDir string
 	// MachineLock is a lock file that prevents a second daemon on this machine,
-	// even one with another StateDir; empty: no lock.
+	// even one with another StateDir. If it is empty, there is no lock.
 	MachineLock string
-	// Watchdog is the command that starts the watchdog; nil: no watchdog is
-	// started.
+	// Watchdog is the command that starts the watchdog. If it is nil, no
+	// watchdog is started.
 	Watchdog []string
-	// Reload makes the daemon read its configuration again when it delivers a
-	// value; nil: the daemon only follows changes of the file.
+	// Reload delivers a value when the daemon must read its configuration
+	// again. If it is nil, the daemon reads the file again only when the file
+	// changes.
 	Reload <-chan struct{}
 	// Ready is called after the first tick.
 	Ready func()
 	// Version appears in tenon status and in the metrics.
 	Version string
-	// Kubernetes makes the node part of a cluster; nil: it is not. The
-	// ConfigMap of the cluster takes precedence over the file, which is then
-	// optional.
+	// Kubernetes makes the node part of a cluster. The ConfigMap of the cluster
+	// then takes precedence over the file, which may be missing. If Kubernetes
+	// is nil, the node is in no cluster.
 	Kubernetes *Kubernetes
-	// Metrics is the address that serves the metrics; empty: none.
+	// Metrics is the address at which the daemon serves its metrics. If it is
+	// empty, it serves none.
 	Metrics string
 	Log     *slog.Logger
 }
 
-// A daemon is a running tenond. The goroutine of the loop owns everything
+// A daemon is a running tenond. Only the goroutine of the loop uses its fields,
 // except the guard.
 type daemon struct {
 	Options
@@ -179,12 +181,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		lost = nil
 		if d.cluster != nil {
 			// The next tenond may start late, for example if its image cannot
-			// be pulled. Work that Tenon froze for lack of memory must not stay
-			// frozen until then.
+			// be pulled. Work that Tenon froze because memory was short must
+			// not stay frozen until then.
 			err = d.host.Thaw()
 		}
-		// Announce the end in the lease first, because the rest may take longer
-		// than the lease lasts.
+		// Announce the end in the lease first, because the steps that follow
+		// may take longer than the lease lasts.
 		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 			"seconds", announced.Seconds())
@@ -204,12 +206,12 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is how long the loop waits for more changes of cgroups. On a busy
-// node many cgroups change at once.
+// settling is how long the loop waits for more changes after a cgroup changed.
+// On a busy node many cgroups change at once.
 const settling = 100 * time.Millisecond
 
-// Snapshot applies all changes since the last snapshot, then reads the node. It
-// implements loop.Host.
+// Snapshot applies all changes of configuration and cgroups since the last
+// snapshot, then reads the node. It implements loop.Host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.repairJournal()
@@ -242,7 +244,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 }
 
 // repairJournal writes the journal again if another program has removed or
-// damaged it. Without the journal, a restore could not put every knob back.
+// damaged it. Without the journal, tenon restore could not restore every knob.
 func (d *daemon) repairJournal() {
 	damage, lost, err := d.host.RepairJournal()
 	text := ""

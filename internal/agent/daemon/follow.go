@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// followConfig takes over a changed configuration. A file with faults has no
-// effect.
+// followConfig reads the configuration again if it has changed, and applies it.
+// A file with faults has no effect.
 func (d *daemon) followConfig() {
 	if d.cluster != nil && d.cluster.followConfig() {
 		d.takeConfig()
@@ -54,8 +54,8 @@ func (d *daemon) takeConfig() {
 	}
 }
 
-// rules returns the rules for programs outside Kubernetes that the cluster
-// configures, and after them those of the file.
+// rules returns two groups of rules: first those that the cluster configures
+// for programs outside Kubernetes, then those of the file.
 func (d *daemon) rules() []match.Rule {
 	own := d.config.Rules
 	if d.cluster == nil {
@@ -120,10 +120,10 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 }
 
 // ApplyAll performs the first steps on the node: as many as host.Together
-// allows in one batch. The caller calls it again for the rest. Thousands of
-// cgroups that appear at once take longer than a tick. Therefore ApplyAll
-// prolongs the lease after each batch, so that the watchdog does not take the
-// loop for dead.
+// allows in one batch. The caller calls it again for the remaining steps. If
+// thousands of cgroups appear at once, that takes longer than a tick. Therefore
+// ApplyAll prolongs the lease after each batch, so that the watchdog does not
+// take the loop for dead.
 func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	n := host.Together(steps)
 	if n == 1 {
@@ -139,10 +139,11 @@ func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	return errs
 }
 
-// Guard does the work of the host between two snapshots that is not a step.
+// Guard does the work that the host must do between two snapshots and that is
+// not a step.
 func (d *daemon) Guard() error { return d.host.Guard() }
 
-// pods adds the node's pods to the workloads of rules.
+// pods adds the node's pods to the workloads that the rules found.
 func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
 	d.cluster.look(paths)
 	pods := slices.DeleteFunc(d.cluster.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(d.home) })

@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// announced is how long best-effort work keeps its values after a request
-	// to stop tenond. It is long enough for an upgrade.
+	// announced is how long best-effort work keeps its values after tenond was
+	// asked to stop. It is long enough for an upgrade.
 	announced = time.Minute
-	// hung is how late a tick may be, and how long it may take, before the loop
-	// counts as hung. Best-effort work must be narrowed within 2 s. Therefore
-	// hung + lease.TTL, the time from the last renewal to the end of the lease,
-	// must be less than that.
+	// hung is how late a tick may be, and how long it may take. If it is later
+	// or takes longer, the loop counts as hung. Best-effort work must be
+	// narrowed within 2 s. lease.TTL is the time from the last renewal to the
+	// end of the lease, so hung + lease.TTL must be less than 2 s.
 	hung = 400 * time.Millisecond
-	// converting is the maximum time to move thousands of threads to or from
-	// the best-effort scheduler. It includes the time to unload that scheduler.
+	// converting is the maximum time that a tick may take to move thousands of
+	// threads to the best-effort scheduler or away from it. It includes the
+	// time to unload that scheduler.
 	converting = 5 * time.Second
 )
 
-// A guard renews the lease while the loop is alive. The watchdog reads that
+// A guard renews the lease while the loop is alive. The watchdog reads this
 // lease.
 type guard struct {
 	dir   string
@@ -50,12 +51,12 @@ type guard struct {
 
 	watchdog attempt // used only by keep
 	// ticks delivers the times at which keep renews the lease. Other periodic
-	// work uses ticks instead of a timer of its own, so that the process wakes
-	// up less often.
+	// work receives from ticks and has no timer of its own, so that the process
+	// wakes up less often.
 	ticks chan time.Time
 }
 
-// An attempt describes the last start of a watchdog, and when the next one is
+// An attempt says when a watchdog was last started, and when the next start is
 // due.
 type attempt struct {
 	failed string        // the last logged error
@@ -63,12 +64,11 @@ type attempt struct {
 	next   time.Time
 }
 
-// guardedFor is how long the result of a check that found a watchdog stays
-// valid.
+// guardedFor is how long a check stays valid that found a running watchdog.
 const guardedFor = 2 * time.Second
 
-// restartAtLatest is the longest wait before a watchdog is started again if it
-// always exits at once.
+// restartAtLatest is the longest wait before a watchdog is started again. It is
+// reached if the watchdog always exits at once.
 const restartAtLatest = time.Minute
 
 // openGuard acquires the lease. It fails if another daemon holds it.
@@ -89,8 +89,8 @@ func openGuard(dir string, fs proc.FS, h *host.Host, machine *lease.Machine, tro
 }
 
 // begin records the start of a tick. If the lease had expired, for example
-// because this process was stopped, the watchdog may have written knobs. In
-// that case begin drops the knob cache of the host.
+// because this process was stopped, the watchdog may have written knobs. Then
+// begin drops the knob cache of the host.
 func (g *guard) begin() {
 	if g.lease.Expired() {
 		g.host.Reread()
@@ -101,7 +101,7 @@ func (g *guard) begin() {
 	g.busy, g.by = true, time.Now().Add(hung)
 }
 
-// allow sets the deadline of the next part of the tick.
+// allow sets the time within which the next part of the tick must end.
 func (g *guard) allow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +129,7 @@ func (g *guard) bind(wants []plan.Want) error {
 	return nil // renew has reported any other error
 }
 
-// end records the end of a tick, and when the next tick is due.
+// end records that a tick has ended, and when the next one is due.
 func (g *guard) end(good bool, period time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +137,8 @@ func (g *guard) end(good bool, period time.Duration) {
 }
 
 // keep renews the lease while ticks are on time, and makes sure that a watchdog
-// runs, until ctx ends. It returns an error if another process took the lease.
+// runs. It returns when ctx ends, or with an error if another process took the
+// lease.
 func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	ticker := time.NewTicker(lease.Renewal)
 	defer ticker.Stop()
@@ -186,7 +187,8 @@ func (g *guard) renew() error {
 	return err
 }
 
-// report reports trouble with a part of the state, or the end of that trouble.
+// report reports that a part of the state has a fault, or that the fault has
+// ended.
 func (g *guard) report(part, what string, err error) {
 	text := ""
 	if err != nil {

@@ -69,7 +69,7 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 }
 
 // TestTheGuardTicksForOthers checks that ticks delivers a value at each
-// renewal, even after its receiver was busy for a while.
+// renewal, even if its receiver was busy for a while.
 func TestTheGuardTicksForOthers(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})

@@ -15,13 +15,14 @@ type keptScheduler interface {
 }
 
 // keepAlive keeps the BE scheduler alive until ctx ends. The scheduler ends
-// itself without a heartbeat, and the period of the loop may be longer than it
-// waits for one. Therefore keepAlive sends a heartbeat at each tick of the
-// guard while the loop is alive.
+// itself if it gets no heartbeat for some time, and the period of the loop may
+// be longer than that time. Therefore keepAlive sends a heartbeat at each tick
+// of the guard while the loop is alive.
 //
 // If the loop hangs, the watchdog limits best-effort work by quota, and
-// keepAlive unloads the scheduler: threads of the scheduler do not obey quotas,
-// and it would take back the threads that the watchdog moved to the fair class.
+// keepAlive unloads the scheduler. Threads of the scheduler do not obey quotas,
+// and the scheduler would take back the threads that the watchdog moved to the
+// fair class.
 func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptScheduler, log *slog.Logger) {
 	said, last := "", time.Now()
 	for {

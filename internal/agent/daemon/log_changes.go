@@ -13,8 +13,8 @@ import (
 )
 
 // A changeLogger logs changes. It writes one line when a fault appears, one
-// when its cause changes, and one when it ends, however many ticks the fault
-// lasts.
+// when the cause of the fault changes, and one when the fault ends, however
+// many ticks it lasts.
 type changeLogger struct {
 	log       *slog.Logger
 	failing   map[node.Knob]string // the cause of each knob whose last step failed
@@ -78,7 +78,8 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 	r.failing = failing
 }
 
-// workloads logs new and removed workloads, and remarks of the rules.
+// workloads logs which workloads are new or no longer exist, and the remarks of
+// the rules.
 func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 	next := make(map[node.WorkloadID]string, len(all))
 	come := 0
@@ -102,8 +103,8 @@ func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 	r.remarks = remarks
 }
 
-// causeOf returns the part of an error that stays the same for different
-// values: the kernel's errno, or else the innermost error.
+// causeOf returns the part of an error that does not depend on the written
+// value: the kernel's errno, or the innermost error if there is no errno.
 func causeOf(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

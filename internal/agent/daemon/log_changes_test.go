@@ -15,7 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// logged returns a changeLogger and a function that returns and clears its log.
+// logged returns a changeLogger, and a function that returns the text of its
+// log and clears it.
 func logged() (*changeLogger, func() string) {
 	var b bytes.Buffer
 	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -35,8 +36,9 @@ func tickOnce(err error) tick.Tick {
 	return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1, 0)}, Done: []tick.Outcome{{Step: step, Err: err}}}
 }
 
-// TestALoadThatGoesOnIsNoFailure checks that a load that takes several ticks is
-// logged once, and that its end is not logged as the end of a failure.
+// TestALoadThatGoesOnIsNoFailure loads the scheduler, which takes several
+// ticks. The load must be logged once, and its end must not be logged as the
+// end of a failure.
 func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
 	r, take := logged()
 	err := fmt.Errorf("apply: %w", bescheduler.ErrLoading)

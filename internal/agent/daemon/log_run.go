@@ -6,7 +6,7 @@ import (
 )
 
 // stopped logs a step that freezes, thaws or ends best-effort work. It logs at
-// any log level, because the owner of the work needs to know.
+// any log level, because the owner of the work needs to know of it.
 func (r *changeLogger) stopped(s plan.Step) {
 	v, isRun := s.To.(node.Run)
 	if !isRun {
@@ -21,8 +21,8 @@ func (r *changeLogger) stopped(s plan.Step) {
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }
 
-// undead adds to failing those workloads that have not ended although they
-// should, and for which this tick makes no new attempt.
+// undead adds workloads to failing: those that should have ended and have not,
+// and for which this tick makes no new attempt.
 func (r *changeLogger) undead(wants []plan.Want, failing map[node.Knob]string) {
 	if len(r.failing) == 0 {
 		return

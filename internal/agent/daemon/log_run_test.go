@@ -22,8 +22,8 @@ func ending(v node.Run, err error) tick.Tick {
 	return t
 }
 
-// TestTheEndOfWorkIsLogged checks that the default log level has a line about
-// the end of a workload, with the reason.
+// TestTheEndOfWorkIsLogged checks that the log has a line about the end of a
+// workload and its reason, at the default log level.
 func TestTheEndOfWorkIsLogged(t *testing.T) {
 	for v, want := range map[node.Run]string{
 		node.Frozen: "level=INFO msg=\"best-effort work is frozen\"", node.Running: "let go on",
@@ -37,8 +37,8 @@ func TestTheEndOfWorkIsLogged(t *testing.T) {
 	}
 }
 
-// TestAVictimThatDoesNotDieIsReportedOnce checks that repeated attempts do not
-// repeat the line.
+// TestAVictimThatDoesNotDieIsReportedOnce checks that repeated attempts to end
+// a workload do not repeat the line in the log.
 func TestAVictimThatDoesNotDieIsReportedOnce(t *testing.T) {
 	r, take := logged()
 	stuck := errors.New("processes that do not die of SIGKILL")

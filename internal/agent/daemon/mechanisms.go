@@ -19,12 +19,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanismsFile is the file with an operator's choice and the mechanism
-// failures. The next daemon reads it, even if this one crashed.
+// mechanismsFile is the file with the mechanism that an operator chose, and
+// with the mechanism failures. The next daemon reads it, even if this one
+// crashed.
 const mechanismsFile = "ladder.json"
 
-// A savedMechanisms holds what an operator has chosen since boot, and the
-// mechanism failures.
+// A savedMechanisms holds the mechanism that an operator has chosen since boot,
+// and the mechanism failures.
 type savedMechanisms struct {
 	Boot     string         `json:"boot_id"`
 	Asked    node.Request   `json:"asked,omitzero"`
@@ -46,8 +47,8 @@ type mechanisms struct {
 	pins     byhand.Queue   // callers of Pin
 }
 
-// openMechanisms loads the choice that an operator made since boot under an
-// earlier daemon.
+// openMechanisms loads the choice of an operator. It was made since boot, under
+// an earlier daemon.
 func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanisms, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -73,8 +74,9 @@ func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanism
 
 func (r *mechanisms) path() string { return filepath.Join(r.dir, mechanismsFile) }
 
-// Pin pins an isolation mechanism; an empty one returns the choice to the
-// configuration. Pin saves the choice, then waits until a tick has applied it.
+// Pin makes Tenon use an isolation mechanism, and overrides the configuration.
+// An empty mechanism ends this. Pin saves the choice, then waits until a tick
+// has applied it.
 func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
 	done, err := r.set(mechanism)
 	if err != nil {
@@ -106,13 +108,13 @@ func (r *mechanisms) save(asked node.Request) error {
 	return byhand.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
 }
 
-// begin returns the operator's choice, and those failures under earlier daemons
-// that still count. Each tick calls it at its start. at is the time of the
-// snapshot, or zero if the node could not be read.
+// begin returns the operator's choice, and failures under earlier daemons that
+// still count. Each tick calls it at its start. at is the time of the snapshot,
+// or zero if the node could not be read.
 //
 // Failures have the time of a tick, and not of the wall clock. A new choice
-// gets the time of the first tick that applies it. With a later time, the
-// choice would also hide failures that happened after it.
+// gets the time of the first tick that applies it. If it had a later time, it
+// would also make void failures that happened after it.
 func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,8 +134,8 @@ func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Fai
 	return r.now, slices.DeleteFunc(slices.Clone(r.earlier), later)
 }
 
-// end wakes the callers whose choice the tick applied. If the tick could not
-// read the node, they wait for the next one.
+// end wakes the callers of Pin whose choice the tick applied. If the tick could
+// not read the node, they wait for the next tick.
 func (r *mechanisms) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -70,13 +70,13 @@ func TestAPinThatNoTickFollowsIsSaidToBeOne(t *testing.T) {
 	}
 }
 
-// follows begins a tick now, and returns the operator's request.
+// follows begins a tick whose time is now, and returns the operator's request.
 func follows(r *mechanisms) node.Request {
 	asked, _ := r.begin(time.Now().Round(0))
 	return asked
 }
 
-// ask pins a mechanism and runs a tick at once.
+// ask makes an operator's request, and runs a tick at once.
 func ask(t *testing.T, r *mechanisms, mechanism node.Mechanism) node.Request {
 	t.Helper()
 	var asked node.Request
@@ -113,8 +113,9 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackStaysForgiven checks the failures that a pin made void.
-// They must not count again when the pin is removed.
+// TestWhatIsTakenBackStaysForgiven selects a mechanism as an operator does, so
+// that its earlier failures do not count. They must not count again when the
+// selection ends.
 func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -147,8 +148,8 @@ func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
 }
 
 // TestFailuresOutliveTheDaemon checks that failures under earlier daemons still
-// count, so that three failures in an hour disable a mechanism even after
-// restarts.
+// count. Three failures in an hour must disable a mechanism even if the daemon
+// restarted between them.
 func TestFailuresOutliveTheDaemon(t *testing.T) {
 	dir := t.TempDir()
 	r := reopened(t, dir, nil)
@@ -190,7 +191,7 @@ func TestAMechanismThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
 
 // TestAChoiceHasTheTimeOfTheTicks sets the wall clock an hour ahead of the
 // clock of the failures, and then an hour behind it. It also loads a choice
-// with a time in the future. In no case may a choice make later failures void.
+// with a time in the future. A choice must never make later failures void.
 func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": -time.Hour, "behind": time.Hour} {
 		dir := t.TempDir()
@@ -219,8 +220,8 @@ func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 }
 
 // TestFailuresOfEarlierDaemonsAreReportedOnce checks that the first tick with a
-// time returns the failures of an earlier daemon, and the second tick none. A
-// failure with a time in the future must be dropped.
+// time returns the failures of an earlier daemon, and that the second tick
+// returns none. A failure with a time in the future must be dropped.
 func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 	dir, now := t.TempDir(), time.Now().Round(0)
 	keep(t, reopened(t, dir, nil), node.Failure{At: now.Add(-time.Minute), Why: "stall"}, node.Failure{At: now.Add(6 * time.Hour), Why: "ahead"})
@@ -238,8 +239,9 @@ func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// TestATickThatFailedFollowsNoChoice checks that a tick that could not read the
-// node does not count as applying a choice, because it decided nothing.
+// TestATickThatFailedFollowsNoChoice runs a tick that could not read the node.
+// It must not count as a tick that applied the choice, because it decided
+// nothing.
 func TestATickThatFailedFollowsNoChoice(t *testing.T) {
 	r := reopened(t, t.TempDir(), nil)
 	first, err := r.set(node.MechanismIdle)

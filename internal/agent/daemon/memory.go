@@ -20,8 +20,8 @@ import (
 // containers, for the next daemon.
 const memoryFile = "memory.json"
 
-// remembered is a State with the time at which it was saved. That time comes
-// from a clock that cannot be set and that all processes of a boot share.
+// remembered is a State with the time at which it was saved. This time is of a
+// clock that cannot be set and that is the same for all processes of a boot.
 type remembered struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
@@ -53,7 +53,7 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 }
 
 // loadState loads the state that an earlier daemon saved, and deletes the file.
-// It ignores a state that is older than announced.
+// It ignores a state that is older than the constant announced.
 func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)
@@ -73,8 +73,8 @@ func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bo
 	if err != nil || age < 0 || age > announced {
 		return remembered{}, 0, false
 	}
-	// Rates depend on elapsed time, so use the age of the state: the wall clock
-	// may have been set since.
+	// Rates depend on elapsed time. So compute the time from the age of the
+	// state: the wall clock may have been set since.
 	r.State.Use.At = time.Now().Add(-age)
 	return r, age, true
 }

@@ -14,8 +14,9 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// An outputs publishes what the daemon does: by recorder, audit log, metrics
-// and socket. Its failures never stop the loop, and it logs each failure once.
+// An outputs publishes what the daemon does, through the recorder, the audit
+// log, the metrics and the socket. Its failures never stop the loop, and it
+// logs each failure once.
 type outputs struct {
 	ledger   *control.Ledger
 	metrics  *telemetry.Metrics
@@ -38,8 +39,8 @@ func openShow(o Options, h *health.Health) *outputs {
 	return s
 }
 
-// tick publishes a tick, with the configuration that decided it and the state
-// that the policies had before it.
+// tick publishes a tick. config is the configuration that decided the tick, and
+// st is the state that the policies had before it.
 func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
 	s.ledger.Observe(t, err)
 	s.metrics.Observe(t, err, period)
@@ -56,8 +57,8 @@ func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.S
 	s.failed = text
 }
 
-// serve serves the metrics and the socket for tenon until ctx ends. operator
-// performs the requests that come through the socket.
+// serve serves the metrics, and the socket for the command tenon, until ctx
+// ends. operator performs the requests that come through the socket.
 func (s *outputs) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
 	background.Go(func() {
 		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {

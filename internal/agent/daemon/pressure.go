@@ -16,22 +16,24 @@ import (
 
 const (
 	// pressureWindow is the shortest window of a trigger that all kernels
-	// accept. unprivilegedWindow is the shortest one without CAP_SYS_RESOURCE
+	// accept from a process with CAP_SYS_RESOURCE. unprivilegedWindow is the
+	// shortest window for a process without it
 	// (Documentation/accounting/psi.rst).
 	pressureWindow     = 500 * time.Millisecond
 	unprivilegedWindow = 2 * time.Second
 	// A trigger fires when a thread waited for 1/stalled of the window
 	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// mostTriggered is the maximum number of workloads with triggers. It is
-	// bounded because the kernel runs a real-time thread for each cgroup with a
+	// mostTriggered is how many workloads may have triggers. It is bounded
+	// because the kernel runs a real-time thread for each cgroup with a
 	// trigger.
 	mostTriggered = 32
-	// retryPause is the time before Tenon sets lost triggers again.
+	// retryPause is how long Tenon waits before it sets lost triggers again.
 	retryPause = 10 * time.Second
 )
 
-// A watched is a resource of a workload; an empty workload means the node.
+// A watched is a resource of a workload. If the workload is empty, it is a
+// resource of the node.
 type watched struct {
 	id       node.WorkloadID
 	cgroup   node.CgroupPath
@@ -39,9 +41,9 @@ type watched struct {
 }
 
 // pressure keeps PSI triggers for CPU and memory on the latency-sensitive
-// workloads. On cgroup v1 only the node has pressure files, and only memory
-// gets a trigger there: if best-effort work fills the node, some thread always
-// waits for CPU.
+// workloads. On cgroup v1 only the node has pressure files. Then only memory
+// gets a trigger, because some thread always waits for CPU if best-effort work
+// fills the node.
 type pressure struct {
 	tree *cgroup.Tree
 	proc string // a mount of procfs
@@ -56,7 +58,7 @@ type pressure struct {
 	passing  sync.WaitGroup
 }
 
-// A remark is a fault of a trigger that was logged.
+// A remark is a fault of a trigger that has been logged.
 type remark struct {
 	what        string
 	errno       syscall.Errno
@@ -70,8 +72,8 @@ func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tic
 	}
 }
 
-// follow sets triggers on exactly the given workloads: for memory and, if cpu
-// is set, for the CPU.
+// follow sets triggers on exactly the given workloads. They are for memory and,
+// if cpu is set, also for the CPU.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	p.lost.Store(false)
 	want := map[watched]bool{}

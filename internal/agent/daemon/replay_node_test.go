@@ -22,11 +22,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A busyNode is a simulated node on which an hour is recorded. Services start
+// A busyNode is a simulated node of which an hour is recorded. Services start
 // and stop, pods of batch work start, end and get new names, and other programs
-// interfere. It takes the place of the host, and does before and after each
-// tick what the daemon does. All its events follow from the number of the
-// second and a seed.
+// interfere. The busyNode takes the place of the host. Before and after each
+// tick, it does what the daemon does. All its events follow from the number of
+// the second and a seed.
 type busyNode struct {
 	*sim.Node
 	t      *testing.T
@@ -49,7 +49,7 @@ type busyNode struct {
 	waited []node.Wait
 }
 
-// A pod is a workload of that hour, with its processes.
+// A pod is a workload on the simulated node, with its processes.
 type pod struct {
 	node.Workload
 	pids     []int
@@ -89,7 +89,7 @@ func newBusyNode(t *testing.T) *busyNode {
 	return n
 }
 
-// must fails the test if the script of the test itself has an error.
+// must fails the test if an operation of the simulation itself fails.
 func (n *busyNode) must(err error) {
 	n.t.Helper()
 	if err != nil {
@@ -182,9 +182,9 @@ func (n *busyNode) send(e tick.Event) {
 	n.wake <- e
 }
 
-// Snapshot advances the simulator to the present time and returns the node. It
-// adds values that the simulator does not have: waits, and the memory of the
-// machine.
+// Snapshot advances the simulator to the present time and returns the state of
+// the node. It adds values that the simulator does not have: the waits, and the
+// memory of the machine.
 func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	n.before = n.agent.State()
 	for int(time.Since(n.begun)/time.Second) > n.second {
@@ -226,8 +226,7 @@ func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// Apply performs a step. From time to time it ends a pod of batch work just
-// before the step.
+// Apply performs a step. From time to time it first ends a pod of batch work.
 func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 	if s.Knob.File == node.FileSchedulerGroup && s.To != node.Value(node.SchedulerGroup{}) && n.random.IntN(40) == 0 {
 		for _, p := range n.of(node.BE) {
@@ -254,7 +253,7 @@ func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// happen makes the events of one second happen.
+// happen simulates the events of one second.
 func (n *busyNode) happen() {
 	n.load()
 	n.come()
@@ -278,7 +277,7 @@ func (n *busyNode) load() {
 	}
 }
 
-// come starts and ends pods, and removes pods whose processes have ended.
+// come starts and ends pods. It removes pods whose processes have ended.
 func (n *busyNode) come() {
 	for _, p := range n.of(node.BE) {
 		dead := !slices.ContainsFunc(p.pids, n.Alive)
@@ -324,8 +323,8 @@ func (n *busyNode) come() {
 	}
 }
 
-// wait adds the waits of one second. From second 600 to 840, batch work makes
-// services miss their objective.
+// wait adds the waits of one second. From second 600 to 840, services miss
+// their objective because of batch work.
 func (n *busyNode) wait() {
 	bad := n.second >= 600 && n.second < 840
 	n.waited = nil
@@ -347,8 +346,8 @@ func (n *busyNode) wait() {
 	}
 }
 
-// interfere writes Tenon's knobs as another program: those of a service for
-// some minutes, and those of batch work from time to time.
+// interfere writes Tenon's knobs as another program would: those of a service
+// for some minutes, and those of batch work from time to time.
 func (n *busyNode) interfere() {
 	if n.second >= 2000 && n.second < 2400 && n.second%2 == 0 {
 		n.must(n.WriteFile(n.service("db").Cgroup, "memory.low", "0"))

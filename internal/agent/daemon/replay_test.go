@@ -23,7 +23,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An asking holds the wants of one tick as the loop made them.
+// An asking holds the wants that the loop made in one tick.
 type asking struct {
 	at    time.Time
 	wants string
@@ -104,8 +104,8 @@ func (c *tally) String() string {
 		c.asked, c.killed, c.frozen, c.held, c.configs, c.failed, c.failures)
 }
 
-// wantsText prints wants in full, ordered by knob. The order of wants for
-// different knobs has no meaning.
+// wantsText prints all fields of wants, ordered by knob. The order in which a
+// tick returns wants for different knobs has no meaning.
 func wantsText(wants []plan.Want) string {
 	wants = slices.Clone(wants)
 	slices.SortStableFunc(wants, func(a, b plan.Want) int { return a.Knob.Compare(b.Knob) })
@@ -128,7 +128,7 @@ func wantsText(wants []plan.Want) string {
 }
 
 // live runs the loop of tenond on the node for an hour and records it in dir.
-// The agent restarts after half of that time. live returns the wants of each
+// The agent restarts after half of the hour. live returns the wants of each
 // tick and the final state of the policies.
 func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 	t.Helper()
@@ -172,9 +172,9 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 }
 
 // TestAnHourWithTheBESchedulerReplays records an hour of a busy node with the
-// loop and the flight recorder of tenond. It then decides the hour again from
-// the capture alone. Every want of every tick must be identical, including the
-// orders to the BE scheduler.
+// loop and the flight recorder of tenond. Then it makes the decisions of this
+// hour again, from the capture alone. Every want of every tick must be
+// identical, including the orders to the BE scheduler.
 func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	dir := t.TempDir()
 	all, remembered, count := live(t, dir)
@@ -196,7 +196,7 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	foundIfChanged(t, capture.Bytes())
 }
 
-// replayedApart decides the ticks of a capture again, and compares the wants
+// replayedApart makes the decisions in a capture again, and compares the wants
 // with those of the loop. It does not use the comparison of the product, nor
 // the wants in the capture.
 func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy.State) {

@@ -19,7 +19,8 @@ import (
 const wakes = 16
 
 // signals turns notifications of the kernel into events. If the kernel does not
-// support one, signals logs that once, and the loop runs at its period.
+// support a kind of notification, signals logs that once, and the loop runs
+// only at its period.
 type signals struct {
 	host *host.Host
 	log  *slog.Logger
@@ -56,8 +57,8 @@ func (s *signals) nudge(e tick.Event) {
 	}
 }
 
-// use switches the signals on and off. Each new configuration leads to a call,
-// which also retries what failed before.
+// use switches the kinds of notifications on and off. It is called for each new
+// configuration, and also tries again what failed before.
 func (s *signals) use(on config.Signals) {
 	s.on = on
 	clear(s.pressure.said)
@@ -90,8 +91,8 @@ func (s *signals) follow(workloads []node.Workload) {
 	s.pressure.follow(workloads, s.on.Pressure, !s.delays)
 }
 
-// check runs after each snapshot. It checks that waits are still counted. It
-// reports whether follow should be called because the counting ended or a
+// check runs after each snapshot. It checks that the kernel still counts waits.
+// It reports whether follow should be called because the counting ended or a
 // trigger was lost.
 func (s *signals) check(now time.Time) (again bool) {
 	again = s.pressure.retry(now)
@@ -103,7 +104,7 @@ func (s *signals) check(now time.Time) (again bool) {
 	return again || !s.delays
 }
 
-// say logs a fault of the counting of waits when the fault changes.
+// say logs a fault of the counting of waits, once for each new fault.
 func (s *signals) say(trouble string) {
 	switch {
 	case trouble == s.trouble:
@@ -116,8 +117,8 @@ func (s *signals) say(trouble string) {
 	s.trouble = trouble
 }
 
-// close ends the signals. Before the call, the loop must have stopped receiving
-// events.
+// close ends the signals. The loop must have stopped receiving events before
+// this call.
 func (s *signals) close() error {
 	s.pressure.close()
 	err := s.host.Delays().Stop()
@@ -125,8 +126,8 @@ func (s *signals) close() error {
 	return err
 }
 
-// listen sends events for the changes that signals does not report, until ctx
-// ends.
+// listen sends events for the changes that are no notifications of the kernel,
+// until ctx ends.
 func (d *daemon) listen(ctx context.Context) {
 	for {
 		e := tick.Event{Kind: tick.EventCgroups, Text: "cgroups have come or gone"}

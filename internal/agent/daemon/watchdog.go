@@ -16,10 +16,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Watch is the watchdog: it narrows best-effort work when the daemon whose
-// lease is in stateDir stops renewing the lease. It returns when the lease
-// ends; with stay it waits for the next lease instead. For last see
-// lease.Options. Watch returns ctx's error if ctx ends.
+// Watch is the watchdog. It narrows best-effort work if the daemon whose lease
+// is in stateDir stops renewing the lease. It returns when the lease ends or,
+// if stay is set, waits for the next lease. For last see lease.Options. If ctx
+// ends, Watch returns ctx's error.
 func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)
@@ -53,7 +53,7 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 	}
 }
 
-// pause waits for the time between two renewals of the lease.
+// pause waits as long as the time between two renewals of the lease.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -63,9 +63,9 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// A watchdog reads through a host of its own. It writes through a host that
-// journals in the name of the stopped daemon. The knobs then still belong to
-// that daemon, and the next daemon takes them over.
+// A watchdog has two hosts. It reads through one of its own. It writes through
+// one that journals in the name of the stopped daemon, so that the knobs still
+// belong to that daemon and the next daemon takes them over.
 type watchdog struct {
 	stateDir string
 	host     *host.Host
@@ -116,8 +116,8 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 	return err
 }
 
-// bind makes the quota of a cgroup effective: it moves the threads of the
-// cgroup from sched_ext to the fair class. The kernel applies no quota to
+// bind makes the quota of a cgroup effective. It moves the threads of the
+// cgroup from sched_ext to the fair class: the kernel applies no quota to
 // threads of sched_ext, and their scheduler still uses the last quota that
 // tenond set. If bind fails, the next read of the knob tries again.
 func (w *watchdog) bind(p node.CgroupPath) error {
@@ -142,8 +142,8 @@ func (w *watchdog) close() error {
 	return err
 }
 
-// watchdogOf returns the process that guards the lease in stateDir, if any.
-// Evictions must not end it.
+// watchdogOf returns the process that guards the lease in stateDir, or nothing.
+// Evictions must not end this process.
 func watchdogOf(stateDir string) []int {
 	if pid, guarded := lease.Guarded(stateDir); guarded {
 		return []int{pid}

@@ -49,8 +49,8 @@ func hostOn(t *testing.T, o host.Options) *host.Host {
 }
 
 // TestTheWatchdogsQuotaHoldsOnSchedExt checks that the watchdog moves threads
-// out of sched_ext, where the kernel applies no quota to them. It also checks
-// that the watchdog tries again after a failure.
+// out of sched_ext, because the kernel applies no quota to threads of
+// sched_ext. After a failure, the watchdog must try again.
 func TestTheWatchdogsQuotaHoldsOnSchedExt(t *testing.T) {
 	var released []node.CgroupPath
 	var refuses error
