@@ -8,15 +8,16 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The directories of the programs without a cgroupPath (Koordinator:
+// The directories of programs that have no cgroupPath (Koordinator:
 // apis/slo/v1alpha1/host_application.go).
 const (
 	hostSensitive  = "host-latency-sensitive"
 	hostBestEffort = "host-best-effort"
 )
 
-// Place returns the place of a program: the base (see HostCgroup), and the path
-// below it. The path is empty if the program has no cgroup of its own.
+// Place returns where the cgroup of a program is: the base (see HostCgroup),
+// and the path below the base. The path is empty if the program has no cgroup
+// of its own.
 func (h HostApplication) Place() (base, path string) {
 	c := h.Cgroup
 	if c == (HostCgroup{}) {
@@ -36,8 +37,8 @@ func (h HostApplication) Place() (base, path string) {
 	return c.Base.Or("CgroupRoot"), strings.Join(own, "/")
 }
 
-// notices name the programs that Tenon leaves alone, and those whose cgroup
-// follows from their class.
+// notices name two kinds of programs: those that Tenon does not manage, and
+// those whose cgroup follows from their class.
 func (h HostApplications) notices() []string {
 	var notices []string
 	for i, a := range h.Applications {
@@ -54,7 +55,7 @@ func (h HostApplications) notices() []string {
 	return notices
 }
 
-// faults returns the faults that struct tags cannot express.
+// faults returns the faults that the tags of the struct cannot express.
 func (h HostApplications) faults() []Fault {
 	c := checker{bad: map[string]bool{}}
 	var names []string

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Bandwidth is a share of the node's network bandwidth. It is a percentage if
-// written as a number, and an amount in bytes per second if written as text: "50M".
+// Bandwidth is a share of the node's network bandwidth. A number is a
+// percentage. A text, such as "50M", is an amount in bytes per second.
 type Bandwidth struct {
 	Percent unit.Percent
 	Amount  unit.Bytes // bytes per second; 0: Percent applies
@@ -19,7 +19,8 @@ type Bandwidth struct {
 
 const aBandwidth = `a whole number of percent from 0 to 100, or an amount in quotes such as "50M"`
 
-// readBandwidth distinguishes the two notations like IntOrString of Kubernetes.
+// readBandwidth distinguishes the two notations as IntOrString of Kubernetes
+// does.
 func readBandwidth(n *yaml.Node, _ key) (Bandwidth, error) {
 	switch n.ShortTag() {
 	case "!!int":

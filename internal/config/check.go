@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Check returns the faults of s, independent of its source: values out of their
-// range, and values that contradict each other. The faults have no line.
+// Check returns the faults of s that do not depend on its source: values that
+// are out of range, and values that contradict each other. The faults have no
+// line.
 func (s Strategies) Check() []Fault {
 	c := checker{bad: map[string]bool{}}
 	c.mapping(reflect.ValueOf(s), "")
@@ -20,8 +21,8 @@ func (s Strategies) Check() []Fault {
 	return c.faults
 }
 
-// faults returns the faults of f besides those that its parser found. It does
-// not report the same mistake twice: a key that the parser refused, or that was
+// faults returns the faults of f that its parser did not find. It does not
+// report the same mistake twice: a key that the parser refused, or that was
 // misspelt, does not count as missing.
 func (f file) faults(found []Fault, meant []string) []Fault {
 	c := checker{bad: map[string]bool{}}
@@ -41,7 +42,7 @@ func (f file) faults(found []Fault, meant []string) []Fault {
 type checker struct {
 	faults []Fault
 	bad    map[string]bool // fields with a fault
-	// lenient means that the source is a ConfigMap or an annotation, which may
+	// lenient means that the source is a ConfigMap or an annotation. These may
 	// contain values without effect.
 	lenient bool
 }
@@ -64,14 +65,14 @@ func (c *checker) badBelow(field string) bool {
 	return false
 }
 
-// need reports a fault if a field is not set.
+// need adds a fault if a field is not set.
 func (c *checker) need(field string, set bool, want string) {
 	if !set && !c.bad[field] {
 		c.fault(field, "missing: want "+want)
 	}
 }
 
-// mapping checks all values below v against the tags of their keys.
+// mapping checks all values below v against the tags of their fields.
 func (c *checker) mapping(v reflect.Value, path string) {
 	for _, k := range keysOf(v.Type()) {
 		c.value(v.FieldByIndex(k.index), join(path, k.name), k)
@@ -125,14 +126,14 @@ func (c *checker) inner(v reflect.Value, path string) {
 	}
 }
 
-// inSpan checks a number against the range of its key.
+// inSpan checks that a number is in the range of its key.
 func inSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k key, noun string) {
 	if v, set := m.Value(); set && !k.span.holds(float64(v)) && !(c.lenient && k.taken != (span{}) && k.taken.holds(float64(v))) {
 		c.fault(path, strings.TrimSuffix(fmt.Sprint(v), "%")+": want "+k.want(noun))
 	}
 }
 
-// order checks the pairs of keys in which one value bounds the other.
+// order checks pairs of keys in which one value is a bound for the other.
 func (c *checker) order(s Strategies) {
 	for _, p := range thresholdPairs {
 		c.pair(p, s.Threshold, defaults.Threshold, "resource-threshold-config")
@@ -145,13 +146,12 @@ func (c *checker) order(s Strategies) {
 	}
 }
 
-// A pair is two percentages of a mapping, of which the first must be below the
-// second.
+// A pair is two percentages of a mapping. The first must be below the second.
 type pair struct {
 	low, high string
 	equal     bool // they may be equal
-	// holds says in a message which of the two values applies if they are in
-	// the wrong order; "": neither.
+	// holds is a part of the message. It says which of the two values applies
+	// if they are in the wrong order. It is "" if neither applies.
 	holds string
 }
 
@@ -166,8 +166,8 @@ var thresholdPairs = []pair{
 
 var resctrlPair = pair{"catRangeStartPercent", "catRangeEndPercent", false, ""}
 
-// pair adds a fault if the percentages of the mapping at path contradict each
-// other, and neither has a fault already.
+// pair adds a fault if the two percentages in the mapping at path contradict
+// each other. It adds none if one of them has a fault already.
 func (c *checker) pair(p pair, set, usual any, path string) {
 	if c.bad[join(path, p.low)] || c.bad[join(path, p.high)] {
 		return
@@ -177,9 +177,10 @@ func (c *checker) pair(p pair, set, usual any, path string) {
 	}
 }
 
-// crossed returns the key with the wrong value and the problem, if the two
-// percentages of a mapping contradict each other. A percentage that is not set
-// has its default. Without a default there is nothing to compare.
+// crossed returns which key has the wrong value, and the problem, if the two
+// percentages in a mapping contradict each other. If a percentage is not set,
+// its default counts. If it has no default, the two do not contradict each
+// other.
 func (p pair) crossed(set, usual any) (name, problem string) {
 	l, lowSet := percentOf(set, p.low).Value()
 	h, highSet := percentOf(set, p.high).Value()
@@ -219,8 +220,9 @@ func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
 	panic("config: no key " + name + " in " + v.Type().String())
 }
 
-// parent returns the field that contains a field: "rules[1]" for "rules[1].class",
-// and "rules" for "rules[1]". The parent of a top-level key is "", the file.
+// parent returns the field that contains a field: "rules[1]" for
+// "rules[1].class", and "rules" for "rules[1]". For a top-level key it returns
+// "", which is the file.
 func parent(field string) string {
 	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

@@ -35,12 +35,13 @@ type Cluster struct {
 	notices []string
 }
 
-// Data returns the texts in force, by key. Parsing them again gives the same
-// Cluster, without the faults of the ConfigMap.
+// Data returns the texts that are in force, by key. To parse them gives the
+// same Cluster, but without the faults of the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
 // Colocates reports whether colocation-config is enabled for the cluster. If it
-// is not, no node offers batch resources, because a node cannot enable it alone.
+// is not, no node offers batch resources, because a single node cannot enable
+// it.
 func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 
 // Notices name each unknown key, with the key that was probably meant. They are
@@ -48,7 +49,7 @@ func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 func (c Cluster) Notices() []string { return c.notices }
 
 // layers are the content of one key of the ConfigMap: the settings of all
-// nodes, and different settings for some nodes.
+// nodes, and entries that change the settings of some nodes.
 type layers[T any] struct {
 	all  T
 	some []layer[T]
@@ -62,8 +63,8 @@ type layer[T any] struct {
 	own T
 }
 
-// on returns the settings of a node with these labels, and the place of the
-// first entry that selects the node; "": no entry does.
+// on returns the settings of a node with these labels, and the path of the
+// first entry that selects the node. If no entry selects it, the path is "".
 func (l layers[T]) on(labels map[string]string) (T, string) {
 	for _, e := range l.some {
 		if e.Selector != nil && e.Selector.Selects(labels) {

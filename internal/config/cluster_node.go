@@ -10,13 +10,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The annotations of a node with settings for it.
+// The annotations of a node that contain settings for this node.
 const (
 	annotationColocation  = "node.koordinator.sh/colocation-strategy"
 	annotationReservation = "node.koordinator.sh/reservation"
 )
 
-// A ratio is a label of a node that sets a percentage of colocation-config.
+// A ratio is a label of a node. Its value replaces a percentage of
+// colocation-config.
 type ratio struct {
 	label string
 	most  float64
@@ -32,31 +33,32 @@ var ratios = []ratio{
 
 // A NodeConfig is the configuration of one node of a cluster.
 type NodeConfig struct {
-	// Strategies has the keys set for the node; other keys have defaults.
+	// Strategies has the keys that are set for the node. Other keys have their
+	// defaults.
 	Strategies Strategies
 	// Policy is the configuration of the policies. Its Overcommit.ReservedCPU
 	// and ReservedMemory come from the node's annotation.
 	Policy policy.Config
 	// Applications run on the node outside Kubernetes.
 	Applications []HostApplication
-	// Chosen lists the entries of the ConfigMap that set values for this node
-	// only, or for this node and some others.
+	// Chosen lists the entries of the ConfigMap that select this node.
 	Chosen []string
 	// Notices name the settings that this version does not support.
 	Notices []string
 }
 
 // Node returns the configuration of a node with these labels and annotations.
-// Each source overrides those before it: defaults, the ConfigMap's settings for
-// all nodes, the first entry that selects the node, the node's annotation, its
-// labels. An annotation or label with a fault is ignored.
+// It has five sources, and each overrides those before it: defaults, the
+// ConfigMap's settings for all nodes, the first entry that selects the node,
+// the node's annotation, its labels. An annotation or label with a fault is
+// ignored.
 func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Fault) {
 	var n NodeConfig
 	n.Strategies.Threshold = choose(&n, c.threshold, labels)
 	n.Strategies.QOS = choose(&n, c.qos, labels)
 	n.Strategies.Burst = choose(&n, c.burst, labels)
 	colocation, faults := n.overlaid(choose(&n, c.colocation, labels), labels, annotations)
-	// A node cannot enable a feature that is disabled for the cluster.
+	// If a feature is disabled for the cluster, a single node cannot enable it.
 	if !c.colocation.all.Enable.Or(false) {
 		colocation.Enable = c.colocation.all.Enable
 	}
@@ -91,7 +93,7 @@ func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
 	return v
 }
 
-// overlaid returns c with the values from a node's annotation and labels.
+// overlaid returns c with the values that a node's annotation and labels set.
 func (n *NodeConfig) overlaid(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
 	var faults []Fault
 	if text, given := annotations[annotationColocation]; given {
@@ -134,8 +136,8 @@ func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	return v, faults
 }
 
-// reservation is the content of the annotation: the resources of a node that
-// pods do not get.
+// reservation is the content of the annotation: which resources of a node pods
+// do not get.
 type reservation struct {
 	Resources struct {
 		CPU    node.Maybe[unit.MilliCPU] `json:"cpu,omitzero"`
@@ -145,10 +147,11 @@ type reservation struct {
 	Policy node.Maybe[string] `json:"applyPolicy,omitzero" oneof:"Default ReservedCPUsOnly"`
 }
 
-// reserve applies the annotation to the batch resources, and its CPU also to the
-// CPU that BE may use. CPUs given by number belong to the system: BE never runs on
-// them, no workload gets them as exclusive CPUs, and the batch resources are
-// reduced by their number. With ReservedCPUsOnly no amount is subtracted.
+// reserve applies the reservation in the annotation to the batch resources. The
+// reserved CPU is also not available to BE. If the annotation gives CPUs by
+// number, these belong to the system: BE never runs on them, no workload gets
+// them as exclusive CPUs, and the batch resources are reduced by their number.
+// With ReservedCPUsOnly no amount is subtracted.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](n, text, annotationReservation)

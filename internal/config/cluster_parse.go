@@ -15,14 +15,15 @@ import (
 )
 
 // ParseConfigMap reads the data of the ConfigMap slo-controller-config or
-// ack-slo-config. A key with a fault counts as missing; the other keys are
-// valid. Faults have the line within the text of their key.
+// ack-slo-config. If a key has a fault, it counts as missing, and the other
+// keys are valid. A fault has the number of a line in the text of its key.
 func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 	return ParseConfigMapOver(Cluster{}, data)
 }
 
-// ParseConfigMapOver parses like ParseConfigMap, except that a key with a fault
-// keeps its content from the last Cluster. A missing key has its defaults.
+// ParseConfigMapOver does the same as ParseConfigMap, with one difference: if a
+// key has a fault, it keeps the content that it had in the last Cluster. If a
+// key is missing, it has its defaults.
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {
 	c := Cluster{texts: map[string]string{}}
 	s := source{data: data, last: last.texts, to: &c}
@@ -47,15 +48,15 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 
 var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification}
 
-// noMemoryEviction is the notice for a ConfigMap of Koordinator, whose chart
-// opens the feature gate of memory evictions.
+// noMemoryEviction is a notice for a ConfigMap that was written for
+// Koordinator. Koordinator's chart opens the feature gate of memory evictions.
 const noMemoryEviction = "resource-threshold-config.clusterStrategy.memoryEvictThresholdPercent is not set, so memory that runs short evicts no work; Koordinator's chart evicts at 70: write 70, or 0 to confirm"
 
-// rules are the checks of a key that struct tags cannot express.
+// rules are the checks of a key that the tags of the struct cannot express.
 type rules[T any] struct {
 	// inert returns notices for the values that have no effect.
 	inert func(T) []Fault
-	// wrong returns the faults.
+	// wrong returns the faults of the values.
 	wrong func(T) []Fault
 }
 
@@ -66,8 +67,8 @@ type source struct {
 	faults     []Fault
 }
 
-// take parses a key and its list of entries for some nodes. The rules apply to
-// the resulting settings.
+// take parses a key and its list of entries for some nodes. It applies the
+// rules to the settings that result.
 func take[T any](s *source, name, list string, to *layers[T], last layers[T], also rules[T]) {
 	text, given := s.data[name]
 	if !given {
@@ -76,8 +77,8 @@ func take[T any](s *source, name, list string, to *layers[T], last layers[T], al
 	r := layerReader[T]{key: name, list: list, rules: also}
 	read := r.layers(text)
 	if !strings.Contains(strings.TrimSpace(text), "\n") {
-		// The text of a key often has only one line, so the path of the key
-		// says more than the line.
+		// The fault gets the path of the key, because the text of a key often
+		// has only one line, and then the number of the line says nothing.
 		for _, found := range [][]Fault{r.faults, r.notices} {
 			for i := range found {
 				found[i].Line = 0
@@ -108,13 +109,14 @@ type layerReader[T any] struct {
 	faults, notices []Fault
 }
 
-// An entry has settings for some nodes. Without a selector it applies to none.
+// An entry has settings for some nodes. If it has no selector, it applies to no
+// node.
 type entry struct {
 	Name     node.Maybe[string]
 	Selector *nodeselect.Selector
 }
 
-// entryKeys are the keys of an entry other than its settings.
+// entryKeys are the keys of an entry that are not settings.
 type entryKeys struct {
 	Name     node.Maybe[string]  `json:"name,omitzero"`
 	Selector nodeselect.Selector `json:"nodeSelector,omitzero"`
@@ -167,7 +169,8 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 	return l
 }
 
-// layer reads an entry. It does not repeat the inherited faults.
+// layer reads an entry. A fault that the entry inherits from the settings of
+// all nodes is not reported again.
 func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault) layer[T] {
 	e := layer[T]{at: at}
 	if n.Kind != yaml.MappingNode {
@@ -208,7 +211,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	return e
 }
 
-// strategy reads the settings at a place.
+// strategy reads the settings at the path at.
 func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	v, p := readMapping[T](n, r.key)
 	c := checker{bad: p.bad(), lenient: true}
@@ -220,8 +223,8 @@ func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	return v, p
 }
 
-// check applies the rules to v. It returns the faults, and the notices for
-// values that have no effect, except the known ones.
+// check applies the rules to v. It returns the faults, and notices for values
+// that have no effect. Faults that are known already are left out.
 func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	if len(r.faults) > 0 {
 		return nil, nil
@@ -236,31 +239,33 @@ func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	return faults, inert
 }
 
-// spell gives the keys of the mapping at a place the spelling of the known names.
+// spell corrects the spelling of keys in the mapping at the path at, if they
+// are known names in another case.
 func (r *layerReader[T]) spell(n *yaml.Node, at string, known ...string) {
 	spell(n, known, func(name *yaml.Node, to string) {
 		r.notices = append(r.notices, Fault{Line: name.Line, Field: join(at, label(name.Value)), Problem: renamedTo(to)})
 	})
 }
 
-// add adds the faults and notices of p. Their fields are below the path from
-// and become fields below the path at.
-func (r *layerReader[T]) add(p *parser, from, at string) {
+// add adds the faults and notices of p. In the path of their fields, it
+// replaces the prefix oldPath by newPath.
+func (r *layerReader[T]) add(p *parser, oldPath, newPath string) {
 	slices.SortStableFunc(p.faults, func(a, b Fault) int { return a.Line - b.Line })
 	for _, f := range p.faults {
-		f.Field = moved(f.Field, from, at)
+		f.Field = moved(f.Field, oldPath, newPath)
 		r.faults = append(r.faults, f)
 	}
 	for _, f := range p.notices {
-		f.Field = moved(f.Field, from, at)
+		f.Field = moved(f.Field, oldPath, newPath)
 		r.notices = append(r.notices, f)
 	}
 }
 
-// addAt adds faults and notices of values whose lines p knows.
-func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, at string) {
+// addAt adds faults and notices. It takes their lines from p. In the paths of
+// their fields, it replaces the name of the key by path.
+func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, path string) {
 	placed := func(f Fault) Fault {
-		return Fault{Line: p.lineOf(f.Field), Field: moved(f.Field, r.key, at), Problem: f.Problem}
+		return Fault{Line: p.lineOf(f.Field), Field: moved(f.Field, r.key, path), Problem: f.Problem}
 	}
 	for _, f := range faults {
 		r.faults = append(r.faults, placed(f))
@@ -270,8 +275,8 @@ func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, at string) {
 	}
 }
 
-// strangers adds a notice for each key other than clusterStrategy and
-// nodeStrategies.
+// strangers adds a notice for each key that is neither clusterStrategy nor the
+// list of entries.
 func (r *layerReader[T]) strangers(root *yaml.Node) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name := root.Content[i]

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// cluster parses a ConfigMap without faults.
+// cluster parses a ConfigMap. The test fails if it has faults.
 func cluster(t *testing.T, data map[string]string) Cluster {
 	t.Helper()
 	c, faults := ParseConfigMap(data)
@@ -25,8 +25,8 @@ func cluster(t *testing.T, data map[string]string) Cluster {
 	return c
 }
 
-// on returns the configuration of a node whose labels and annotations have no
-// faults.
+// on returns the configuration of a node. The test fails if a label or
+// annotation of the node has a fault.
 func on(t *testing.T, c Cluster, labels, annotations map[string]string) NodeConfig {
 	t.Helper()
 	n, faults := c.Node(labels, annotations)
@@ -46,8 +46,8 @@ func TestConfigMapThatIsNotThereMeansTheDefaultsOfAFileWithoutSections(t *testin
 	}
 }
 
-// The same text must give the same policy configuration in the ConfigMap and in
-// the file of the node.
+// A text must give the same policy configuration in the ConfigMap and in the
+// file of the node.
 func TestConfigMapMeansWhatTheNodesFileMeans(t *testing.T) {
 	data := map[string]string{
 		keyThreshold:  `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 60, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 80}}`,
@@ -313,7 +313,7 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 }
 
 // TestEveryKeyOfTheConfigMapIsOnThePage checks that docs/kubernetes.md names
-// the keys that a node's own file does not have.
+// all keys that the file of a node cannot have.
 func TestEveryKeyOfTheConfigMapIsOnThePage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {
@@ -335,9 +335,9 @@ func TestEveryKeyOfTheConfigMapIsOnThePage(t *testing.T) {
 	}
 }
 
-// FuzzParseConfigMap checks that no text makes the parser panic, that every
-// fault is one non-empty line, and that the texts in force can be parsed again
-// and give a policy on any node.
+// FuzzParseConfigMap checks that no text makes the parser panic, and that every
+// fault is one non-empty line. The texts that are in force must be parsed again
+// without a fault, and must give a policy on any node.
 func FuzzParseConfigMap(f *testing.F) {
 	f.Add(keyThreshold, `{"clusterStrategy": {"enable": true}, "nodeStrategies": [{"name": "a", "nodeSelector": {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}}]}`, "0.7")
 	f.Add(keyColocation, `{"enable": true, "nodeConfigs": [{"nodeSelector": {"matchLabels": {"a": "b"}}}], "extensions": {"x": [1]}}`, `{"enable": true}`)

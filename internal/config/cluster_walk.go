@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/config/spelling"
 )
 
-// readMapping reads a JSON mapping at a path. An unknown key causes a notice
-// and not a fault, because it may belong to a newer version or to another
+// readMapping reads the JSON mapping at a path. An unknown key causes a notice
+// and not a fault, because it may belong to a newer version, or to another
 // program that uses the ConfigMap.
 func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
 	var v T
@@ -31,7 +31,8 @@ func (p *parser) bad() map[string]bool {
 	return bad
 }
 
-// pick removes a key from a mapping and returns its value; nil: not found.
+// pick removes a key from a mapping and returns its value. It returns nil if
+// the mapping does not have the key.
 func pick(mapping *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == name {
@@ -43,18 +44,19 @@ func pick(mapping *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// moved replaces the path from at the beginning of a field by the path to.
-func moved(field, from, to string) string {
-	rest := strings.TrimPrefix(strings.TrimPrefix(field, from), ".")
+// moved replaces the prefix oldPath of a field's path by newPath.
+func moved(field, oldPath, newPath string) string {
+	rest := strings.TrimPrefix(strings.TrimPrefix(field, oldPath), ".")
 	if rest == "" || strings.HasPrefix(rest, "[") {
-		return to + rest
+		return newPath + rest
 	}
-	return join(to, rest)
+	return join(newPath, rest)
 }
 
-// spell gives the keys of a mapping the spelling of the known names, if they
-// differ from exactly one of them by case only: Koordinator reads keys in any
-// case. It calls renamed for each key that it changes.
+// spell corrects the spelling of keys in a mapping. Koordinator reads keys in
+// any case, so if a key differs only by case from exactly one of the known
+// names, spell replaces it by that name. It calls renamed for each key that it
+// changes.
 func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to string)) {
 	written := map[string]bool{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -73,11 +75,11 @@ func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to 
 	}
 }
 
-// renamedTo is the notice for a key that spell has renamed.
+// renamedTo returns the notice for a key that spell has renamed.
 func renamedTo(name string) string { return "counts as " + name + ": want this spelling" }
 
-// Suggest returns the problem text for an unknown key, with the known key that
-// was probably meant.
+// Suggest returns the problem text for an unknown key. It contains the known
+// key that was probably meant.
 func Suggest(name string, known []string) string {
 	if near := spelling.Nearest(name, known); near != "" {
 		return "unknown key: did you mean " + near + "?"

@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Colocation is colocation-config: the batch resources, which come from CPU and
-// memory that other work requested or left idle. Percentages are of the node's
-// capacity.
+// Colocation is colocation-config. It configures the batch resources: CPU and
+// memory that other work has not requested, or has requested and left idle.
+// Percentages are of the node's capacity.
 type Colocation struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
@@ -37,7 +37,7 @@ type Colocation struct {
 	MidStaticMemoryReservedPercent node.Maybe[unit.Percent] `json:"midStaticMemoryReservedPercent,omitzero" range:"0..100" later:""`
 
 	// Peak is a key that only Tenon has. In Koordinator, flags of the agent
-	// configure it.
+	// configure the peak prediction.
 	Peak PeakPrediction `json:"peakPrediction,omitzero"`
 
 	// Extensions are keys of other programs; Tenon has none.

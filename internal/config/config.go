@@ -1,6 +1,6 @@
 // Package config parses the versioned configuration file of tenond into a
-// struct with defaults. It finds all faults at once, each with its line, its
-// field and the accepted range.
+// struct with defaults. It finds all faults at once. Each fault has its line,
+// its field and the accepted range.
 package config
 
 import (
@@ -20,8 +20,8 @@ import (
 // MaxSize is the maximum size of the file, in bytes.
 const MaxSize = syntax.MaxSize
 
-// defaultPeriod is the usual period of such agents. Koordinator's CPU suppress
-// uses the same period.
+// defaultPeriod is the default of Period. Koordinator's CPU suppress has the
+// same period.
 const defaultPeriod = time.Second
 
 // Config is the configuration of a node.
@@ -31,16 +31,16 @@ type Config struct {
 	// Signals selects the events that wake the loop.
 	Signals Signals
 	// Rules say which cgroups are managed, and with which class. The first rule
-	// that matches a cgroup applies. Tenon never changes a cgroup that matches
-	// none.
+	// that matches a cgroup applies. Tenon never changes a cgroup that no rule
+	// matches.
 	Rules []match.Rule
 	// ContainerSockets are the sockets of the container runtimes, in the
-	// notation of package container; empty: the usual paths.
+	// notation of package container. If it is empty, the usual paths count.
 	ContainerSockets []string
 	// Policy is the configuration of the policies.
 	Policy policy.Config
 	// Notices name the settings that this version does not support. They are
-	// not faults: the rest of the file is valid.
+	// not faults: the other settings of the file are valid.
 	Notices []string
 }
 
@@ -49,7 +49,8 @@ type Fault struct {
 	// Line is the line of the mistake, counted from 1. It is 0 if the mistake
 	// has no line.
 	Line int
-	// Field is the dotted path of the key: "rules[1].class"; empty: the file.
+	// Field is the dotted path of the key, such as "rules[1].class". It is
+	// empty if the fault concerns the whole file.
 	Field string
 	// Problem names the wrong value and the accepted ones.
 	Problem string
@@ -89,11 +90,11 @@ func (e *Invalid) Error() string {
 }
 
 // Load reads the file at path. If the file can be read but has faults, the
-// error is *Invalid with all of them.
+// error is an *Invalid that contains all of them.
 func Load(path string) (Config, error) { return load(path, textfile.Read) }
 
-// LoadRegular loads like Load, but refuses files that are not regular. It is
-// for callers that read the file repeatedly.
+// LoadRegular does the same as Load, but refuses files that are not regular. It
+// is for callers that read the file repeatedly.
 func LoadRegular(path string) (Config, error) { return load(path, textfile.ReadRegular) }
 
 func load(path string, read func(string, int64) ([]byte, error)) (Config, error) {
@@ -108,9 +109,9 @@ func load(path string, read func(string, int64) ([]byte, error)) (Config, error)
 	return c, nil
 }
 
-// Parse parses the text of a configuration file. With any fault it returns the
-// zero Config, because callers must not use a part of a configuration. Faults
-// are in the order of their lines.
+// Parse parses the text of a configuration file. If there is any fault, it
+// returns the zero Config, because callers must not use a part of a
+// configuration. Faults are in the order of their lines.
 func Parse(data []byte) (Config, []Fault) {
 	f, faults := read(data)
 	if len(faults) > 0 {

@@ -29,7 +29,8 @@ var update = flag.Bool("update", false, "rewrite the messages of the wrong files
 
 const header = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: batch, class: BE, units: [batch.slice]}\n"
 
-// parsed returns the configuration in text, which must have no faults.
+// parsed returns the configuration in text. The test fails if the text has a
+// fault.
 func parsed(t *testing.T, text string) Config {
 	t.Helper()
 	c, faults := Parse([]byte(text))
@@ -42,8 +43,8 @@ func parsed(t *testing.T, text string) Config {
 	return c
 }
 
-// TestWrongFilesGetTheirMessage compares the error for each file of
-// testdata/wrong with the .want file beside it.
+// TestWrongFilesGetTheirMessage reads each file of testdata/wrong. The error
+// must be the text of the .want file beside it.
 func TestWrongFilesGetTheirMessage(t *testing.T) {
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	if err != nil || len(files) < 10 {
@@ -80,7 +81,7 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 }
 
 // unasked is the burst configuration without a policy. Its numbers apply to
-// pods that set a policy of their own.
+// pods that set their own policy.
 var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 
 // TestDefaultFileTurnsOnCPUQOSAlone checks that the file of a new installation
@@ -159,7 +160,7 @@ rules:
 }
 
 // A strategy must have the same meaning in each of its three notations, and
-// when it is read from JSON as on Kubernetes.
+// when it is read from JSON as in a ConfigMap.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
 		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},

@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// defaults holds the values of keys that are not set. They are Koordinator's
-// (pkg/util/sloconfig). A key that is absent here has no default, and its
-// feature is off. There are no defaults in other places.
+// defaults holds the values of keys that are not set. They are those of
+// Koordinator (pkg/util/sloconfig). If a key is absent here, it has no default,
+// and its feature is off. No other place has defaults.
 var defaults = Strategies{
 	Threshold: Threshold{
 		Enable:                          node.Some(false),
@@ -62,9 +62,9 @@ var defaults = Strategies{
 	},
 }
 
-// classDefaults returns the defaults of a class: its group identity, whether it
-// expels BE from the siblings of its CPUs, the end of its cache range, and its
-// watermarks. All other defaults are equal for all classes.
+// classDefaults returns the defaults of a class that differ between classes:
+// the group identity, whether the class expels BE from the siblings of its
+// CPUs, the end of its cache range, and its watermarks.
 func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent, scale, adjust int64) Class {
 	return Class{
 		CPU: CPUQOS{Enable: node.Some(false), GroupIdentity: node.Some(identity), CoreExpeller: node.Some(expels)},
@@ -103,7 +103,7 @@ func (s Strategies) orDefaults() Strategies {
 	return s
 }
 
-// fill sets the missing values of one mapping to the values of another.
+// fill sets the values that are missing in one mapping to those of another.
 func fill(to, from reflect.Value) {
 	for _, k := range keysOf(to.Type()) {
 		t, f := to.FieldByIndex(k.index), from.FieldByIndex(k.index)

@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEveryKeyIsDocumented compares docs/configuration.md with the schema: each
-// key has a row with its default, its range and whether it has an effect.
+// TestEveryKeyIsDocumented compares docs/configuration.md with the schema. Each
+// key must have a row that gives its default, its range and whether it has an
+// effect.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -44,8 +45,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentedKeyIsKnown checks that the schema has each key of the
-// page.
+// TestEveryDocumentedKeyIsKnown checks that each key of the page is in the
+// schema.
 func TestEveryDocumentedKeyIsKnown(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -66,8 +67,8 @@ func TestEveryDocumentedKeyIsKnown(t *testing.T) {
 }
 
 // visitKeys calls visit for every value below the mapping v, including values
-// in lists. later says that the value, or a mapping around it, has no effect
-// yet.
+// in lists. later says that the value, or a mapping that contains it, has no
+// effect yet.
 func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path string, v reflect.Value, later bool)) {
 	for _, k := range keysOf(v.Type()) {
 		f, at, off := v.FieldByIndex(k.index), join(path, k.name), later || k.later
@@ -127,8 +128,8 @@ func tableRows(page string) map[string]map[string][]string {
 	return rows
 }
 
-// rangeText returns the range of a key as the page prints it; empty: the page
-// may use any text.
+// rangeText returns the range of a key as the page must print it. It returns ""
+// if the page may use any text.
 func rangeText(k key, v reflect.Value) string {
 	if _, isBool := v.Interface().(node.Maybe[bool]); isBool {
 		return "true, false"
@@ -140,8 +141,8 @@ func rangeText(k key, v reflect.Value) string {
 	return strings.TrimPrefix(strings.TrimPrefix(s, "from "), "of ")
 }
 
-// defaultText returns the default of a key as the page prints it; empty: there
-// is none, or it depends on other keys.
+// defaultText returns the default of a key as the page must print it. It
+// returns "" if there is no default, or if it depends on other keys.
 func defaultText(path string, v reflect.Value) string {
 	texts := []string{plainJSON(v)}
 	for _, class := range defaults.QOS.classes() {
@@ -174,7 +175,8 @@ func at(v reflect.Value, path string) reflect.Value {
 	return reflect.Value{}
 }
 
-// plainJSON returns a single value without quotes; empty if it is not set.
+// plainJSON returns a single value as JSON, without quotes. It returns "" if
+// the value is not set.
 func plainJSON(v reflect.Value) string {
 	if !v.IsValid() || !isLeaf(v) || v.IsZero() {
 		return ""

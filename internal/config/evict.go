@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// lowerBy is the default difference between an eviction threshold and its lower
-// end (Koordinator: memoryReleaseBufferPercent).
+// lowerBy is how far the lower end of an eviction is below its threshold by
+// default (Koordinator: memoryReleaseBufferPercent).
 const lowerBy unit.Percent = 2
 
 // evict returns the configuration of evictions. Koordinator enables evictions
-// by a feature gate of the agent. Here the key of a threshold enables its
-// eviction, so these keys have no default.
+// by a feature gate of the agent. In Tenon an eviction is enabled by the key of
+// its threshold, so these keys have no default.
 func (t Threshold) evict() evict.Config {
 	if !t.Enable.Or(false) {
 		return evict.Config{}
@@ -43,12 +43,13 @@ func (t Threshold) evict() evict.Config {
 
 // evictsByAllocatable reports whether the configuration measures BE
 // satisfaction against allocatable resources. This version does not support
-// that. It then evicts no work because of its satisfaction.
+// that, and then evicts no work because of its satisfaction.
 func (t Threshold) evictsByAllocatable() bool {
 	return t.CPUEvictPolicy.Or("") == "evictByAllocatable"
 }
 
-// evictNotices names keys that have no effect without another key.
+// evictNotices names keys that are set, but have no effect because another key
+// is missing.
 func (t Threshold) evictNotices() []string {
 	if !t.Enable.Or(false) {
 		return nil

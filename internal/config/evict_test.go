@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAllocatableEndsNothingAndSaysSo checks that evictByAllocatable, which is
-// not supported, evicts nothing and causes a notice.
+// TestAllocatableEndsNothingAndSaysSo sets evictByAllocatable, which is not
+// supported. No work may be evicted, and there must be a notice.
 func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 	for keys, want := range map[string]string{
 		"cpuEvictPolicy: evictByAllocatable":      "evictByAllocatable is not acted on by this version: no work is evicted",
@@ -42,8 +42,8 @@ func TestAnObjectiveNeedsNoThreshold(t *testing.T) {
 	}
 }
 
-// TestNothingIsEndedUnlessAKeySaysSo checks that neither enable alone nor the
-// keys beside the thresholds evict any work.
+// TestNothingIsEndedUnlessAKeySaysSo checks that no work is evicted by enable
+// alone, or by the keys beside the thresholds alone.
 func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 	for text, want := range map[string]evict.Config{
 		"{}":                                {},

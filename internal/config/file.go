@@ -14,24 +14,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A file is the configuration file with its keys.
+// A file is the configuration file. Its fields are the keys.
 type file struct {
 	APIVersion node.Maybe[string]        `json:"apiVersion" oneof:"tenon.sh/v1alpha1"`
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
 	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
 	CPUs       node.Maybe[string]        `json:"cpus"`
-	// MemoryBandwidth is the bandwidth behind one L3 cache, in bytes/s.
+	// MemoryBandwidth is the bandwidth behind one L3 cache, in bytes per
+	// second.
 	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
 	Signals         signals                `json:"signals"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
 	Slices          []workers.Slice        `json:"slices"`
-	// ContainerSockets are the runtimes' sockets, for rules on containers.
+	// ContainerSockets are the sockets of the container runtimes. Rules on
+	// containers need them.
 	ContainerSockets []string `json:"containerSockets"`
 	Strategies
 }
 
-// A rule is the file form of a match.Rule.
+// A rule is a match.Rule as the file has it.
 type rule struct {
 	Name    node.Maybe[string] `json:"name"`
 	Class   node.Maybe[string] `json:"class" oneof:"LSE LSR LS BE SYSTEM"`
@@ -41,7 +43,7 @@ type rule struct {
 	Containers []string `json:"containers"`
 	Requests   requests `json:"requests"`
 	Limits     limits   `json:"limits"`
-	// Priority has the range of a Kubernetes pod priority.
+	// Priority has the same range as the priority of a Kubernetes pod.
 	Priority  node.Maybe[int64]  `json:"priority" range:"-2147483648..2147483647"`
 	Objective objective          `json:"objective"`
 	Slice     node.Maybe[string] `json:"slice"` // the slice whose workers its work shares
@@ -81,7 +83,7 @@ func (r rule) rule() match.Rule {
 	}
 }
 
-// uses returns what the rules say about slices.
+// uses returns how the rules use slices.
 func (f file) uses() (all []workers.Use) {
 	for _, r := range f.Rules {
 		all = append(all, workers.Use{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})
@@ -89,26 +91,28 @@ func (f file) uses() (all []workers.Use) {
 	return all
 }
 
-// cpus returns the CPUs that the policies share; empty: all. A list that cannot
-// be parsed has a fault already.
+// cpus returns the CPUs that the policies share. An empty set means all CPUs.
+// If the list cannot be parsed, the parser has reported a fault already.
 func (f file) cpus() unit.CPUSet {
 	set, _ := unit.ParseCPUSet(valueOf(f.CPUs))
 	return set
 }
 
-// valueOf returns the value of a key that is set, as a check or a default ensures.
+// valueOf returns the value of a key that must be set. A check or a default
+// ensures that.
 func valueOf[T any](m node.Maybe[T]) T {
 	v, _ := m.Value()
 	return v
 }
 
-// leastMemory is the smallest memory.max of a workload. With less, the kernel kills
-// a program when it starts, so container runtimes also refuse less than 6 MB. The
-// usual cause of such a limit is a missing suffix (limits: {memory: 4}).
+// leastMemory is the smallest memory.max that a workload may have. With less,
+// the kernel kills a program when it starts, so container runtimes also refuse
+// less than 6 MB. The usual cause of a smaller limit is a missing suffix
+// (limits: {memory: 4}).
 const leastMemory unit.Bytes = 6 << 20
 
-// file makes the checks of the file that struct tags cannot express, except
-// those of the strategies.
+// file makes the checks of the file that the tags of the struct cannot express.
+// The strategies are checked elsewhere.
 func (c *checker) file(f file) {
 	c.need("apiVersion", f.APIVersion.Known(), "tenon.sh/v1alpha1")
 	c.need("kind", f.Kind.Known(), "NodeConfig")
@@ -152,7 +156,7 @@ func (c *checker) file(f file) {
 	}
 }
 
-// amounts checks for amounts that are too large or too small to work.
+// amounts adds a fault for each amount that is too large or too small to work.
 func (c *checker) amounts(r rule, path string) {
 	cpu := func(field string, m node.Maybe[unit.MilliCPU]) {
 		if v := valueOf(m); v > unit.CPUs(unit.MaxCPUs) {
@@ -190,7 +194,7 @@ func noticesOfRules(rules []rule) []string {
 	return noticesOfOwnCPUs(rules)
 }
 
-// all returns the errors joined in err.
+// all returns the single errors that err joins.
 func all(err error) []error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {

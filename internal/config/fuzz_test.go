@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// FuzzParse checks that no text makes the parser panic or loop, that a file has
-// either faults or a configuration, and that a parsed file that is written
-// again is parsed as the same.
+// FuzzParse checks that no text makes the parser panic or loop. A file must
+// have either faults or a configuration. If a parsed file is written and parsed
+// again, the result must be the same.
 func FuzzParse(f *testing.F) {
 	f.Add(Default())
 	f.Add([]byte(header + "resource-threshold-config: '{\"clusterStrategy\": {\"enable\": true}}'\n"))
@@ -56,7 +56,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// written returns f as ASCII JSON, which is also YAML.
+// written returns f as JSON in ASCII, which is also YAML.
 func written(t *testing.T, f file) []byte {
 	t.Helper()
 	strategies, err := json.Marshal(f.Strategies)
@@ -109,7 +109,7 @@ func written(t *testing.T, f file) []byte {
 	return []byte(ascii.String())
 }
 
-// amounts returns the requests or limits of a rule in file form.
+// amounts returns the requests or limits of a rule as the file has them.
 func amounts(cpu node.Maybe[unit.MilliCPU], memory node.Maybe[unit.Bytes]) map[string]string {
 	m := map[string]string{}
 	if cpu.Known() {

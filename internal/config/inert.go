@@ -10,9 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A ConfigMap may be older than Tenon, and then no webhook has checked it. A
-// value that Koordinator accepts there must not disable its whole section. The
-// parser therefore omits values without an effect one by one, with a notice.
+// A ConfigMap may be older than Tenon, and then no webhook has checked it. If
+// Koordinator accepts a value that has no effect in Tenon, this must not
+// disable the whole section. Therefore the parser leaves out such values one by
+// one, with a notice for each.
 
 // leaveOut unsets the values of s that Koordinator accepts but that have no
 // effect, and returns a notice for each.
@@ -42,8 +43,8 @@ func (s *Strategies) leaveOut() []Fault {
 	return found
 }
 
-// leaveOut unsets those values below v that have no effect (see key), and
-// returns a notice for each.
+// leaveOut unsets the values below v that have no effect (see key), and returns
+// a notice for each.
 func leaveOut(v reflect.Value, path string) []Fault {
 	var found []Fault
 	for _, k := range keysOf(v.Type()) {
@@ -57,8 +58,8 @@ func leaveOut(v reflect.Value, path string) []Fault {
 		case f.Kind() == reflect.Struct:
 			found = append(found, leaveOut(f, at)...)
 		case f.Kind() == reflect.Slice && f.Len() > 0 && f.Index(0).Kind() == reflect.Struct && !isLeaf(f.Index(0)):
-			// Other layers of the configuration share the list, so leaveOut
-			// must not change it.
+			// Other layers of the configuration share this list, so it must be
+			// copied and not changed.
 			own := reflect.MakeSlice(f.Type(), f.Len(), f.Len())
 			reflect.Copy(own, f)
 			f.Set(own)
@@ -92,17 +93,18 @@ func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
 	return ""
 }
 
-// leaveOut unsets both percentages of the mapping to if they contradict each
-// other and the pair has no effect then.
-func (p pair) leaveOut(to, usual any, path string) []Fault {
-	name, problem := p.crossed(reflect.ValueOf(to).Elem().Interface(), usual)
+// leaveOut unsets both percentages of the pair in the given mapping, if they
+// contradict each other, and returns a notice. It does not unset a pair that
+// has an effect even then.
+func (p pair) leaveOut(mapping, usual any, path string) []Fault {
+	name, problem := p.crossed(reflect.ValueOf(mapping).Elem().Interface(), usual)
 	if problem == "" {
 		return nil
 	}
 	if p.holds != "" {
 		return []Fault{{Field: join(path, name), Problem: problem + "; " + p.holds}}
 	}
-	v := reflect.ValueOf(to).Elem()
+	v := reflect.ValueOf(mapping).Elem()
 	for _, k := range keysOf(v.Type()) {
 		if k.name == p.low || k.name == p.high {
 			v.FieldByIndex(k.index).SetZero()

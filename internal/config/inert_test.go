@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// noticed parses a ConfigMap without faults, and returns the configuration of a
-// node and all notices.
+// noticed parses a ConfigMap, which must have no faults. It returns the
+// configuration of a node, and all notices.
 func noticed(t *testing.T, data map[string]string) (NodeConfig, []string) {
 	t.Helper()
 	c := cluster(t, data)
@@ -18,8 +18,9 @@ func noticed(t *testing.T, data map[string]string) (NodeConfig, []string) {
 	return n, slices.Concat(c.Notices(), n.Notices)
 }
 
-// TestAValueThatKoordinatorAcceptsKeepsItsSection checks that values that clusters
-// have today leave the rest of their section in force, with a notice.
+// TestAValueThatKoordinatorAcceptsKeepsItsSection checks values that clusters
+// have today and that have no effect. The other values of their section must
+// stay in force, and there must be a notice.
 func TestAValueThatKoordinatorAcceptsKeepsItsSection(t *testing.T) {
 	threshold := func(keys string) map[string]string {
 		return map[string]string{keyThreshold: `{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":55,"memoryEvictThresholdPercent":0,` + keys + `}}`}
@@ -100,8 +101,8 @@ func TestSwitchesAreTrueOrOne(t *testing.T) {
 	}
 }
 
-// TestAnEmptyTextIsNotSet checks the texts that templates write for values that
-// are not set.
+// TestAnEmptyTextIsNotSet checks texts that templates write when a value is not
+// set.
 func TestAnEmptyTextIsNotSet(t *testing.T) {
 	n, notices := noticed(t, map[string]string{
 		keyThreshold:  `{"clusterStrategy":{"enable":true,"memoryEvictThresholdPercent":0,"cpuSuppressPolicy":"","cpuEvictPolicy":"","cpuSuppressMinPercent":""}}`,
@@ -141,7 +142,7 @@ func TestKeysAreReadInAnyCase(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, strings.Join(notices, "\n"))
 		}
 	}
-	// If a section has both spellings of a key, the exact one counts.
+	// If a section has two spellings of a key, the exact one counts.
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy":{"Enable":false,"enable":true,"memoryEvictThresholdPercent":0}}`})
 	if !on(t, c, nil, nil).Policy.Suppress.Enable || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0], "Enable: unknown key: did you mean enable?") {
 		t.Errorf("notices %q", c.Notices())
@@ -180,7 +181,7 @@ func TestEntriesForTheSameNodeAreNoticed(t *testing.T) {
 }
 
 // TestMemoryEvictionThatKoordinatorsChartHasIsNoticed checks the notice for a
-// ConfigMap that relies on Koordinator's default.
+// ConfigMap that relies on a default of Koordinator.
 func TestMemoryEvictionThatKoordinatorsChartHasIsNoticed(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"clusterStrategy":{"enable":true}}`:                                   true,
@@ -197,7 +198,7 @@ func TestMemoryEvictionThatKoordinatorsChartHasIsNoticed(t *testing.T) {
 }
 
 // TestAKeyOfANodesAnnotationThatIsMisspeltIsNoticed checks the notices for an
-// annotation of a node.
+// annotation of a node that contains misspelt keys.
 func TestAKeyOfANodesAnnotationThatIsMisspeltIsNoticed(t *testing.T) {
 	c := cluster(t, map[string]string{keyColocation: `{"enable":true}`})
 	n := on(t, c, nil, map[string]string{annotationColocation: `{"cpuReclaimTreshold":70}`, annotationReservation: `{"reservedCPU":"0"}`})

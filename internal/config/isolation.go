@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// cpuQOS reports whether LS work gets the CPU before BE work. Either class can
-// enable this, because it concerns both.
+// cpuQOS reports whether LS work gets the CPU before BE work. It does if either
+// class enables this, because it concerns both.
 func (q QOS) cpuQOS() bool {
 	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
 }
@@ -61,10 +61,11 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 	return "", true
 }
 
-// means returns the kernel feature that the configuration selects for BE work
-// to give way, if any. In Koordinator, the default of the key is 0 and selects
-// no feature, because another mechanism does this work there. Here 0 selects
-// the weaker feature, so a key that is not set must select none.
+// means returns the kernel feature that makes BE work give way, if the
+// configuration selects one. In Koordinator, the default of the key is 0, and
+// this value selects no feature, because another mechanism makes BE work give
+// way. In Tenon, 0 selects the weaker feature, so a key that is not set must
+// select none.
 func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {
@@ -76,8 +77,8 @@ func (c CPUQOS) means() node.Feature {
 	return node.FeatureCPUIdle
 }
 
-// identity returns the treatment of a class. If coreExpeller is false, the
-// class expels BE by no mechanism.
+// identity returns the treatment of a class. If coreExpeller is false, no
+// mechanism expels BE for this class.
 func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	if !c.Enable.Or(false) {
 		c = usual
@@ -89,8 +90,7 @@ func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	return v
 }
 
-// identities checks that the configuration does not give BE work the CPU before
-// LS work.
+// identities checks that BE work does not get the CPU before LS work.
 func (c *checker) identities(q QOS) {
 	for _, class := range q.classes() {
 		field := "resource-qos-config." + class.key + ".cpuQOS.groupIdentity"

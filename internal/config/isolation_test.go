@@ -38,8 +38,8 @@ func TestTheOrderOfMechanismsIsTheConfiguredOne(t *testing.T) {
 	}
 }
 
-// TestEveryMechanismCanBeConfigured compares the words of the key with the
-// preference order.
+// TestEveryMechanismCanBeConfigured compares the accepted words of the key
+// cpuIsolation with the preference order.
 func TestEveryMechanismCanBeConfigured(t *testing.T) {
 	var words []string
 	for _, k := range keysOf(reflect.TypeFor[Policies]()) {

@@ -9,17 +9,19 @@ import (
 )
 
 // ReadJSON parses JSON text, such as an annotation of a pod, into a struct with
-// the tags of this package (see key). Keys of the configuration have the same
-// meaning and range as there. null means that the key is not set. It finds all
-// faults; they have no lines. With any fault the value is the zero value.
+// the tags of this package (see key). A key has the same meaning and range as
+// in the configuration. The value null means that the key is not set. ReadJSON
+// finds all faults, but without line numbers. If there is any fault, it returns
+// the zero value.
 func ReadJSON[T any](text string) (T, []Fault) {
 	v, _, faults := readJSON[T](text, false)
 	return v, faults
 }
 
-// ReadLenientJSON is ReadJSON for texts that may be written for Koordinator. It
-// has notices instead of faults for unknown keys, for keys in another case, and
-// for values that Koordinator accepts but that have no effect.
+// ReadLenientJSON does the same as ReadJSON, for texts that may be written for
+// Koordinator. In three cases it returns a notice instead of a fault: for an
+// unknown key, for a key in another case, and for a value that Koordinator
+// accepts but that has no effect.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 	return readJSON[T](text, true)
 }

@@ -54,13 +54,13 @@ func (p PeakPrediction) prediction() policy.PeakPrediction {
 	}
 }
 
-// times returns n units of time, but at most a century.
+// times returns n times the duration of, but at most a century.
 func times(n node.Maybe[int64], of time.Duration) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(valueOf(n), int64(century/of))) * of
 }
 
-// reserve adds the reservation of the file to c.
+// reserve adds the reservation in the file to c.
 func (f file) reserve(c *policy.Overcommit) {
 	if !c.Enable {
 		return

@@ -14,12 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// maxFaults is the maximum number of listed faults. A file that is completely
-// wrong needs no longer list.
+// maxFaults is how many faults are listed at most. If a file is completely
+// wrong, more faults do not help.
 const maxFaults = 100
 
-// A parser walks a YAML document along the struct that it fills. It records the
-// line of each field, so that faults found later also have a line.
+// A parser walks through a YAML document and the struct that it fills, in
+// parallel. It records the line of each field, so that faults found later also
+// have a line.
 type parser struct {
 	faults []Fault
 	lines  map[string]int
@@ -71,7 +72,8 @@ func (p *parser) line(n *yaml.Node) int {
 	return n.Line
 }
 
-// lineOf returns the line of the field, or of the nearest field around it.
+// lineOf returns the line of the field or, if it has none, of the nearest field
+// that contains it.
 func (p *parser) lineOf(field string) int {
 	for {
 		if line, ok := p.lines[field]; ok || field == "" {
@@ -122,7 +124,8 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 }
 
 // inner reads n, which must be a mapping or a list. A key without a value
-// counts as empty, because all keys below it may be commented out.
+// counts as an empty mapping or list, because all keys below it may be
+// commented out.
 func (p *parser) inner(n *yaml.Node, path string, k key, to reflect.Value) {
 	switch empty := isNull(n); to.Kind() {
 	case reflect.Struct:
@@ -207,8 +210,8 @@ func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
 	}
 }
 
-// named reads a mapping with arbitrary names. It skips maps of arbitrary
-// values, which no code reads.
+// named reads a mapping whose keys are arbitrary names. It skips a map of
+// arbitrary values, because no code reads it.
 func (p *parser) named(n *yaml.Node, path string, k key, to reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		p.fault(p.line(n), path, shown(n)+": want keys and values")

@@ -8,11 +8,11 @@ import (
 )
 
 // lendsLSR reports whether BE may use the CPUs of LSR work. The default is
-// true, because other agents always lend them.
+// true, because in other agents BE always may.
 func (t Threshold) lendsLSR() bool { return !valueOf(t.Enable) || valueOf(t.CPUSuppressLendLSR) }
 
-// ownCPUs returns the field and the amount by which a rule requests exclusive
-// CPUs. It is false if the rule requests none.
+// ownCPUs returns how many exclusive CPUs a rule requests, and in which field.
+// asked is false if it requests none.
 func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	if class := node.Class(valueOf(r.Class)); class != node.LSE && class != node.LSR {
 		return "", 0, false
@@ -32,7 +32,7 @@ func (c *checker) ownCPUs(r rule, path string) {
 	}
 }
 
-// noticesOfOwnCPUs names the LSE and LSR rules without a CPU request.
+// noticesOfOwnCPUs names the LSE and LSR rules that have no CPU request.
 func noticesOfOwnCPUs(rules []rule) []string {
 	var notices []string
 	for i, r := range rules {

@@ -9,7 +9,7 @@ import (
 )
 
 // cache returns the shares of the classes whose resctrlQOS is enabled. LSE has
-// the share of LSR; SYSTEM work stays in the default group.
+// the same share as LSR. SYSTEM work stays in the default group.
 func (q QOS) cache() cache.Config {
 	var c cache.Config
 	for _, class := range q.classes() {
@@ -33,11 +33,11 @@ func (q QOS) cache() cache.Config {
 	return c
 }
 
-// mostBandwidth is the largest accepted memoryBandwidth. Percentages of it fit
-// into integers.
+// mostBandwidth is the largest accepted memoryBandwidth. It is so small that
+// percentages of it fit into integers.
 const mostBandwidth unit.Bytes = 1e15
 
-// memoryBandwidth checks that the bandwidth is possible.
+// memoryBandwidth checks that the bandwidth is a possible one.
 func (c *checker) memoryBandwidth(m node.Maybe[unit.Bytes]) {
 	if v, given := m.Value(); given && (v <= 0 || v > mostBandwidth) {
 		c.fault("memoryBandwidth", fmt.Sprintf("%v: want bytes per second behind one L3 cache, such as 200G", v))

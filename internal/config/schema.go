@@ -69,7 +69,8 @@ const (
 	aText     = "text"
 )
 
-// want describes the accepted values of k: "a whole number from 0 to 100".
+// want describes which values of k are accepted, such as "a whole number from 0
+// to 100".
 func (k key) want(noun string) string {
 	switch {
 	case len(k.words) == 1:

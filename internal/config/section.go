@@ -9,10 +9,10 @@ import (
 )
 
 // strategy returns the mapping with the keys of the section at path. If there
-// is none, it adds a fault and returns nil. There are three notations: keys
-// directly in the section; keys under clusterStrategy, as in Koordinator's
-// ConfigMap; and a JSON text, as in a value of that ConfigMap. All keys in a
-// text have the line of the text.
+// is none, it adds a fault and returns nil. There are three notations: the keys
+// are directly in the section; they are under clusterStrategy, as in
+// Koordinator's ConfigMap; or the section is a JSON text, as a value of that
+// ConfigMap is. If it is a text, all its keys have the line of the text.
 func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		p.pinned = p.lines[path]
@@ -50,8 +50,8 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	return cluster
 }
 
-// otherNodes refuses the part of a ConfigMap with settings for some nodes of a
-// cluster. Only one node reads this file, and it has no labels by which an
+// otherNodes refuses the part of a section that has settings for some nodes of
+// a cluster. Only one node reads this file, and it has no labels by which an
 // entry could select it. An empty list is accepted.
 func (p *parser) otherNodes(name, value *yaml.Node, path string) {
 	if isNull(value) || value.Kind == yaml.SequenceNode && len(value.Content) == 0 {

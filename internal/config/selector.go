@@ -7,7 +7,8 @@ import (
 	"tenon.sh/tenon/internal/config/nodeselect"
 )
 
-// selector makes the checks of a selector that struct tags cannot express.
+// selector makes the checks of a selector that the tags of the struct cannot
+// express.
 func (c *checker) selector(s nodeselect.Selector, path string) {
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)
@@ -22,9 +23,9 @@ func (c *checker) selector(s nodeselect.Selector, path string) {
 	}
 }
 
-// overlapping returns a notice for each entry that may select a node which an
-// earlier entry also selects. For such a node, only the first entry counts.
-// (Koordinator's optional webhook refuses such entries.)
+// overlapping returns a notice for each entry that may select the same node as
+// an earlier entry. For such a node, only the first entry counts. (Koordinator
+// has an optional webhook that refuses such entries.)
 func overlapping[T any](some []layer[T]) []Fault {
 	var found []Fault
 	for i, e := range some {

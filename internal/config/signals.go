@@ -5,22 +5,21 @@ import "tenon.sh/tenon/internal/model/node"
 // Signals selects the kernel signals that wake the loop, if the kernel has
 // them. Without these signals, the loop runs once per period.
 type Signals struct {
-	// RunQueueDelay means that BPF measures for how long services wait for a
-	// CPU, and wakes the loop if they wait too long. It makes every context
-	// switch slower.
+	// RunQueueDelay means that BPF measures how long services wait for a CPU,
+	// and wakes the loop if they wait too long. It makes every context switch
+	// slower.
 	RunQueueDelay bool
 	// Pressure means that PSI triggers wake the loop.
 	Pressure bool
 }
 
-// signals is the mapping with this name in the file.
+// signals is the mapping signals in the file.
 type signals struct {
 	RunQueueDelay node.Maybe[string] `json:"runQueueDelay" oneof:"auto off"`
 	Pressure      node.Maybe[string] `json:"pressure" oneof:"auto off"`
 }
 
-// The words for a signal that is used if the kernel has it, and for one that is
-// off.
+// The accepted words: the signal is used if the kernel has it, or it is off.
 const (
 	auto = "auto"
 	off  = "off"

@@ -5,11 +5,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Strategies holds the configured strategies of one node. The keys, meanings
-// and ranges are those of Koordinator's and ACK's ConfigMap
-// (slo-controller-config, ack-slo-config), so that the file and the ConfigMap
-// use the same struct. A key that is not set is absent; default.go has its
-// default. docs/configuration.md describes each key.
+// Strategies holds the configured strategies of one node. The keys, their
+// meanings and their ranges are those of the ConfigMap of Koordinator and ACK
+// (slo-controller-config, ack-slo-config). So the file and the ConfigMap use
+// the same struct. A key that is not set is absent. Its default is in
+// default.go. docs/configuration.md describes each key.
 type Strategies struct {
 	Threshold  Threshold  `json:"resource-threshold-config,omitzero" section:"nodeStrategies"`
 	QOS        QOS        `json:"resource-qos-config,omitzero" section:"nodeStrategies"`
@@ -17,9 +17,9 @@ type Strategies struct {
 	Colocation Colocation `json:"colocation-config,omitzero" section:"nodeConfigs"`
 }
 
-// Threshold is resource-threshold-config: the use of the node above which BE
-// must give way. Percentages are of the node's capacity, or of its allocatable
-// resources if the key says so.
+// Threshold is resource-threshold-config: if the use of the node is above a
+// threshold, BE must give way. Percentages are of the node's capacity, or of
+// its allocatable resources if the key says so.
 type Threshold struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
@@ -60,19 +60,19 @@ type QOS struct {
 	LSClass     Class    `json:"lsClass,omitzero"`
 	BEClass     Class    `json:"beClass,omitzero"`
 	SystemClass Class    `json:"systemClass,omitzero"`
-	// CgroupRoot has the settings that exist once per node, which are those of
-	// block devices.
+	// CgroupRoot has the settings that exist once per node. These are the
+	// settings of block devices.
 	CgroupRoot Class `json:"cgroupRoot,omitzero" later:""`
 }
 
-// classOf is the part of QOS for some classes, with its key.
+// classOf is the part of QOS for some classes, and the key of this part.
 type classOf struct {
 	key string
 	Class
 	names []node.Class
 }
 
-// classes returns the parts of q with the classes to which each applies.
+// classes returns the parts of q, each with the classes to which it applies.
 func (q QOS) classes() []classOf {
 	return []classOf{
 		{"lsrClass", q.LSRClass, []node.Class{node.LSE, node.LSR}},
@@ -82,13 +82,13 @@ func (q QOS) classes() []classOf {
 	}
 }
 
-// pointers returns the parts of q in the order of classes, for changes.
+// pointers returns pointers to the parts of q, in the order of classes.
 func (q *QOS) pointers() []*Class {
 	return []*Class{&q.LSRClass, &q.LSClass, &q.BEClass, &q.SystemClass}
 }
 
 // Policies selects mechanisms for parts of QOS. By default Tenon uses the
-// strongest that the node supports.
+// strongest mechanism that the node supports.
 type Policies struct {
 	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
@@ -101,8 +101,8 @@ type Policies struct {
 	LimitSeats       node.Maybe[bool]   `json:"cpuLimitSeats,omitzero"`
 }
 
-// Class is the isolation of the workloads of one class. Each part has an effect
-// only if its own Enable is true.
+// Class is the isolation of the workloads of one class. Each part has its own
+// key Enable, and has an effect only if this is true.
 type Class struct {
 	CPU     CPUQOS     `json:"cpuQOS,omitzero"`
 	Memory  MemoryQOS  `json:"memoryQOS,omitzero"`
@@ -119,8 +119,8 @@ type CPUQOS struct {
 	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero"`
 }
 
-// MemoryQOS configures how much memory is protected, and from which use on it
-// is reclaimed. The keys from WmarkRatio on are for Anolis OS kernels.
+// MemoryQOS configures how much memory is protected, and at which use memory is
+// reclaimed. WmarkRatio and the keys after it are for Anolis OS kernels.
 type MemoryQOS struct {
 	Enable                node.Maybe[bool]         `json:"enable,omitzero"`
 	MinLimitPercent       node.Maybe[unit.Percent] `json:"minLimitPercent,omitzero" range:"0..100"`
@@ -138,7 +138,8 @@ type MemoryQOS struct {
 	PageCacheReclaimSync  node.Maybe[bool]         `json:"pageCacheReclaimSync,omitzero" later:"false"`
 }
 
-// ResctrlQOS is the share of the L3 cache and of the memory bandwidth.
+// ResctrlQOS is the share that a class has of the L3 cache and of the memory
+// bandwidth.
 type ResctrlQOS struct {
 	Enable               node.Maybe[bool]         `json:"enable,omitzero"`
 	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100"`
@@ -146,7 +147,7 @@ type ResctrlQOS struct {
 	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100" taken:"0..100"`
 }
 
-// BlkIOQOS is the share of block devices.
+// BlkIOQOS is the share that a class has of block devices.
 type BlkIOQOS struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 	Blocks []Block          `json:"blocks,omitempty"`
@@ -160,8 +161,8 @@ type Block struct {
 }
 
 // IO holds the limits, the weight and the latency target on one Block, for all
-// work of a class together. Rates are per second, and 0 is no limit. Latencies
-// are in microseconds.
+// work of a class together. Rates are per second, and a rate of 0 means no
+// limit. Latencies are in microseconds.
 type IO struct {
 	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.."`
 	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`
@@ -181,7 +182,7 @@ type IO struct {
 	ModelWriteRandIOPS  node.Maybe[int64]        `json:"modelWriteRandIOPS,omitzero" range:"1.." taken:"0.." later:""`
 }
 
-// NetworkQOS is the share of the network.
+// NetworkQOS is the share that a class has of the network.
 type NetworkQOS struct {
 	Enable         node.Maybe[bool]      `json:"enable,omitzero" later:"false"`
 	IngressRequest node.Maybe[Bandwidth] `json:"ingressRequest,omitzero" later:""`
@@ -190,8 +191,8 @@ type NetworkQOS struct {
 	EgressLimit    node.Maybe[Bandwidth] `json:"egressLimit,omitzero" later:""`
 }
 
-// Burst is cpu-burst-config: the CPU time that an LS workload may save, and
-// borrow, for its bursts.
+// Burst is cpu-burst-config: how much CPU time an LS workload may save and
+// borrow for its bursts.
 type Burst struct {
 	Policy                     node.Maybe[string]       `json:"policy,omitzero" oneof:"none cpuBurstOnly cfsQuotaBurstOnly auto"`
 	CPUBurstPercent            node.Maybe[unit.Percent] `json:"cpuBurstPercent,omitzero" range:"1..10000"`

@@ -12,8 +12,8 @@ import (
 // foreign lists the keys of Koordinator's ConfigMap that a file cannot have.
 var foreign = []string{"system-config", "host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 
-// unknownKey returns the problem text for an unknown key, and the key that was
-// probably meant, or "".
+// unknownKey returns the problem text for an unknown key. It also returns the
+// key that was probably meant, or "".
 func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 	whole := reflect.TypeFor[file]()
 	if p.lenient {
@@ -45,5 +45,5 @@ func namesOf(keys []key) []string {
 	return names
 }
 
-// maxKey is the number of characters of a key that are printed.
+// maxKey is how many characters of a key are printed.
 const maxKey = 64

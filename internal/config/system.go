@@ -18,15 +18,15 @@ type System struct {
 	TotalNetworkBandwidth     node.Maybe[unit.Bytes]      `json:"totalNetworkBandwidth,omitzero" later:""`
 }
 
-// Normalization is cpu-normalization-config: the performance of a CPU relative
-// to other models.
+// Normalization is cpu-normalization-config: how fast a CPU is, relative to
+// other models.
 type Normalization struct {
 	Enable       node.Maybe[bool]      `json:"enable,omitzero" later:"false"`
 	DefaultRatio node.Maybe[float64]   `json:"defaultRatio,omitzero" range:"1..5"`
 	RatioModel   map[string]ModelRatio `json:"ratioModel,omitempty"`
 }
 
-// ModelRatio is the relative performance of one CPU model, by its mode.
+// ModelRatio is how fast one CPU model is, in each of its modes.
 type ModelRatio struct {
 	Base             node.Maybe[float64] `json:"baseRatio,omitzero" range:"1..5"`
 	HyperThread      node.Maybe[float64] `json:"hyperThreadEnabledRatio,omitzero" range:"1..5"`
@@ -34,8 +34,8 @@ type ModelRatio struct {
 	HyperThreadTurbo node.Maybe[float64] `json:"hyperThreadTurboEnabledRatio,omitzero" range:"1..5"`
 }
 
-// Amplification is resource-amplification-config: the factor by which a node
-// shows more resources to the scheduler than it has.
+// Amplification is resource-amplification-config. It has factors: a node shows
+// the scheduler its resources multiplied by them.
 type Amplification struct {
 	Enable node.Maybe[bool]               `json:"enable,omitzero" later:"false"`
 	Ratio  map[string]node.Maybe[float64] `json:"resourceAmplificationRatio,omitempty" range:"1.."`
@@ -57,8 +57,8 @@ type HostApplication struct {
 	Strategy map[string]any `json:"strategy,omitempty"`
 }
 
-// HostCgroup is the place of a program in the cgroup tree: base, parentDir and
-// relativePath, joined. The bases of Kubernetes are those of the kubelet.
+// HostCgroup says where the cgroup of a program is in the tree: base, parentDir
+// and relativePath, joined. The bases of Kubernetes are those of the kubelet.
 type HostCgroup struct {
 	Base         node.Maybe[string] `json:"base,omitzero" oneof:"CgroupRoot Kubepods KubepodsBurstable KubepodsBesteffort"`
 	ParentDir    node.Maybe[string] `json:"parentDir,omitzero"`
