@@ -104,8 +104,8 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 	if got, faults := overrides(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":3}`); got.Identity.Known() || !slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: 3: want a whole number from -1 to 2"}) {
 		t.Errorf("3: %v, %q", got.Identity, faults)
 	}
-	// Koordinator accepts -1 on any pod. Tenon treats it as 0, and does not
-	// refuse the pod.
+	// Koordinator accepts -1 on any pod. Tenon does not refuse such a pod, and
+	// treats the value as 0.
 	if got, faults := overrides(node.LS, AnnotationCPUQOS, `{"enable":true,"groupIdentity":-1}`); got.Identity != node.Some(node.IdentityNone) ||
 		!slices.Equal(faults, []string{"koordinator.sh/cpuQOS: groupIdentity: -1 counts as 0 for this pod: only BE yields"}) {
 		t.Errorf("-1: %v, %q", got.Identity, faults)
@@ -115,8 +115,8 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 	}
 }
 
-// Values that Koordinator accepts and Tenon ignores must not make a webhook
-// refuse a pod.
+// If Koordinator accepts a value and Tenon ignores it, a webhook must not
+// refuse the pod.
 func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
 	for key, text := range map[string]string{
 		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // the pod is BE, and only LS pods use this annotation
@@ -215,9 +215,9 @@ func TestEvictionPriorityByAnnotationAndSubPriorityByLabel(t *testing.T) {
 	}
 }
 
-// TestEvictionOrderOfPodsWithoutWords checks the eviction order of pods without
-// a class label, a priority or a sub-priority, and which pods count as pods of
-// a DaemonSet.
+// TestEvictionOrderOfPodsWithoutWords checks the eviction order of pods that
+// have no class label, no priority or no sub-priority. It also checks which
+// pods count as pods of a DaemonSet.
 func TestEvictionOrderOfPodsWithoutWords(t *testing.T) {
 	daemon := func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "u", Controller: new(true)}}
@@ -266,8 +266,8 @@ func TestResourceSpecAndStatusAreRead(t *testing.T) {
 	}
 }
 
-// An annotation with faults has no effect. Tenon reports all its faults, and
-// uses the other annotations of the pod.
+// If an annotation has a fault, it has no effect. Tenon must report all its
+// faults, and use the other annotations of the pod.
 func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	got, faults := overrides(node.LS,
 		AnnotationCPUBurst, `{"policy":"sometimes","cpuBurstPercent":0,"cfsQuotaBurstPercent":99,"cfsQuotaBurstPeriodSeconds":-2}`,
@@ -332,9 +332,9 @@ func TestNamespacesGoAfterAnnotationsAndBeforeTheCluster(t *testing.T) {
 	}
 }
 
-// FuzzAnnotations checks that, for any text in an annotation, each value that
-// Tenon uses is within its range, and that each fault is one line that names
-// its key.
+// FuzzAnnotations writes any text into an annotation. Each value that Tenon
+// uses must be within its range, and each fault must be one line that names its
+// key.
 func FuzzAnnotations(f *testing.F) {
 	f.Add(`{"policy":"auto","cpuBurstPercent":200}`, `{"policy":"none"}`, `{"enable":true,"groupIdentity":1}`, `{"blocks":[{"name":"vda","ioCfg":{"readBPS":1}}]}`, `{"llc":{"schemata":{"range":[0,30]}}}`, `["BECPUEvict"]`, "LS")
 	f.Add(`null`, `[]`, `{"enable":null}`, `{"blocks":{}}`, `{"llc":{"schemata":{"range":[null,1e3]}}}`, `[null]`, "BE")
@@ -375,9 +375,9 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// FuzzPods checks that any amounts result in workloads with amounts of at least
-// 0. If all containers have a limit, no container limit exceeds the limit of
-// the pod.
+// FuzzPods gives pods any amounts. The amounts of the workloads must be at
+// least 0. If all containers have a limit, no container's limit may exceed that
+// of the pod.
 func FuzzPods(f *testing.F) {
 	f.Add(int64(1000), int64(1<<30), int64(500), int64(1<<20), true)
 	f.Add(int64(-5), int64(0), int64(1<<62), int64(1<<62), false)

@@ -6,14 +6,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// systemCritical is the lowest priority of pods that the node or the cluster
-// cannot work without (k8s.io/kubernetes/pkg/apis/scheduling:
+// systemCritical is the lowest priority of system-critical pods, without which
+// the node or the cluster cannot work (k8s.io/kubernetes/pkg/apis/scheduling:
 // SystemCriticalPriority).
 const systemCritical = 2000000000
 
-// Class returns the class in the label of a pod, or else in the annotation of
-// ACK before 0.8.0. It is empty if the pod has neither, or if the value is not
-// a class; Faults reports the latter. An empty label counts as no label.
+// Class returns the class in the label of a pod. If the pod has no label, it
+// returns the class in the annotation that ACK had before 0.8.0. It returns ""
+// if the pod has neither, or if the value is no class. In the latter case,
+// Faults reports it. An empty label counts as no label.
 func Class(p *corev1.Pod) node.Class {
 	if word, labelled := p.Labels[LabelQOSClass]; labelled {
 		return classOf(word)
@@ -23,14 +24,15 @@ func Class(p *corev1.Pod) node.Class {
 
 // ClassWithDefault returns Class. If Class is empty, the Kubernetes QoS class
 // decides, as on ACK: a Guaranteed or Burstable pod is LS, and a BestEffort pod
-// is BE. A BestEffort pod with a system-critical priority, such as kube-proxy,
-// is SYSTEM, because it must not give way to other pods.
+// is BE. But a BestEffort pod with a system-critical priority, such as
+// kube-proxy, is SYSTEM, because it must not give way to other pods.
 func ClassWithDefault(p *corev1.Pod) node.Class {
 	class, _ := classAndRule(p)
 	return class
 }
 
-// classAndRule returns the class of a pod, and a description of its source.
+// classAndRule returns the class of a pod, and words that say where the class
+// comes from.
 func classAndRule(p *corev1.Pod) (node.Class, string) {
 	if c := Class(p); c != "" {
 		if _, labelled := p.Labels[LabelQOSClass]; labelled {
@@ -59,9 +61,9 @@ func classOf(word string) node.Class {
 }
 
 // QOSClass returns the Kubernetes QoS class of a pod, which decides where the
-// kubelet places its cgroup. It comes from the status of the pod, or else from
-// the rules of the API server (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos).
-// Only cpu and memory count.
+// kubelet places the pod's cgroup. It is in the status of the pod. If it is
+// missing there, it is computed by the rules of the API server
+// (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos). Only cpu and memory count.
 func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass

@@ -24,8 +24,8 @@ func TestClassOfAPodByTheAnnotationOfOldACK(t *testing.T) {
 	}
 }
 
-// The pages of ACK show pods with the class BE and no priority. The webhook of
-// Koordinator refuses such a pod.
+// The pages of ACK show pods that have the class BE and no priority, although
+// the webhook of Koordinator refuses such pods.
 func TestBEWithoutPriorityIsAccepted(t *testing.T) {
 	p := pod("p", be, container("c", "", "batch-cpu=1k batch-memory=1Gi"))
 	w := one(t, p)

@@ -12,8 +12,7 @@ import (
 
 const root = "../../.."
 
-// testsOf returns the names of all tests of the module, including those of
-// scenarios.
+// testsOf returns the names of all tests of the module. Scenarios are included.
 func testsOf(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
@@ -43,9 +42,9 @@ func testsOf(t *testing.T) map[string]bool {
 	return all
 }
 
-// TestCompatibilityPageTellsTheTruth checks docs/compatibility.md: each test
-// that it names exists, each row with yes or read names a test, and each label,
-// annotation and resource of this package has a row.
+// TestCompatibilityPageTellsTheTruth checks docs/compatibility.md. Each test
+// that it names must exist. Each row with "yes" or "read" must name a test.
+// Each label, annotation and resource of this package must have a row.
 func TestCompatibilityPageTellsTheTruth(t *testing.T) {
 	data, err := os.ReadFile(root + "/docs/compatibility.md")
 	if err != nil {

@@ -32,8 +32,9 @@ type ackCPUs map[string]map[string]struct {
 	Elems map[string]struct{} `json:"elems"`
 }
 
-// ContractAnnotations returns the annotations by which the scheduler tells the
-// node its choice for a pod. m is the topology of the node.
+// ContractAnnotations returns the annotations in which the scheduler writes
+// what it chose for a pod. The agent of the node reads them. m is the topology
+// of the node.
 func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) (map[string]string, error) {
 	all := map[string]string{}
 	put := func(key string, v any) error {
@@ -65,8 +66,8 @@ func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) (map[stri
 	return all, err
 }
 
-// ackOf returns ACK's annotation cpuset. A container without CPUs of its own
-// has all CPUs of the pod there.
+// ackOf returns ACK's annotation cpuset. In it, a container without its own
+// CPUs has all CPUs of the pod.
 func ackOf(p *corev1.Pod, m *pick.Map, c place.Contract) ackCPUs {
 	all := ackCPUs{}
 	for _, container := range p.Spec.Containers {
@@ -91,10 +92,10 @@ func ackOf(p *corev1.Pod, m *pick.Map, c place.Contract) ackCPUs {
 	return all
 }
 
-// ContractOf reads the choice of a scheduler from the annotations of a pod: the
-// choice of Tenon's scheduler or, without one, that of Koordinator's, which
-// does not name its topology. It returns false if the pod has no choice that
-// can be read.
+// ContractOf reads what a scheduler chose from the annotations of a pod. This
+// is the choice of Tenon's scheduler. If there is none, it is that of
+// Koordinator's scheduler, which does not name its topology. ContractOf returns
+// false if the pod has no choice that can be read.
 func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
 	text, given := p.Annotations[AnnotationCPUs]
 	if !given {

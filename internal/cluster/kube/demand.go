@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The annotations with which a pod demands CPUs, and those in which a scheduler
-// writes its choice.
+// The annotations in which a pod demands CPUs, and those in which a scheduler
+// writes which CPUs it chose.
 const (
 	AnnotationNUMASpec    = "scheduling.koordinator.sh/numa-topology-spec"
 	AnnotationACKNUMASpec = "scheduling.alibabacloud.com/numa-topology-spec"
@@ -22,7 +22,7 @@ const (
 	AnnotationCPUSetScheduler = "cpuset-scheduler"
 	AnnotationCPUPolicy       = "cpu-policy"
 	AnnotationCPUSet          = "cpuset"
-	// AnnotationCPUs contains the choice of Tenon's scheduler.
+	// AnnotationCPUs contains what Tenon's scheduler chose.
 	AnnotationCPUs = "tenon.sh/cpus"
 )
 
@@ -45,8 +45,8 @@ var (
 	cpuPolicyWords = []string{"", StaticBurst}
 )
 
-// NUMASpecOf reads the annotation numa-topology-spec under Koordinator's name,
-// or else ACK's.
+// NUMASpecOf reads the annotation numa-topology-spec. It first looks for
+// Koordinator's name of the annotation, and then for ACK's.
 func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 	for _, key := range []string{AnnotationNUMASpec, AnnotationACKNUMASpec} {
 		text, given := p.Annotations[key]
@@ -68,8 +68,8 @@ func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 }
 
 // DemandOf returns the CPUs that a pod demands from its node. It returns false
-// if the pod demands no CPUs, or if its demand has a fault. Such a pod shares
-// CPUs with others.
+// if the pod demands none, or if its demand has a fault. Such a pod shares CPUs
+// with others.
 func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	class := ClassWithDefault(p)
 	spec, faults := ResourceSpecOf(p)
@@ -117,9 +117,9 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	return d, true, faults
 }
 
-// byLimits fills in the demand of ACK's annotation. Each container gets as many
-// CPUs as its limit, and owns them if the pod requests all of them. The result
-// describes the fault; empty: there is none.
+// byLimits sets the demand that ACK's annotation means. Each container gets as
+// many CPUs as its limit. If the pod requests all of these, it owns them.
+// byLimits returns a description of a fault, or "".
 func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	for _, c := range p.Spec.Containers {
 		limit, limited := amountsOf(c.Resources, nativeCPU, nativeMem).CPULimit.Value()
@@ -144,9 +144,9 @@ func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	return ""
 }
 
-// limitsOf returns the containers with their numbers of CPUs, if their limits
-// are whole numbers of CPUs that add up to n. Otherwise the CPUs belong to the
-// pod as a whole.
+// limitsOf returns the containers, each with its number of CPUs. The limits of
+// the containers must be whole numbers of CPUs and add up to n. Otherwise
+// limitsOf returns nil, and the CPUs belong to the pod as a whole.
 func limitsOf(p *corev1.Pod, n int) []place.Container {
 	var d place.Demand
 	if byLimits(p, unit.CPUs(n), &d) != "" || d.CPUs != n {
@@ -155,8 +155,8 @@ func limitsOf(p *corev1.Pod, n int) []place.Container {
 	return d.Containers
 }
 
-// bindOf fills in the demand from the values of resource-spec and
-// numa-topology-spec.
+// bindOf sets those parts of the demand that come from the values of
+// resource-spec and numa-topology-spec.
 func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	binds := map[string][2]pick.Bind{
 		"FullPCPUs": {pick.OnlyWhole, pick.PreferWhole}, "SpreadByPCPUs": {pick.OnlySpread, pick.PreferSpread},
@@ -180,8 +180,9 @@ func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	}
 }
 
-// cpusOf returns the demand of a pod and the choice of its scheduler, in the
-// form that the agent of the node uses. Faults reports their faults.
+// cpusOf returns what a pod demands and what its scheduler chose. It returns
+// them in the form that the agent of the node uses. Faults reports the faults
+// of both.
 func cpusOf(p *corev1.Pod) node.CPUOverride {
 	d, demands, _ := DemandOf(p)
 	if !demands {

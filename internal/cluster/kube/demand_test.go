@@ -64,7 +64,7 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 	}
 }
 
-// twoCaches returns a node with two L3 caches of two cores.
+// twoCaches returns a node that has two L3 caches with two cores each.
 func twoCaches() *pick.Map {
 	var t node.Topology
 	for c := range 8 {
@@ -73,8 +73,8 @@ func twoCaches() *pick.Map {
 	return pick.Compile(t)
 }
 
-// TestTheChoiceIsInTheAnnotationsOfThePod checks that a contract is equal after
-// it was written to annotations and read back.
+// TestTheChoiceIsInTheAnnotationsOfThePod writes a contract to annotations and
+// reads it back. It must be the same.
 func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
 	p := pod("p", annotation(AnnotationCPUSetScheduler, "true"), container("nginx", "cpu=2 memory=2Gi", "cpu=2 memory=2Gi"), container("side", "cpu=1", "cpu=1"))
 	d, _, _ := DemandOf(&p)

@@ -1,7 +1,7 @@
-// Package kube defines how Kubernetes objects describe work to Tenon: the
-// labels, annotations and resources of a pod, the places of its cgroups, and
-// the workload that follows from it. The names are those of Koordinator and
-// ACK, so that manifests written for them work unchanged. All functions are
+// Package kube defines how Kubernetes objects describe work to Tenon. It
+// defines the labels, annotations and resources of a pod, where its cgroups
+// are, and which workload results from it. The names are those of Koordinator
+// and ACK, so that manifests written for them work unchanged. All functions are
 // pure functions over values of the Kubernetes API.
 package kube
 
@@ -19,10 +19,10 @@ import (
 const (
 	// LabelQOSClass names the class: LSE, LSR, LS, BE or SYSTEM.
 	LabelQOSClass = "koordinator.sh/qosClass"
-	// LabelPriorityClass names the priority class. Without it, the priority of
-	// the pod decides.
+	// LabelPriorityClass names the priority class. If it is missing, the
+	// priority of the pod decides.
 	LabelPriorityClass = "koordinator.sh/priority-class"
-	// LabelSubPriority orders pods of the same priority; the value is a whole
+	// LabelSubPriority orders pods of the same priority. The value is a whole
 	// number.
 	LabelSubPriority = "koordinator.sh/priority"
 )
@@ -46,22 +46,22 @@ const (
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"
 	AnnotationACKMemoryQOS = "alibabacloud.com/memoryQOS"
 
-	// Annotations of the kubelet. The first is on a mirror pod and names its
-	// static pod. The second names the source from which the kubelet has the
-	// pod.
+	// Annotations of the kubelet. The first one is on a mirror pod and
+	// identifies its static pod. The second one says from which source the
+	// kubelet has the pod.
 	annotationMirror = corev1.MirrorPodAnnotationKey
 	annotationHash   = "kubernetes.io/config.hash"
 	annotationSource = "kubernetes.io/config.source"
 )
 
 // A Fault is an error in a label or annotation of a pod. Tenon ignores the
-// whole value, and uses the rest of the pod.
+// whole value, and uses all other labels and annotations of the pod.
 type Fault struct {
 	// Key is the label or annotation.
 	Key string
 	config.Fault
-	// Inert means that Tenon can read the field but ignores it; the rest of the
-	// value has effect.
+	// Inert means that Tenon can read the field but ignores it. The other
+	// fields of the value have an effect.
 	Inert bool
 }
 
@@ -90,7 +90,7 @@ func inert(key, field, problem string) []Fault {
 	return []Fault{{Key: key, Fault: config.Fault{Field: field, Problem: problem}, Inert: true}}
 }
 
-// wordFault returns the fault for a word that is not in the list; nil if it is.
+// wordFault returns a fault if the word is not in the list, and nil if it is.
 func wordFault(key, field, word string, want []string) []Fault {
 	if slices.Contains(want, word) {
 		return nil
@@ -99,10 +99,11 @@ func wordFault(key, field, word string, want []string) []Fault {
 	return fieldFault(key, field, fmt.Sprintf("%.64q: want one of %s", word, strings.Join(words, ", ")))
 }
 
-// NameOf returns the name of a pod for messages: "namespace/name".
+// NameOf returns the name of a pod as messages have it: "namespace/name".
 func NameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// Ended reports whether all containers of a pod have ended for good.
+// Ended reports whether all containers of a pod have ended and will not start
+// again.
 func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -9,21 +9,22 @@ import (
 )
 
 // A Layout describes where a kubelet creates the cgroups of pods. The zero
-// Layout is a kubelet with the driver cgroupfs and no cgroupRoot.
+// Layout describes a kubelet that has the driver cgroupfs and no cgroupRoot.
 type Layout struct {
 	// Systemd means that the cgroupDriver of the kubelet is systemd.
 	Systemd bool
-	// Root is the cgroupRoot of the kubelet; "/" or empty means that it has
-	// none.
+	// Root is the cgroupRoot of the kubelet. If it is "/" or empty, the kubelet
+	// has none.
 	Root string
 	// QOSIdle means that Tenon may change the weights of the cgroups of QoS
-	// classes, including cpu.idle. The kubelet writes these weights at its
-	// start and every minute; the kernel refuses the write if cpu.idle is set.
+	// classes, including cpu.idle. Otherwise it may not, because the kubelet
+	// writes these weights at its start and every minute, and the kernel
+	// refuses the write if cpu.idle is set.
 	QOSIdle bool
 }
 
 // QOS returns the cgroup that holds the pods of a QoS class. Guaranteed pods
-// have no such cgroup; theirs is the cgroup of all pods.
+// have no such cgroup, so for them it returns the cgroup of all pods.
 func (l Layout) QOS(class corev1.PodQOSClass) node.CgroupPath { return l.path(qosNames(class)...) }
 
 // Pod returns the cgroup of a pod.
@@ -32,8 +33,8 @@ func (l Layout) Pod(p *corev1.Pod) node.CgroupPath {
 }
 
 // Container returns the cgroup of a container in the cgroup of its pod. The id
-// is the one in the status of the pod, with the name of the runtime:
-// "containerd://…". The result is empty if the id is empty.
+// is the one in the status of the pod, which begins with the name of the
+// runtime: "containerd://…". If the id is empty, the result is empty, too.
 func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	runtime, name, _ := strings.Cut(id, "://")
 	if name == "" || strings.ContainsAny(name, "/\x00") {
@@ -49,8 +50,9 @@ func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	return pod.Join(name)
 }
 
-// UID returns the id of a pod in the names of its cgroups. For a static pod, it
-// is the hash of the file, which its mirror pod has in an annotation.
+// UID returns the id of a pod as the names of its cgroups contain it. For a
+// static pod, it is the hash of the pod's file, which its mirror pod has in an
+// annotation.
 func UID(p *corev1.Pod) string {
 	if hash := p.Annotations[annotationMirror]; hash != "" {
 		return hash
@@ -72,8 +74,8 @@ func qosNames(class corev1.PodQOSClass) []string {
 }
 
 // path returns the cgroup with the given names, from the cgroupRoot of the
-// kubelet down. With systemd, each level is a slice whose name begins with the
-// names of the slices above it, and a dash in a name becomes an underscore
+// kubelet downwards. With systemd, each level is a slice. Its name begins with
+// the names of the slices above it, and a dash in a name becomes an underscore
 // (k8s.io/kubernetes/pkg/kubelet/cm: CgroupName.ToSystemd).
 func (l Layout) path(names ...string) node.CgroupPath {
 	var all []string
@@ -96,7 +98,7 @@ func (l Layout) path(names ...string) node.CgroupPath {
 	return p
 }
 
-// A Place names the pod and the container of a cgroup.
+// A Place says to which pod and container a cgroup belongs.
 type Place struct {
 	// UID is the id of the pod, as UID returns it.
 	UID string
@@ -105,9 +107,9 @@ type Place struct {
 	Container string
 }
 
-// ParsePath reads the pod and the container from the path of a cgroup, for each
-// driver and cgroupRoot. It returns false if the path is not the cgroup of a
-// pod or container.
+// ParsePath finds out from the path of a cgroup to which pod and container it
+// belongs. It can read the paths of each driver and cgroupRoot. It returns
+// false if the path is not the cgroup of a pod or container.
 func ParsePath(path node.CgroupPath) (Place, bool) {
 	names := strings.Split(string(path), "/")
 	for i := len(names) - 1; i > 0 && i >= len(names)-2; i-- {
@@ -124,8 +126,8 @@ func ParsePath(path node.CgroupPath) (Place, bool) {
 	return Place{}, false
 }
 
-// podOf reads the id of a pod from the name of a cgroup and the name of its
-// parent.
+// podOf reads the id of a pod from the name of a cgroup. above is the name of
+// the parent.
 func podOf(name, above string) (string, bool) {
 	slice, systemd := strings.CutSuffix(name, ".slice")
 	if !systemd {
@@ -145,8 +147,8 @@ func podOf(name, above string) (string, bool) {
 	return "", false
 }
 
-// containerOf reads the id of a container from the name of its cgroup. It is
-// empty if the cgroup is not a container, for example if it holds the monitor
+// containerOf reads the id of a container from the name of its cgroup. It
+// returns "" if the cgroup is no container, for example if it holds the monitor
 // process of CRI-O.
 func containerOf(name string) string {
 	scope, systemd := strings.CutSuffix(name, ".scope")

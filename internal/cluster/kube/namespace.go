@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// PodConfigMap is the name of the ConfigMap of ACK that enables and disables
-// features by namespace. It takes precedence over the settings of the cluster,
-// and the annotations of a pod take precedence over it.
+// PodConfigMap is the name of a ConfigMap of ACK that enables and disables
+// features by namespace. It takes precedence over the settings of the cluster.
+// The annotations of a pod take precedence over it.
 const PodConfigMap = "ack-slo-pod-config"
 
 // Namespaces is the content of PodConfigMap.
@@ -26,8 +26,8 @@ type NamespaceRule struct {
 	Disabled []string `json:"disabledNamespaces"`
 }
 
-// ParseNamespaces reads the data of PodConfigMap. It ignores a key with a
-// fault, and warns about an unknown one.
+// ParseNamespaces reads the data of PodConfigMap. If a key has a fault, it
+// ignores the key. If a key is unknown, it warns.
 func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	var n Namespaces
 	var all []Fault
@@ -62,7 +62,7 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 // JoinNamespaces joins the data of all ConfigMaps with the name PodConfigMap:
 // the one in the namespace from which Tenon reads its settings (own), and those
 // in the namespaces that ACK's manuals name. If several of them have a key, the
-// first in this order counts.
+// first one in this order counts.
 func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 	var data map[string]string
 	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
@@ -85,10 +85,10 @@ func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 
 var namespaceKeys = []string{"cpu-burst", "memory-qos"}
 
-// Apply adds the settings of the namespace to each workload that has no
-// overrides of its own. An enabled CPUBurst means all kinds of CPU burst. An
-// enabled MemoryQOS means the memory protection of the class, even if the class
-// disables it. A disabled feature is off.
+// Apply adds the settings of a workload's namespace to each workload that has
+// no overrides of its own. If CPUBurst is enabled, that means all kinds of CPU
+// burst. If MemoryQOS is enabled, that means the memory protection of the
+// class, even if the class disables it. A disabled feature is off.
 func (n Namespaces) Apply(workloads []node.Workload) {
 	for i := range workloads {
 		w := &workloads[i]

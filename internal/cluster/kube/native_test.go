@@ -7,8 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// When Tenon releases a container that was resized, it writes the limit that
-// the kubelet enforces now, not the limit from before Tenon.
+// When Tenon releases a container that was resized, it must write the limit
+// that the kubelet enforces now, and not the limit that the container had
+// before Tenon.
 func TestWhatTheKubeletEnforcesIsKnownOfEachContainer(t *testing.T) {
 	p := pod("p", container("a", "", "cpu=2500m memory=1Gi"), container("b", "cpu=1", ""))
 	path := one(t, p).Cgroup

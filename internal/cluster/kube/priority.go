@@ -23,12 +23,12 @@ const (
 // PriorityClasses lists the priority classes from the highest to the lowest.
 var PriorityClasses = []PriorityClass{PriorityProd, PriorityMid, PriorityBatch, PriorityFree}
 
-// A Band is the range of priorities of a class. Default is the priority of a
-// pod that gets the class without a priority of its own.
+// A Band is the range of priorities of a class. If a pod gets the class and has
+// no priority, it gets the priority Default.
 type Band struct{ Lowest, Default, Highest int32 }
 
-// Bands are the ranges of the classes. A priority outside all of them has no
-// class.
+// Bands are the ranges of the classes. A priority that is in none of them has
+// no class.
 var Bands = map[PriorityClass]Band{
 	PriorityProd:  {9000, 9500, 9999},
 	PriorityMid:   {7000, 7500, 7999},
@@ -36,8 +36,9 @@ var Bands = map[PriorityClass]Band{
 	PriorityFree:  {3000, 3500, 3999},
 }
 
-// Priority returns the priority class in the label of a pod, or else the class
-// of its priority. It is empty if the pod has neither.
+// Priority returns the priority class in the label of a pod. If there is no
+// label, it returns the class of the pod's priority. It is empty if the pod has
+// neither.
 func Priority(p *corev1.Pod) PriorityClass {
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		if _, known := Bands[PriorityClass(word)]; known {
@@ -68,9 +69,9 @@ func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 }
 
 // SubPriority orders pods of the same priority. If the label is absent, the
-// result is the priority of the pod, as in Koordinator. A pod with a lower
-// number in its label therefore comes before pods without a label, and a pod
-// with a higher number comes after them.
+// result is the priority of the pod, as in Koordinator. So a pod whose label
+// has a lower number than its priority comes before pods without a label, and
+// one whose label has a higher number comes after them.
 func SubPriority(p *corev1.Pod) (int, []Fault) {
 	if _, labelled := p.Labels[LabelSubPriority]; !labelled {
 		return priorityOf(p), nil
@@ -78,14 +79,14 @@ func SubPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Labels, LabelSubPriority)
 }
 
-// EvictionPriority orders pods for eviction, and takes precedence over their
-// priority: the pod with the lower value is evicted first. It is 0 if the
+// EvictionPriority orders pods for eviction: the pod with the lower value is
+// evicted first. It takes precedence over the pods' priority. It is 0 if the
 // annotation is absent.
 func EvictionPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Annotations, AnnotationEvictionPriority)
 }
 
-// whole32 reads an int32, the type of priorities in the API.
+// whole32 reads an int32. Priorities have this type in the API.
 func whole32(of map[string]string, key string) (int, []Fault) {
 	text, given := of[key]
 	if !given {
@@ -98,8 +99,8 @@ func whole32(of map[string]string, key string) (int, []Fault) {
 	return int(n), nil
 }
 
-// priorityOf returns the priority of a pod, or the default priority of the
-// class in its label if the pod has no priority.
+// priorityOf returns the priority of a pod. If the pod has none, it returns the
+// default priority of the class in its label.
 func priorityOf(p *corev1.Pod) int {
 	if p.Spec.Priority != nil {
 		return int(*p.Spec.Priority)
@@ -107,9 +108,9 @@ func priorityOf(p *corev1.Pod) int {
 	return int(Bands[Priority(p)].Default)
 }
 
-// defaultPriority returns the default priority of the class of a pod that has
-// the priority 0, which the API server gives each pod without a priority class.
-// It is 0 for all other pods.
+// defaultPriority returns the default priority of a pod's class if the pod has
+// the priority 0. The API server gives this priority to each pod without a
+// priority class. For all other pods the result is 0.
 func defaultPriority(p *corev1.Pod) int {
 	if priorityOf(p) != 0 {
 		return 0

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The batch and mid resources. CPU is in thousandths of a CPU: "1k" is one CPU.
-// Memory is in bytes.
+// The batch and mid resources. CPU is in thousandths of a CPU, so "1k" is one
+// CPU. Memory is in bytes.
 const (
 	BatchCPU    corev1.ResourceName = "kubernetes.io/batch-cpu"
 	BatchMemory corev1.ResourceName = "kubernetes.io/batch-memory"
@@ -20,15 +20,15 @@ const (
 	MidMemory   corev1.ResourceName = "kubernetes.io/mid-memory"
 )
 
-// A kind is one resource with all its names. The first name that a container
-// has takes precedence.
+// A kind is one resource with all its names. If a container has several of the
+// names, the first one counts.
 type kind struct {
 	names []corev1.ResourceName
-	// milli means that amounts under these names are in thousandths of a CPU.
+	// milli means that amounts with these names are in thousandths of a CPU.
 	milli bool
 }
 
-// The old names are also read: koordinator.sh/* of Koordinator before 1.0, and
+// Old names are also read. koordinator.sh/* is of Koordinator before 1.0, and
 // alibabacloud.com/* of ACK before 0.8.0.
 var (
 	batchCPU    = kind{[]corev1.ResourceName{BatchCPU, "koordinator.sh/batch-cpu", "alibabacloud.com/reclaimed-cpu", "alibabacloud.com/reclaimed"}, true}
@@ -39,8 +39,7 @@ var (
 	nativeMem   = kind{[]corev1.ResourceName{corev1.ResourceMemory}, false}
 )
 
-// IsBatch reports whether a resource is a batch resource, by a present or an
-// old name.
+// IsBatch reports whether this is a present or an old name of a batch resource.
 func IsBatch(name corev1.ResourceName) bool {
 	return batchCPU.has(name) || batchMemory.has(name)
 }
@@ -57,8 +56,8 @@ func (k kind) has(name corev1.ResourceName) bool {
 	return false
 }
 
-// of returns the amount in a list, in thousandths of a CPU or in bytes. It is
-// absent if it is below 0.
+// of returns the amount that a list has of the resource, in thousandths of a
+// CPU or in bytes. An amount below 0 counts as absent.
 func (k kind) of(list corev1.ResourceList) node.Maybe[int64] {
 	for _, name := range k.names {
 		q, asked := list[name]
@@ -73,15 +72,15 @@ func (k kind) of(list corev1.ResourceList) node.Maybe[int64] {
 	return node.Maybe[int64]{}
 }
 
-// An Amounts holds the requests and limits of a pod or container for CPU and
-// memory.
+// An Amounts holds how much CPU and memory a pod or container requests, and its
+// limits.
 type Amounts struct {
 	CPURequest, CPULimit       node.Maybe[unit.MilliCPU]
 	MemoryRequest, MemoryLimit node.Maybe[unit.Bytes]
 }
 
-// amountsOf returns the amounts of a container. A missing request is equal to
-// the limit; the API server has the same default.
+// amountsOf returns the amounts of a container. If a request is missing, it is
+// equal to the limit. The API server has the same default.
 func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	var a Amounts
 	a.CPULimit = as[unit.MilliCPU](positive(cpu.of(r.Limits)))
@@ -96,7 +95,7 @@ func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	return a
 }
 
-// positive drops a limit of 0, because 0 is no limit to the kubelet.
+// positive drops a limit of 0, because to the kubelet 0 means no limit.
 func positive(m node.Maybe[int64]) node.Maybe[int64] {
 	if m.Or(0) == 0 {
 		return node.Maybe[int64]{}
@@ -111,8 +110,8 @@ func as[T ~int64](m node.Maybe[int64]) node.Maybe[T] {
 	return node.Maybe[T]{}
 }
 
-// Native returns the cpu and memory of a pod, counted in the same way as by the
-// kubelet (see podSum).
+// Native returns the amounts of cpu and memory of a pod. They are counted as
+// the kubelet counts them (see podSum).
 func Native(p *corev1.Pod) Amounts {
 	a := podSum(p, nativeCPU, nativeMem, nil, podOverhead(p))
 	if r := p.Spec.Resources; r != nil { // amounts at pod level replace the sum
@@ -125,25 +124,26 @@ func Native(p *corev1.Pod) Amounts {
 	return a
 }
 
-// Batch returns the batch resources of a pod, counted in the same way. If the
-// spec of a container has none, those of the annotation extended-resource-spec
-// count.
+// Batch returns the amounts of batch resources of a pod, counted as the kubelet
+// would count them. If the spec of a container has none, those in the
+// annotation extended-resource-spec count.
 func Batch(p *corev1.Pod) Amounts {
 	said, _ := Extended(p)
 	return podSum(p, batchCPU, batchMemory, said, podOverhead(p))
 }
 
 // Requested returns the batch resources that the kubelet counts when it admits
-// a pod. It counts only amounts under the names of node.status. It counts
-// neither old names nor the annotation extended-resource-spec, and overhead
-// only under these names (k8s.io/component-helpers/resource: PodRequests).
+// a pod. The kubelet counts only amounts with the names that node.status has,
+// and overhead only with these names. It does not count old names, nor the
+// annotation extended-resource-spec (k8s.io/component-helpers/resource:
+// PodRequests).
 func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := kind{[]corev1.ResourceName{BatchCPU}, true}, kind{[]corev1.ResourceName{BatchMemory}, false}
 	a := podSum(p, cpu, memory, nil, amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, cpu, memory))
 	return a.CPURequest.Or(0), a.MemoryRequest.Or(0)
 }
 
-// Reserve returns the CPU of a node that the kubelet keeps from all pods
+// Reserve returns how much CPU of a node the kubelet keeps from all pods
 // (kubeReserved, systemReserved).
 func Reserve(n *corev1.Node) unit.MilliCPU {
 	whole, left := nativeCPU.of(n.Status.Capacity), nativeCPU.of(n.Status.Allocatable)
@@ -153,16 +153,16 @@ func Reserve(n *corev1.Node) unit.MilliCPU {
 	return unit.MilliCPU(max(whole.Or(0)-left.Or(0), 0))
 }
 
-// Mid returns the mid resources of a pod.
+// Mid returns the amounts of mid resources of a pod.
 func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 
 // podSum adds up the amounts of the containers of a pod. Init containers run
-// one after the other before the main containers, so the largest init container
-// counts if it exceeds the sum of the main containers. A sidecar (an init
-// container with restartPolicy Always) adds to all containers that start after
-// it (KEP-753). The overhead of the pod is added to the sum. If a container has
-// no limit, the pod has none, because such a container may use any amount
-// (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
+// one after the other before the main containers. So if the largest init
+// container exceeds the sum of the main containers, it counts. A sidecar (an
+// init container with restartPolicy Always) adds to all containers that start
+// after it (KEP-753). The overhead of the pod is added to the sum. If a
+// container has no limit, the pod has none, because such a container may use
+// any amount (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
 	var each []Amounts
 	var init []bool
@@ -190,15 +190,16 @@ func containerSum(c corev1.Container, cpu, memory kind, said map[string]corev1.R
 	return amountsOf(said[c.Name], cpu, memory)
 }
 
-// podOverhead returns the overhead of the runtime for a pod (spec.overhead),
-// which is charged to the cgroup of the pod. It has the native names in every
-// pod, because its RuntimeClass has them and the API server requires the same.
+// podOverhead returns the overhead of the runtime for a pod (spec.overhead). It
+// is charged to the cgroup of the pod. Every pod has it under the native names,
+// because its RuntimeClass has it so and the API server requires the same.
 func podOverhead(p *corev1.Pod) Amounts {
 	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, nativeCPU, nativeMem)
 }
 
-// sum adds up one amount of the containers, in the order of their start. If all
-// is true, the sum is absent unless each container has the amount.
+// sum adds up one kind of amount of the containers, in the order of their
+// start. If all is set, the sum is present only if each container has the
+// amount.
 func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of func(Amounts) node.Maybe[T]) node.Maybe[T] {
 	var running, most T // running: sidecars so far; most: the maximum at any time
 	some := false
@@ -220,8 +221,8 @@ func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of
 	return node.Some(plus(max(running, most), over.Or(0)))
 }
 
-// plus adds amounts of at least 0, and returns the greatest value of the type
-// if the sum overflows.
+// plus adds two amounts of at least 0. If the sum overflows, it returns the
+// greatest value of the type.
 func plus[T ~int64](a, b T) T {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -243,14 +244,14 @@ func first[T any](a, b node.Maybe[T]) node.Maybe[T] {
 	return b
 }
 
-// Weight returns the CPU weight for a request, by the formula of the kubelet:
-// 1024 shares for each CPU.
+// Weight returns the CPU weight that belongs to a request. It is computed by
+// the formula of the kubelet, 1024 shares for each CPU.
 func Weight(request unit.MilliCPU) unit.Weight {
 	return unit.WeightOfShares(int64(Shares(request)))
 }
 
-// CPUQuantity prints an amount of CPU in whole thousandths of a CPU, as
-// node.status and pods have it under the batch name.
+// CPUQuantity prints an amount of CPU in whole thousandths of a CPU.
+// node.status and pods have it in this form under the batch name.
 func CPUQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewQuantity(int64(m), resource.DecimalSI)
 }
@@ -260,7 +261,8 @@ func MemoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// milliQuantity prints an amount of CPU under its native name, in CPUs.
+// milliQuantity prints an amount of CPU in CPUs, which is the form under its
+// native name.
 func milliQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(m), resource.DecimalSI)
 }

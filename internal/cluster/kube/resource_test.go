@@ -62,8 +62,8 @@ func TestMidResourcesAreWhatAServiceCountsOn(t *testing.T) {
 	}
 }
 
-// TestBEOfTheMiddlePriorityDoesNotGiveWay checks that a BE pod with the
-// priority koord-mid keeps its mid resources as requests, unless it has batch
+// TestBEOfTheMiddlePriorityDoesNotGiveWay checks a BE pod with the priority
+// koord-mid. Its mid resources stay its requests, unless it has batch
 // resources.
 func TestBEOfTheMiddlePriorityDoesNotGiveWay(t *testing.T) {
 	be := label(LabelQOSClass, "BE")
@@ -78,8 +78,9 @@ func TestBEOfTheMiddlePriorityDoesNotGiveWay(t *testing.T) {
 	}
 }
 
-// The expected values are those of the kubelet for the same pods: PodRequests
-// and PodLimits of k8s.io/component-helpers/resource, and ResourceConfigForPod.
+// The expected values are those that the kubelet computes for the same pods:
+// PodRequests and PodLimits of k8s.io/component-helpers/resource, and
+// ResourceConfigForPod.
 func TestAmountsAreCountedAsTheKubeletDoes(t *testing.T) {
 	const mi = 1 << 20
 	for name, c := range map[string]struct {
@@ -135,15 +136,16 @@ func TestOverheadOfABatchPodCounts(t *testing.T) {
 	if diff := cmp.Diff(amounts(1100, 1100, 1<<30+1<<20, 1<<30+1<<20), Batch(&p), exact); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	// If a container has no limit, the pod has none, with or without overhead.
+	// If a container has no limit, the pod has none, even if it has an
+	// overhead.
 	p = pod("p", be, container("a", "", ""), overhead("cpu=100m memory=1Mi"))
 	if got := Batch(&p); got != (Amounts{}) {
 		t.Errorf("a pod that asks for no batch resources: %+v", got)
 	}
 }
 
-// The expected values are those of the kubelet for the same pods: PodRequests
-// of k8s.io/component-helpers/resource.
+// The expected values are those that the kubelet computes for the same pods:
+// PodRequests of k8s.io/component-helpers/resource.
 func TestWhatThePodRequestsIsWhatTheKubeletAdmitsItBy(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod  corev1.Pod
@@ -177,7 +179,7 @@ func TestExtendedResourceSpecStandsInForTheSpec(t *testing.T) {
 	}
 }
 
-// Koordinator computes cpu.shares as milli-request × 1024 / 1000, at least 2.
+// In Koordinator, cpu.shares is milli-request × 1024 / 1000, and at least 2.
 func TestWeightOfABatchRequest(t *testing.T) {
 	for request, shares := range map[unit.MilliCPU]int64{0: 2, 1: 2, 2: 2, 1000: 1024, 1500: 1536, 1 << 50: unit.MaxShares} {
 		if got := Weight(request).Shares(); got != shares {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestAnnotationsThatKoordinatorAcceptsCount checks values and spellings that
-// Koordinator accepts in annotations. They have an effect or cause a warning,
-// and the rest of the annotation has its effect.
+// Koordinator accepts in annotations. Each has an effect or causes a warning.
+// All other keys of the annotation must have their effect.
 func TestAnnotationsThatKoordinatorAcceptsCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		key, text string
@@ -57,8 +57,8 @@ func TestAnnotationsThatKoordinatorAcceptsCount(t *testing.T) {
 	}
 }
 
-// TestAKeyOfNamespacesThatIsMisspeltIsAWarning checks that the rest of
-// ack-slo-pod-config has an effect.
+// TestAKeyOfNamespacesThatIsMisspeltIsAWarning checks that the other keys of
+// ack-slo-pod-config have an effect.
 func TestAKeyOfNamespacesThatIsMisspeltIsAWarning(t *testing.T) {
 	n, faults := ParseNamespaces(map[string]string{"cpu-burst": `{"EnabledNamespaces":["a"],"disabledNamespace":["b"]}`, "memory-qs": `{}`})
 	if !slices.Equal(n.CPUBurst.Enabled, []string{"a"}) || wrong(faults) {

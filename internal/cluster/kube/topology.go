@@ -9,15 +9,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A ResourceSpec is the content of the annotation resource-spec: the CPU
-// binding that the owner of a pod requests.
+// A ResourceSpec is the content of the annotation resource-spec. It says to
+// which CPUs the owner of a pod wants the pod to be bound.
 type ResourceSpec struct {
 	RequiredCPUBindPolicy       string
 	PreferredCPUBindPolicy      string
 	PreferredCPUExclusivePolicy string
 }
 
-// resourceSpec is the text of the annotation.
+// resourceSpec is the annotation as its JSON has it.
 type resourceSpec struct {
 	RequiredBind       node.Maybe[string] `json:"requiredCPUBindPolicy" oneof:"Default FullPCPUs SpreadByPCPUs ConstrainedBurst"`
 	PreferredBind      node.Maybe[string] `json:"preferredCPUBindPolicy" oneof:"Default FullPCPUs SpreadByPCPUs ConstrainedBurst"`
@@ -34,17 +34,17 @@ func ResourceSpecOf(p *corev1.Pod) (ResourceSpec, []Fault) {
 	return ResourceSpec{s.RequiredBind.Or(""), s.PreferredBind.Or(""), s.PreferredExclusive.Or("")}, faults
 }
 
-// A ResourceStatus is the content of the annotation resource-status: the choice
-// of the scheduler for a pod.
+// A ResourceStatus is the content of the annotation resource-status. It says
+// what the scheduler chose for a pod.
 type ResourceStatus struct {
-	// CPUs are the exclusive CPUs of the pod; empty if the scheduler chose
-	// none.
+	// CPUs are the exclusive CPUs of the pod. It is empty if the scheduler
+	// chose none.
 	CPUs unit.CPUSet
-	// NUMANodes are the NUMA nodes from which the pod has resources.
+	// NUMANodes are the NUMA nodes that provide resources to the pod.
 	NUMANodes []NUMAResource
 }
 
-// NUMAResource is the amount of resources that a pod has from one NUMA node.
+// NUMAResource says how much of its resources a pod has from one NUMA node.
 type NUMAResource struct {
 	Node      int32               `json:"node"`
 	Resources corev1.ResourceList `json:"resources"`

@@ -12,18 +12,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Workloads returns the workloads of the pods of a node, sorted by name, and
-// remarks for the user about values that could not be read and combinations
-// that Tenon cannot enforce. exists reports whether a cgroup exists; a pod
-// without a cgroup has not started yet, or has ended.
+// Workloads returns the workloads of the pods of a node, sorted by name. It
+// also returns remarks for the user, about values that could not be read and
+// combinations that Tenon cannot enforce. exists reports whether a cgroup
+// exists: a pod without a cgroup has not started yet, or has ended.
 //
-// Each pod is one workload. If a BE pod has batch resources, Tenon derives the
+// Each pod is one workload. If a BE pod has batch resources, they determine the
 // weight, quota and memory limit of its cgroup and of the cgroups of its
-// containers from them, because the kubelet does not know these resources. The
-// kubelet enforces all other limits, and Tenon only adds to them. A new
-// container gets its limits from the runtime through NRI. If NRI is off or
-// missed the container, the loop sets them: the pod before its containers when
-// a limit rises, and after them when it falls.
+// containers, because the kubelet does not know these resources. The kubelet
+// enforces all other limits, and Tenon only adds to them. A new container gets
+// its limits from the runtime through NRI. If NRI is off, or missed the
+// container, the loop sets them. It sets those of the pod before those of its
+// containers if a limit rises, and after them if it falls.
 func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) ([]node.Workload, []string) {
 	s := scene{layout: l, exists: exists, names: map[string]int{}}
 	for i := range pods {
@@ -52,9 +52,9 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 	return workloads, s.remarks
 }
 
-// Arriving returns the pods that are bound to the node and have no cgroup yet,
-// as workloads with requests only. The kubelet has admitted them or will admit
-// them, so the node needs room for their requests.
+// Arriving returns the pods that are bound to the node and have no cgroup yet.
+// As workloads they have only requests. The kubelet has admitted them or will
+// admit them, so the node needs room for these requests.
 func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []node.Workload {
 	var all []node.Workload
 	for i := range pods {
@@ -83,7 +83,7 @@ type scene struct {
 	remarks []string
 }
 
-// A side is a group of classes whose pods may share a cgroup.
+// A side is a group of classes. Pods of one side may share a cgroup.
 type side string
 
 func sideOf(c node.Class) side {
@@ -96,8 +96,8 @@ func sideOf(c node.Class) side {
 	return "system"
 }
 
-// look finds the side of the pods in each QoS cgroup. The side is "mixed" if
-// the pods belong to several sides.
+// look finds out to which side the pods in each QoS cgroup belong. If they
+// belong to several sides, it is "mixed".
 func (s *scene) look() {
 	s.only = map[node.CgroupPath]side{}
 	for _, p := range s.pods {
@@ -147,9 +147,9 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 }
 
 // root sets the contention root of the pod. BE pods with the Kubernetes QoS
-// class BestEffort share a contention root if their cgroup holds no other pods.
-// The contention root of every other pod is its own cgroup, because it competes
-// with services.
+// class BestEffort have a common contention root, their parent cgroup, if that
+// holds no other pods. The contention root of every other pod is its own
+// cgroup, because it competes with services.
 func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	kube := QOSClass(p)
 	level := s.layout.QOS(kube)
@@ -167,8 +167,8 @@ func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	}
 }
 
-// amounts sets the requests and limits of the pod and its containers, and the
-// component that enforces them.
+// amounts sets the requests and limits of the pod and its containers. It also
+// sets which component enforces them.
 func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	native, batch := Native(p), Batch(p)
 	said, _ := Extended(p)
@@ -191,9 +191,9 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	w.CPURequest, w.MemoryRequest = own.CPURequest, own.MemoryRequest
 	w.CPULimit, w.MemoryLimit = own.CPULimit, own.MemoryLimit
 	w.CPUManagedExternally, w.MemoryManagedExternally = !asksCPU, !asksMemory
-	// The pod itself keeps the weight of the kubelet: since Kubernetes 1.36 the
-	// kubelet reads the weight back as a CPU request, which would reduce the
-	// CPU that services may request.
+	// The pod itself keeps the weight of the kubelet. Since Kubernetes 1.36 the
+	// kubelet reads the weight back as a CPU request, and another weight would
+	// reduce the CPU that services may request.
 	for _, c := range statusesOf(p) {
 		path := s.layout.Container(w.Cgroup, c.id)
 		if path == "" || !s.exists(path) {
@@ -217,7 +217,8 @@ func isDaemon(p *corev1.Pod) bool {
 }
 
 // Natives returns the native amounts that the kubelet enforces in each cgroup
-// of a pod: its own, and those of the containers that have started.
+// of a pod. These are the cgroup of the pod itself, and those of the containers
+// that have started.
 func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	pod := l.Pod(p)
 	all := map[node.CgroupPath]Amounts{pod: Native(p)}
@@ -229,8 +230,8 @@ func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	return all
 }
 
-// choose returns the batch amount of CPU if cpu is true, else the native one;
-// and likewise for memory.
+// choose returns the batch amounts of CPU if cpu is set, and the native ones
+// otherwise. memory selects the amounts of memory in the same way.
 func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	if cpu {
 		native.CPURequest, native.CPULimit = batch.CPURequest, batch.CPULimit
@@ -241,9 +242,9 @@ func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	return native
 }
 
-// orMid fills in missing requests from the mid resources. It does not copy
-// their limits, because the owner of a service did not set those as limits of
-// the service.
+// orMid replaces missing requests by the mid resources. It does not do so for
+// limits, because the owner of a service did not set the mid resources as
+// limits of the service.
 func orMid(a, mid Amounts) Amounts {
 	a.CPURequest, a.MemoryRequest = first(a.CPURequest, mid.CPURequest), first(a.MemoryRequest, mid.MemoryRequest)
 	return a
@@ -278,8 +279,8 @@ func statusesOf(p *corev1.Pod) []started {
 }
 
 // AddContainer sets the id of a container that the runtime has created and that
-// the kubelet has not reported. It returns false and changes nothing if the
-// pod's status has that id, or if the pod has no such container.
+// the kubelet has not reported yet. If the pod's status has that id, or if the
+// pod has no such container, it changes nothing and returns false.
 func AddContainer(p *corev1.Pod, name, id string) bool {
 	for _, part := range []struct {
 		specs    []corev1.Container
@@ -304,8 +305,8 @@ func AddContainer(p *corev1.Pod, name, id string) bool {
 }
 
 // OverridesOf returns the overrides in the annotations of a pod, and their
-// faults. An annotation with a fault has no effect; the other annotations have
-// theirs.
+// faults. If an annotation has a fault, it has no effect. The other annotations
+// do.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	var a node.Overrides
 	var faults, more []Fault
@@ -324,7 +325,7 @@ func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	return a, append(faults, more...)
 }
 
-// Faults returns the faults of the labels and annotations that OverridesOf does
+// Faults returns the faults of all labels and annotations that OverridesOf does
 // not read.
 func Faults(p *corev1.Pod) []Fault {
 	var faults []Fault

@@ -117,8 +117,8 @@ func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
 	}
 }
 
-// A BE pod with native cpu has its cgroup among services. In Koordinator, CPU
-// suppress does not apply to it.
+// The cgroup of a BE pod with native cpu is among those of services. In
+// Koordinator, CPU suppress does not apply to such a pod.
 func TestABEPodWithNativeCPUMeetsServicesByItself(t *testing.T) {
 	w := one(t, pod("encode", be, container("ffmpeg", "cpu=1 memory=1Gi", "")))
 	if w.Cgroup != "kubepods/burstable/poduid-encode" || w.ContentionRoot != w.Cgroup || w.IdleCgroup != "" || !w.CPUManagedExternally {
@@ -149,7 +149,7 @@ func TestWhereBestEffortPodsMeetServices(t *testing.T) {
 	}
 }
 
-// Koordinator keeps the CPUs of pods that have ended.
+// In Koordinator, pods that have ended keep their CPUs.
 func TestPodsThatHaveEndedAreNoWorkloads(t *testing.T) {
 	done, failed, run := pod("a"), pod("b"), pod("c")
 	done.Status.Phase, failed.Status.Phase = corev1.PodSucceeded, corev1.PodFailed
@@ -181,8 +181,8 @@ func TestTwoPodsOfOneNameAreTwoWorkloads(t *testing.T) {
 	}
 }
 
-// The kubelet lists a static pod with the hash of its file; the API server
-// lists its mirror pod.
+// The kubelet lists a static pod under the hash of its file. The API server
+// lists the mirror pod instead.
 func TestAStaticPodIsOneWorkloadUnderItsHash(t *testing.T) {
 	mirror := pod("kube-apiserver", annotation("kubernetes.io/config.mirror", "8f3e"), annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
 	file := pod("kube-apiserver", annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
@@ -221,9 +221,9 @@ func TestMixedResourcesAreRemarkedUpon(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutACgroupArrive checks that the requests of a pod count if the
-// pod is bound to the node and has no cgroup yet. A pod is starting if only
-// some of its containers run.
+// TestPodsWithoutACgroupArrive checks that the requests of a pod count if it is
+// bound to the node and has no cgroup yet. If only some containers of a pod
+// run, it is starting.
 func TestPodsWithoutACgroupArrive(t *testing.T) {
 	phase := func(now corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = now } }
 	pulled := pod("pulled", container("c", "cpu=20 memory=20Gi", ""), phase(corev1.PodPending))

@@ -8,10 +8,10 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// The cache holds every node and every report of the cluster. A transform
-// function therefore drops the fields that the manager does not read before an
-// object enters the cache. A Node object of a large cluster has 20 KiB, and
-// half of that is managedFields and the list of images. About 1 KiB remains.
+// The cache holds every node and every report of the cluster. Before an object
+// enters the cache, a transform function drops the fields that the manager does
+// not read. A Node object of a large cluster has 20 KiB, and half of that is
+// managedFields and the list of images. About 1 KiB remains.
 
 // slimNode keeps the fields that determine batch resources. It keeps all
 // labels, because the administrator's selectors may name any of them.

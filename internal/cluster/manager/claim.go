@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A claim is an amount from a report whose terms have the right sum. It
-// contains the inputs from which the manager computes the amount again with its
-// own knowledge of the node and of the settings.
+// A claim is an amount from a report. Its terms have been checked to add up to
+// it. The claim contains the inputs from which the manager computes the amount
+// again, with its own knowledge of the node and of the settings.
 type claim struct {
 	promised bool  // the agent reports this resource, perhaps with the amount 0
 	amount   int64 // the reported amount
@@ -18,16 +18,17 @@ type claim struct {
 	system   int64 // the use of the system
 	others   int64 // the part of work that is not best-effort
 	degraded string
-	// held reports whether a rise of the amount has to wait. formula is the
-	// result of the formula in that case.
+	// held reports whether an increase of the amount has to wait. If it has,
+	// formula is the result of the formula.
 	formula int64
 	held    bool
-	// requested is the amount that running pods request; 0 also if the agent
-	// does not report it.
+	// requested is how much running pods request. It is 0 if the agent does not
+	// report it.
 	requested int64
 }
 
-// Limits on the size of a report, because the manager does not trust its author.
+// These limits bound the size of a report, because the manager does not trust
+// its author.
 const (
 	mostTerms = 64
 	mostText  = 1024

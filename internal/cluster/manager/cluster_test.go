@@ -28,7 +28,7 @@ import (
 )
 
 // control is the control plane for all tests of this package: a real API server
-// and its etcd, without kubelets.
+// and its etcd. There are no kubelets.
 var control struct {
 	once sync.Once
 	env  *envtest.Environment
@@ -46,8 +46,9 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// binaries returns a folder with kube-apiserver and etcd: KUBEBUILDER_ASSETS,
-// or the folder to which the tests of test/cluster build them.
+// binaries returns a folder with kube-apiserver and etcd. It is
+// KUBEBUILDER_ASSETS or, if that is not set, the folder to which the tests of
+// test/cluster build them.
 func binaries(t testing.TB) string {
 	t.Helper()
 	home, _ := os.UserCacheDir()
@@ -138,8 +139,8 @@ type replica struct {
 	err      error
 }
 
-// start runs a manager with the given changes of its options, until the test
-// ends or calls end.
+// start runs a manager until the test ends or calls end. The functions in
+// change may change the options of the manager.
 func (s *scene) start(change ...func(*Options)) *replica {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -201,8 +202,8 @@ func (s *scene) node(name string) {
 	s.must(s.client.Status().Update(s.ctx, n))
 }
 
-// report writes a report like an agent: all of the status except the part of
-// the manager.
+// report writes a report as an agent does: it sets the status, but not the part
+// of the status that the manager writes.
 func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
 	s.t.Helper()
 	n := s.serials.Add(1)
@@ -218,8 +219,8 @@ func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
 	return at
 }
 
-// has returns the batch resources in the status of a node. It fails if capacity
-// and allocatable differ.
+// has returns the batch resources in the status of a node. If capacity and
+// allocatable differ, it fails the test.
 func (s *scene) has(name string) string {
 	s.t.Helper()
 	var n corev1.Node
@@ -242,8 +243,8 @@ func (s *scene) published(name string) v1alpha1.Published {
 	return *r.Status.Published
 }
 
-// becomes waits until a node has the wanted batch resources, and returns the
-// waiting time.
+// becomes waits until a node has the wanted batch resources. It returns how
+// long this took.
 func (s *scene) becomes(name, want string, within time.Duration) time.Duration {
 	s.t.Helper()
 	start, last := time.Now(), ""

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Annotations of a node about batch resources, except settings. Source:
-// apis/extension of Koordinator.
+// The annotations of a node about its batch resources. Annotations that are
+// settings are in package config. Source: apis/extension of Koordinator.
 const (
 	thirdPartyKey = "node.koordinator.sh/thirdPartyAllocations"
 	originKey     = "node.koordinator.sh/originExtendedAllocatable"
@@ -24,8 +24,8 @@ type Facts struct {
 	Capacity [kinds]int64
 	// Reserved is the amount that the kubelet keeps from all pods.
 	Reserved [kinds]int64
-	// Present are the batch resources in the allocatable of its status, and
-	// Capped those in the capacity.
+	// Present are the batch resources in the node's status under allocatable.
+	// Capped are those under capacity.
 	Present, Capped [kinds]node.Maybe[int64]
 	// Elsewhere are the batch resources that other schedulers, such as that of
 	// YARN, have allocated (thirdPartyAllocations). Shared reports whether the
@@ -66,7 +66,7 @@ func whole(list corev1.ResourceList, k kind) node.Maybe[int64] {
 	return node.Some(q.Value())
 }
 
-// share reads the annotation thirdPartyAllocations:
+// share reads the annotation thirdPartyAllocations. An example of its value is
 // {"allocations":[{"name":"yarn","priority":"koord-batch",
 // "resources":{"kubernetes.io/batch-cpu":"1000"}}]}.
 func (f *Facts) share(text string) {
@@ -101,8 +101,9 @@ func (f *Facts) share(text string) {
 	}
 }
 
-// quantity reads a quantity of an annotation. It refuses an exponent: it takes
-// hours to read 1e2147483647, and a node may write its own annotations.
+// quantity reads a quantity of an annotation. It refuses a quantity with an
+// exponent, because it takes hours to read 1e2147483647, and a node may write
+// its own annotations.
 func quantity(raw json.RawMessage) (resource.Quantity, error) {
 	text := strings.Trim(string(raw), `"`)
 	if !plain.MatchString(text) {
@@ -117,7 +118,8 @@ func (f *Facts) fault(key string, err error) {
 	f.Faults = append(f.Faults, fmt.Sprintf("annotation %s: %v", key, err))
 }
 
-// originOf returns the value for the annotation originExtendedAllocatable.
+// originOf returns the value that the annotation originExtendedAllocatable has
+// for the amounts.
 func originOf(amounts [kinds]node.Maybe[int64]) string {
 	resources := map[corev1.ResourceName]string{}
 	for k := range kinds {

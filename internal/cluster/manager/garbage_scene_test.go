@@ -22,13 +22,13 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// A tally counts the results of writes. let counts those that were admitted,
-// refused those that the webhooks refused, and unread those that the API server
-// itself refused.
+// A tally counts the results of writes: let were admitted, refused were refused
+// by a webhook, and unread were refused by the API server itself.
 type tally struct{ let, refused, unread int }
 
-// take counts the result of a write. A refusal by the webhooks has a message;
-// any other error comes from the API server itself, or is a failure.
+// take counts the result of a write. A refusal by a webhook has a message. If
+// there is another error, the API server refused the write itself, or the test
+// fails.
 func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 	t.Helper()
 	text, _ := json.Marshal(sent)
@@ -50,9 +50,9 @@ func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 }
 
 // TestGarbageSettingsProfilesAndChangesEndNothing writes random ConfigMaps,
-// random profiles with matching pods, and random changes of a running pod. It
-// checks that admitted objects have no fault, and that each admitted BE pod is
-// bounded.
+// random profiles with matching pods, and random changes of a running pod.
+// Objects that the webhooks admit must have no fault, and each admitted BE pod
+// must be bounded.
 func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks)

@@ -31,8 +31,8 @@ const (
 	pathValidateProfile = "/validate-profile"
 )
 
-// hooks answers the API server: it reads the objects that a decision depends
-// on, calls package admission, and returns its decision.
+// hooks answers the API server. It reads the objects on which a decision
+// depends, calls package admission, and returns the decision of that package.
 type hooks struct {
 	client, live client.Reader // client reads from the cache; live reads a namespace that the cache does not have yet
 	config       client.ObjectKey
@@ -42,7 +42,8 @@ type hooks struct {
 	log          *slog.Logger
 }
 
-// mutatePod answers with the changes of a pod that package admission decides.
+// mutatePod answers with the changes to a pod. Package admission decides the
+// changes.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -75,8 +76,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if !verdict.Allowed() {
 		return h.answer("pod", req, verdict)
 	}
-	// Compare two values that were both decoded into the Go types. Fields that
-	// these types do not have then stay unchanged.
+	// Compare two values that were both decoded into the Go types. So fields
+	// that these types do not have stay unchanged.
 	before, err := json.Marshal(&pod)
 	if err == nil {
 		var after []byte
@@ -87,8 +88,9 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// colocationOff reports whether no node offers batch resources. A manager that
-// has just started may not have read the ConfigMap; then the nodes decide.
+// colocationOff reports whether no node offers batch resources. It asks the
+// settings. A manager that has just started may not have read the ConfigMap.
+// Then it looks at the nodes.
 func (h *hooks) colocationOff(ctx context.Context) bool {
 	if c := h.settings.cluster(); c != nil {
 		return !c.Colocates()
@@ -100,7 +102,7 @@ func (h *hooks) colocationOff(ctx context.Context) bool {
 	return !slices.ContainsFunc(all.Items, func(n corev1.Node) bool { return whole(n.Status.Allocatable, cpu).Known() })
 }
 
-// validatePod checks a pod after all mutating webhooks.
+// validatePod checks a pod after all mutating webhooks have changed it.
 func (h *hooks) validatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod, old corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -147,7 +149,7 @@ func (h *hooks) validateProfile(ctx context.Context, req admission.Request) admi
 	return h.answer("profile", req, rules.ValidateProfile(&p, byName))
 }
 
-// answer converts a verdict to an answer.
+// answer converts a verdict to an answer for the API server.
 func (h *hooks) answer(what string, req admission.Request, v rules.Verdict) admission.Response {
 	if !v.Allowed() {
 		h.log.Info("refused", "kind", what, "namespace", req.Namespace, "name", req.Name, "operation", req.Operation, "reason", v.Message())

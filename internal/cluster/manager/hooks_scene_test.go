@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// pod returns a pod with one container that has the list as requests and as
-// limits.
+// pod returns a pod with one container. The list is the container's requests
+// and its limits.
 func (s *scene) pod(class string, list corev1.ResourceList) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: s.name + "-"}}
 	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}}
@@ -149,7 +149,8 @@ func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
 }
 
 // TestCertificatesChangeUnderLoad creates pods one after the other while
-// certificates and CAs are renewed several times. No call fails.
+// certificates and CAs are renewed several times. No call of a webhook may
+// fail.
 func TestCertificatesChangeUnderLoad(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks, func(o *Options) {
@@ -180,8 +181,8 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 }
 
 // TestGarbageThroughTheWebhooksEndsNothing creates pods with random classes,
-// priorities, amounts and annotations. The webhooks refuse each pod with a
-// reason, or bound it.
+// priorities, amounts and annotations. The webhooks must either refuse a pod
+// with a reason, or bound it.
 func TestGarbageThroughTheWebhooksEndsNothing(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks)

@@ -20,8 +20,8 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// spaces is a client of a cluster with one profile, and with one namespace or
-// none.
+// spaces is a client of a cluster that has one profile and at most one
+// namespace.
 type spaces struct {
 	client.Reader
 	namespace string // has the label team: batch
@@ -48,8 +48,8 @@ func (s *spaces) List(_ context.Context, to client.ObjectList, _ ...client.ListO
 	return nil
 }
 
-// TestTheFirstPodsOfANamespaceHaveItsProfiles checks that profiles apply to a
-// pod although the cache does not have its namespace yet.
+// TestTheFirstPodsOfANamespaceHaveItsProfiles creates a pod in a namespace that
+// the cache does not have yet. Profiles must apply to the pod.
 func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}})
 	if err != nil {
@@ -78,8 +78,9 @@ func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 }
 
 // TestColocationIsOffWhereNobodySaysOtherwise checks how the webhooks decide
-// whether to rename the amounts of a BE pod: by the settings or, before the
-// manager has read any, by the nodes.
+// whether to rename the requests of a BE pod. The settings decide. If the
+// manager has not read the settings yet, the batch resources of the nodes
+// decide.
 func TestColocationIsOffWhereNobodySaysOtherwise(t *testing.T) {
 	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job", Labels: map[string]string{"koordinator.sh/qosClass": "BE"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
@@ -122,8 +123,8 @@ func TestColocationIsOffWhereNobodySaysOtherwise(t *testing.T) {
 	}
 }
 
-// offers is a client of a cluster with one node, with batch resources or
-// without.
+// offers is a client of a cluster with one node. batch says whether the node
+// has batch resources.
 type offers struct{ batch bool }
 
 func (offers) Get(_ context.Context, key client.ObjectKey, to client.Object, _ ...client.GetOption) error {

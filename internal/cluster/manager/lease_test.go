@@ -7,12 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestTheLeaseIsAskedForSeldom checks that two replicas on an idle cluster send
-// less than one request for their lease in three seconds together, and that a
-// leader which cannot renew it stops before another one begins.
+// TestTheLeaseIsAskedForSeldom checks two replicas on an idle cluster. Together
+// they must send less than one request for their lease in three seconds. A
+// leader that cannot renew the lease must stop before another one begins.
 func TestTheLeaseIsAskedForSeldom(t *testing.T) {
 	o := Options{Name: "tenon-manager", Namespace: "tenon-system", Elect: true}.runtime(runtime.NewScheme(), logr.Discard(), new(serving))
-	// In each period the leader writes the lease and the other replica reads it.
+	// In each period, the leader writes the lease, and the other replica reads
+	// it.
 	if rate := 2 / o.RetryPeriod.Seconds(); rate > 1.0/3 {
 		t.Errorf("%.2f requests per second for the lease", rate)
 	}

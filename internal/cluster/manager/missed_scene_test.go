@@ -16,9 +16,10 @@ import (
 )
 
 // TestPodsThatAProfileMissedAreSaid creates pods while no manager runs. The API
-// server admits them without their profile. The next manager must report the
-// one pod whose class therefore differs: in the status of the profile, as an
-// event of the pod, and as a metric.
+// server admits them, and no profile is applied to them. One of them has
+// another class than its profile would give it. The next manager must report
+// this pod in the status of the profile, as an event of the pod, and as a
+// metric.
 func TestPodsThatAProfileMissedAreSaid(t *testing.T) {
 	s := newScene(t)
 	often := func(o *Options) { s.webhooks(o); o.searches = 50 * time.Millisecond }
@@ -85,7 +86,7 @@ func TestPodsThatAProfileMissedAreSaid(t *testing.T) {
 	}
 }
 
-// missedPods returns the metric of missed pods of a profile.
+// missedPods returns how many pods a profile missed, according to the metric.
 func missedPods(t *testing.T, r *replica, profile string) float64 {
 	t.Helper()
 	families, err := r.registry.Gather()

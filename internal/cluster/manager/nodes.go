@@ -21,11 +21,12 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 )
 
-// Owner is the field manager of all fields that the manager writes.
+// Owner is the name of the manager as field manager of all fields that it
+// writes.
 const Owner = "tenon-manager"
 
-// nodes publishes batch resources: it reads the inputs of Decide, and writes
-// its result.
+// nodes publishes batch resources. It reads the inputs of Decide, and writes
+// what Decide returns.
 type nodes struct {
 	client    client.Client // reads from the cache
 	settings  interface{ cluster() *config.Cluster }
@@ -40,26 +41,27 @@ type nodes struct {
 	of map[string]*remembered
 }
 
-// remembered is the state of a node between two calls of Reconcile. Only one
-// call for a node runs at a time.
+// remembered is the state of a node that one call of Reconcile leaves to the
+// next. For each node, only one call runs at a time.
 type remembered struct {
 	memory Memory
 	state  State
 	reason string
 	// said is the content of status.published that was last written. told is
-	// the time of that write.
+	// when it was written.
 	said v1alpha1.Published
 	told time.Time
-	// timed is the time of the last report that counts in the metric of the delay.
+	// timed is the time of the last report that the metric of the delay has
+	// counted.
 	timed time.Time
-	// written is the resource version of the node before the last write. If the
-	// cache still has this version, it has not seen the write yet.
+	// written is the resource version that the node had before the last write.
+	// If the cache still has this version, it has not seen the write yet.
 	written string
 	// degraded means that the last event about the node reported a degradation.
 	degraded bool
 
-	// The settings for the node, from this configuration and this version of
-	// the Node object.
+	// cluster is the configuration from which the settings of the node were
+	// computed, and version the version of its Node object.
 	cluster *config.Cluster
 	version string
 	rules   policy.Overcommit
@@ -106,9 +108,9 @@ func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// behind reports whether the cache has not seen the last write to a node yet. A
-// write that changes nothing never shows in the cache, so behind returns true
-// only for a limited time.
+// behind reports whether the cache has not seen the last write to a node yet.
+// The cache never shows a write that changes nothing, so after a limited time
+// behind returns false.
 func (r *nodes) behind(n *corev1.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,8 +118,8 @@ func (r *nodes) behind(n *corev1.Node) bool {
 	return m != nil && m.written != "" && m.written == n.ResourceVersion && r.now().Sub(m.memory.Wrote) < time.Second
 }
 
-// remember returns the remembered state of a node. After a change of the
-// leader, the time of the last write comes from the report.
+// remember returns the remembered state of a node. A new leader takes the time
+// of the last write from the report.
 func (r *nodes) remember(n *corev1.Node, p *v1alpha1.Published, now time.Time) *remembered {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,8 +154,8 @@ func (m *remembered) consult(c *config.Cluster, n *corev1.Node) {
 	}
 }
 
-// apply writes a decision: first the node, then the reason in the report. It
-// returns the time until the next write, or 0.
+// apply writes a decision: first the amounts into the node, then the reason
+// into the report. It returns how long the next write must wait, or 0.
 func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
 	before := m.state
 	r.mu.Lock()
@@ -193,8 +195,8 @@ func show(k kind, v Verdict) string {
 	return "none"
 }
 
-// patchOf returns the one patch that sets the status and the annotation of a
-// node. One patch changes capacity and allocatable together.
+// patchOf returns a patch that sets the status and the annotation of a node.
+// There is only one patch, so that capacity and allocatable change together.
 func patchOf(f Facts, v Verdict) []byte {
 	amounts := map[corev1.ResourceName]any{}
 	for k := range kinds {
@@ -252,8 +254,8 @@ func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict)
 }
 
 // explain writes the published amounts and the reason into the report. If only
-// the reason has changed and the state is normal, it waits for Pause, and
-// returns the remaining time.
+// the reason has changed and the state is normal, the write must wait until
+// Pause is over. Then explain returns the remaining time.
 func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
 	if c.Report.Batch == nil {
 		return 0, nil
@@ -315,7 +317,7 @@ func same(a, b v1alpha1.Published) bool {
 		(a.Memory == nil) == (b.Memory == nil) && (a.Memory == nil || a.Memory.Cmp(*b.Memory) == 0)
 }
 
-// states returns the number of nodes for each state.
+// states returns how many nodes are in each state.
 func (r *nodes) states() map[State]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

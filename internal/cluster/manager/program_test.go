@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// A program is the compiled tenon-manager with the kubeconfig of its API
-// server.
+// A program is the compiled tenon-manager and the kubeconfig of the API server
+// that it uses.
 type program struct{ bin, kubeconfig, log string }
 
-// build builds tenon-manager for the API server of the scene.
+// build compiles tenon-manager, for use with the API server of the scene.
 func (s *scene) build() program {
 	s.t.Helper()
 	user, err := control.env.AddUser(envtest.User{Name: s.name, Groups: []string{"system:masters"}}, nil)
@@ -35,7 +35,7 @@ func (s *scene) build() program {
 	return build(s.t, text)
 }
 
-// build builds tenon-manager for an API server.
+// build compiles tenon-manager, for use with the API server in the kubeconfig.
 func build(t testing.TB, kubeconfig []byte) program {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,8 +57,8 @@ type process struct {
 	metrics string
 }
 
-// run starts the program until the test ends. It has no webhooks and no lease
-// unless further arguments enable them.
+// run starts the program and ends it when the test ends. The program has no
+// webhooks and no lease unless the arguments in more enable them.
 func (p program) run(t testing.TB, config client.ObjectKey, more ...string) *process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,8 +101,8 @@ func (p *process) kill() {
 	p.command.Wait()
 }
 
-// takes returns the memory of the process as text, and the CPU time that it has
-// used.
+// takes returns how much memory the process uses, as text, and how much CPU
+// time it has used.
 func (p *process) takes(t testing.TB) (string, time.Duration) {
 	t.Helper()
 	pid := p.command.Process.Pid
@@ -129,7 +129,7 @@ func (p *process) takes(t testing.TB) (string, time.Duration) {
 	return strings.Join(memory, ", "), time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
 }
 
-// scraped returns the lines of a metric.
+// scraped returns the lines of a metric from the process.
 func (p *process) scraped(t testing.TB, name string) string {
 	t.Helper()
 	r, err := http.Get(p.metrics)
@@ -146,9 +146,9 @@ func (p *process) scraped(t testing.TB, name string) string {
 	return strings.Join(found, " ")
 }
 
-// TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes ends the program with
-// SIGKILL several times while reports arrive. After each end, it checks that no
-// node has half a write.
+// TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes kills the program with
+// SIGKILL several times while reports arrive. After each kill, no node may have
+// only half of a write.
 func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 	s := newScene(t)
 	p := s.build()
@@ -190,9 +190,10 @@ func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 	}
 }
 
-// TestTheNextLeaderCompletesWhatAKilledOneBegan ends the leader of two replicas
-// with SIGKILL while it writes. No node has half a write at any time. After the
-// lease has expired, the other replica publishes all reports.
+// TestTheNextLeaderCompletesWhatAKilledOneBegan runs two replicas, and kills
+// the leader with SIGKILL while it writes. No node may have only half of a
+// write at any time. After the lease has expired, the other replica must
+// publish all reports.
 func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 	s := newScene(t)
 	p := s.build()
@@ -242,8 +243,8 @@ func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 }
 
 // TestAManagerWaitsForItsAPIServer starts the program while nothing answers at
-// the address of the API server, as in an outage. It must not end, because the
-// kubelet waits longer before each restart.
+// the address of the API server, as in an outage. The program must not end,
+// because the kubelet would wait longer before each restart.
 func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 	s := newScene(t)
 	const name = "waited-for"
@@ -285,8 +286,8 @@ func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 	s.eventually("it is ready", soon, func() bool { return strings.HasPrefix(ready(), "200") })
 }
 
-// forward passes connections on until the listener is closed. While up is
-// false, it closes new connections at once.
+// forward forwards connections to address until the listener is closed. While
+// up is false, it closes new connections at once.
 func forward(l net.Listener, address string, up *atomic.Bool) {
 	for {
 		from, err := l.Accept()

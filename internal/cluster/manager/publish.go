@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Pause is the minimum time between two writes of the status of a node, because
-// etcd and every scheduler receive each write. A large fall is written without
-// a pause.
+// Pause is the minimum time between two writes of the status of a node. It is
+// needed because etcd and every scheduler receive each write. A large decrease
+// is written without a pause.
 const Pause = 10 * time.Second
 
 // A Case holds all inputs of the decision about the batch resources of a node.
@@ -24,7 +24,8 @@ type Case struct {
 	Memory Memory
 }
 
-// A Sighting is a report with the time at which this process saw its last change.
+// A Sighting is a report, with the time at which this process saw it change
+// last.
 type Sighting struct {
 	Batch *v1alpha1.Batch // nil: the node has no report
 	// Seen is the time at which this process saw the last change of the report.
@@ -32,7 +33,7 @@ type Sighting struct {
 	Seen time.Time
 	// Fresh means that this process saw the report change, or that the report's
 	// own time is recent. A report that is not fresh may be very old, so the
-	// manager raises no amount because of it.
+	// manager does not increase an amount because of it.
 	Fresh bool
 }
 
@@ -40,8 +41,8 @@ type Sighting struct {
 type Memory struct {
 	// Wrote is the time of the last write of the node's amounts; zero: long ago.
 	Wrote time.Time
-	// Refused is the time since which all reports of the node were refused or
-	// empty. Good is the time of the last report that was neither.
+	// Refused is since when all reports of the node were refused or empty. Good
+	// is the time of the last report that was neither.
 	Refused, Good time.Time
 }
 
@@ -82,12 +83,12 @@ type Verdict struct {
 
 // Decide decides the batch resources in the status of a node.
 //
-// It publishes at most the reported amounts, except that it does not take away
-// an amount that it published before and that running pods request. It
-// publishes less if the node reserves more than the agent assumed, if the
-// threshold of the settings is lower, or if other schedulers have allocated a
-// part. It writes a fall at once. It writes a rise at most once every Pause,
-// and only if the rise is large enough.
+// It publishes at most the reported amounts, with one exception: if running
+// pods request an amount that Decide published before, it does not take this
+// amount away. It publishes less in three cases: the node reserves more than
+// the agent assumed, the threshold of the settings is lower, or other
+// schedulers have allocated a part. It writes a decrease at once. It writes an
+// increase at most once every Pause, and only if the increase is large enough.
 func Decide(c Case) Verdict {
 	v := Verdict{Memory: c.Memory}
 	target, origin, all := v.target(c)
@@ -95,8 +96,8 @@ func Decide(c Case) Verdict {
 	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != nothing {
 		// Other schedulers cannot use the amount that is held for running pods.
-		// Their annotation therefore has the amount without it, so that they
-		// release resources.
+		// The annotation for them does not contain it, so that they release
+		// resources.
 		theirs := v.Want
 		for k := range kinds {
 			if raised[k] != target[k] {
@@ -107,8 +108,8 @@ func Decide(c Case) Verdict {
 	}
 	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped
 	if v.Origin != c.Node.Origin && !v.Write {
-		// While an amount is held, the status does not change, and only the
-		// annotation follows each report.
+		// While an amount is held, the status does not change, but the
+		// annotation changes with each report.
 		rest := Pause - c.At.Sub(c.Memory.Wrote)
 		if v.Write = raised == target || rest <= 0; !v.Write {
 			v.Again = min(v.Again, rest)
@@ -118,23 +119,23 @@ func Decide(c Case) Verdict {
 }
 
 // hold raises a target to the amount that running pods request, but not above
-// the amount that the node has. A kubelet that restarts admits all pods of its
-// node again, including running pods, and ends pods that do not fit into the
-// amount.
+// the amount that the node has. It is needed because a kubelet that restarts
+// admits all pods of its node again, including running pods, and ends pods that
+// do not fit into the amount.
 //
-// A held amount does not let in other pods, because to the scheduler the pods
-// request it completely. When a pod ends, a new pod may start before the
-// published amount has fallen. The agent does not count the new pod as
-// requested, so that the amount falls as pods end. A held amount does not weaken
-// the protection of services, because the agent decides by use and not by the
-// published amount. A false report gains nothing, because hold raises the target
-// at most to the present amount: it can delay a fall, and nothing else.
+// No other pod can use a held amount, because to the scheduler the running pods
+// request all of it. When a pod ends, a new pod may start before the published
+// amount has decreased. The agent does not count the new pod as requested, so
+// the amount decreases as pods end. A held amount does not weaken the
+// protection of services, because the agent decides by use and not by the
+// published amount. A false report gains nothing: since hold raises the target
+// at most to the present amount, it can only delay a decrease.
 //
 // hold does not change an absent target. If colocation is disabled or no agent
 // manages the node, the node has no batch resources, and a kubelet that
-// restarts ends batch pods. hold also applies to a refused report: then the
-// present amounts stay. The threshold of the settings may lower the target, but
-// a lower threshold is no reason to end running pods.
+// restarts ends batch pods. hold also applies if the report is refused: then
+// the present amounts stay. The threshold of the settings may lower the target,
+// but a lower threshold is no reason to end running pods.
 func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim) [kinds]node.Maybe[int64] {
 	var notes []string
 	for k := range kinds {
@@ -158,7 +159,7 @@ func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim
 	return target
 }
 
-// nothing is the absence of both batch resources.
+// nothing means that a node has neither of the batch resources.
 var nothing [kinds]node.Maybe[int64]
 
 // say sets the state and its reason.
@@ -166,9 +167,9 @@ func (v *Verdict) say(s State, format string, args ...any) {
 	v.State, v.Reason = s, fmt.Sprintf(format, args...)
 }
 
-// target returns the amounts to publish if rises were not delayed. target is the
-// amount after the allocations of other schedulers are subtracted, and origin is
-// the amount before that. all holds the readable claims of the report.
+// target returns the amounts to publish if increases were not delayed: target
+// without what other schedulers have allocated, and origin with it. all holds
+// the readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
@@ -238,7 +239,8 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 	return lower(target, v.keep(c)), origin, all
 }
 
-// before returns the amounts without the allocations of other schedulers.
+// before returns the amounts that the node would have if other schedulers had
+// allocated nothing.
 func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kinds]node.Maybe[int64] {
 	for k := range kinds {
 		if w := want[k].Or(0); w > 0 {
@@ -249,9 +251,10 @@ func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kind
 }
 
 // startingUp reports whether an agent has computed no amount yet, because it
-// has not measured for long enough. Its amount of 0 must not be published: each
-// update of the agent would take the resource away from running pods, and a
-// kubelet that restarts meanwhile would end them.
+// has not measured for long enough. Such an agent reports the amount 0, which
+// must not be published. Otherwise each update of the agent would take the
+// resource away from running pods, and a kubelet that restarts meanwhile would
+// end them.
 func startingUp(all [kinds]claim) bool {
 	any := false
 	for _, c := range all {
@@ -277,13 +280,15 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	return all, nil
 }
 
-// bounded returns an amount that no possible amount of the node exceeds.
+// bounded returns an amount that is at least as large as any possible amount of
+// the node.
 func (k kind) bounded(c Case) int64 {
 	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }
 
 // bound computes a claim again with the manager's knowledge of the node. It
-// returns the amount, and a reason if that is less than the claim.
+// returns the amount. If the amount is less than the claim, it also returns a
+// reason.
 //
 //	min(share) − max(use of the system, reservation) − others
 func (k kind) bound(one claim, c Case) (int64, string) {
@@ -307,8 +312,8 @@ func (k kind) bound(one claim, c Case) (int64, string) {
 	return amount, why
 }
 
-// reserved returns the amount that all pods must leave free, by the settings of
-// the kubelet or by an annotation of the node.
+// reserved returns how much all pods must leave free. The settings of the
+// kubelet or an annotation of the node say how much this is.
 func (k kind) reserved(c Case) int64 {
 	if k == cpu {
 		return max(c.Node.Reserved[k], int64(c.Rules.ReservedCPU))
@@ -316,8 +321,7 @@ func (k kind) reserved(c Case) int64 {
 	return max(c.Node.Reserved[k], int64(c.Rules.ReservedMemory))
 }
 
-// ceiling returns the maximum amount that the settings allow, whatever the
-// report contains.
+// ceiling returns the maximum amount that the settings allow, for any report.
 func (k kind) ceiling(c Case) int64 {
 	r := k.reclaim(c.Rules)
 	most := max(0, percent(c.Node.Capacity[k], r.ThresholdPercent)-k.reserved(c))
@@ -327,7 +331,7 @@ func (k kind) ceiling(c Case) int64 {
 	return most
 }
 
-// settle decides which part of a change to the target is written now.
+// settle decides how much of the change to the target is written now.
 func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Maybe[int64] {
 	age := c.At.Sub(c.Memory.Wrote)
 	paused := age < Pause

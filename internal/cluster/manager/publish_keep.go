@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// outlast returns the amounts of a node without a report. They are the amounts
-// that the node has, for as long as the amounts of a silent agent stay. Reports
-// may be missing although all agents run, for example if their
-// CustomResourceDefinition was deleted.
+// outlast returns the amounts of a node that has no report. They are the
+// amounts that the node has now, for as long as the manager also keeps the
+// amounts of an agent that sends no reports. Reports may be missing although
+// all agents run, for example if their CustomResourceDefinition was deleted.
 func (v *Verdict) outlast(c Case) [kinds]node.Maybe[int64] {
 	if v.Memory.Refused.IsZero() {
 		v.Memory.Refused = c.At
@@ -28,8 +28,8 @@ func (v *Verdict) outlast(c Case) [kinds]node.Maybe[int64] {
 	return v.keep(c)
 }
 
-// soFar returns the amounts that the node has now. An amount that an agent has
-// measured since its start limits them.
+// soFar returns the amounts that the node has now. If the agent has measured a
+// smaller amount since its start, it returns that one.
 func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	kept := v.keep(c)
 	for k := range kinds {
@@ -40,8 +40,8 @@ func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	return kept
 }
 
-// keep returns the amounts that the node has, limited to the maximum that the
-// settings allow.
+// keep returns the amounts that the node has now, but at most what the settings
+// allow.
 func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	kept := c.Node.Present
 	for k := range kinds {

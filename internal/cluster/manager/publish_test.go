@@ -43,7 +43,7 @@ func has(n *corev1.Node, milli, bytes int64) *corev1.Node {
 	return n
 }
 
-// promise returns an amount with three terms: the amount that is divided, the
+// promise returns an amount with three terms: the share of the capacity, the
 // use of the system, and the part of other work.
 func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	v := share - system - others
@@ -60,14 +60,14 @@ func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	return a
 }
 
-// batchOf returns the report of a node with 16 CPUs and 64 GiB on which other
-// work uses the given amounts.
+// batchOf returns the report of a node with 16 CPUs and 64 GiB. Other work on
+// this node uses the given amounts.
 func batchOf(milli, gib int64) *v1alpha1.Batch {
 	return &v1alpha1.Batch{CPU: promise(cpu, 9600, 400, milli), Memory: promise(memory, percent(64<<30, 65), 1<<30, gib<<30)}
 }
 
-// caseOf returns a case in which a good report was just seen for a node without
-// batch resources.
+// caseOf returns a case with a node that has no batch resources. A good report
+// for this node was just seen.
 func caseOf(n *corev1.Node, b *v1alpha1.Batch) Case {
 	return Case{At: epoch, Rules: colocated(), Node: factsOf(n), Report: Sighting{Batch: b, Seen: epoch, Fresh: true}}
 }
@@ -314,7 +314,7 @@ func TestOriginSaysWhatThereWouldBeWithoutOthers(t *testing.T) {
 }
 
 // TestOthersGiveWayToRunningPods checks that the annotation for other
-// schedulers does not contain the amount that is held for running pods. Such an
+// schedulers does not contain the amount that is held for running pods. A held
 // amount must not cause a write at each report.
 func TestOthersGiveWayToRunningPods(t *testing.T) {
 	n := noted(has(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
@@ -366,8 +366,8 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 }
 
 // TestAnyHistoryKeepsThePromises calls Decide with random reports, pauses,
-// invalid reports, and changes of the node and of the settings. It checks the
-// rules in broken after each call.
+// invalid reports, and changes of the node and of the settings. After each
+// call, it checks the rules that the function broken lists.
 func TestAnyHistoryKeepsThePromises(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 300 {
@@ -450,7 +450,8 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	return "report"
 }
 
-// broken describes the rule that a verdict breaks; empty: it breaks none.
+// broken describes the rule that a verdict breaks. It returns "" if the verdict
+// breaks none.
 func broken(c Case, v Verdict, raised *time.Time) string {
 	up := false
 	for k := range kinds {

@@ -19,9 +19,9 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// A replay is a minimal API server for the manager: discovery, watches of
-// nodes, reports and one ConfigMap, and patches. It uses very little CPU, so
-// that the benchmark measures the manager.
+// A replay is a minimal API server for the manager. It serves discovery,
+// watches of nodes, reports and one ConfigMap, and patches. It uses very little
+// CPU, so that the benchmark measures the manager.
 type replay struct {
 	t       testing.TB
 	mu      sync.Mutex
@@ -185,9 +185,10 @@ func (r *replay) report(i, round int, b *v1alpha1.Batch) {
 	r.send("nodereports", r.event(kind, o))
 }
 
-// BenchmarkFiveThousandNodes replays 5000 nodes whose agents together send a
-// hundred reports per second, each with a large fall. The cluster has no pods,
-// because the manager does not read them. It runs only with TENON_TEST_LONG=1.
+// BenchmarkFiveThousandNodes replays 5000 nodes. Their agents together send a
+// hundred reports per second, and each report has a large decrease. The cluster
+// has no pods, because the manager does not read them. The benchmark runs only
+// with TENON_TEST_LONG=1.
 func BenchmarkFiveThousandNodes(b *testing.B) {
 	if os.Getenv("TENON_TEST_LONG") != "1" {
 		b.Skip("takes minutes: set TENON_TEST_LONG=1")

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A kind is one of the batch resources. Its amounts are in its smallest unit:
+// A kind is one of the batch resources. Amounts of it are in its smallest unit:
 // thousandths of a CPU, or bytes.
 type kind int
 
@@ -63,11 +63,12 @@ func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	return c.Memory
 }
 
-// most is an amount that no machine has. It is so small that a sum of amounts
-// does not overflow.
+// most is an amount that no machine has. It is small enough that sums of
+// amounts do not overflow.
 const most = 1 << 55
 
-// count converts a quantity of CPUs, or of bytes, to the smallest unit.
+// count converts a quantity of CPUs, or of bytes, to a number of the smallest
+// unit.
 func (k kind) count(q resource.Quantity) (int64, error) {
 	scale := resource.Scale(0)
 	if k == cpu {
@@ -86,8 +87,8 @@ func (k kind) count(q resource.Quantity) (int64, error) {
 	return v, nil
 }
 
-// quantity converts an amount for the status of a node, where both resources
-// are whole numbers of the smallest unit.
+// quantity converts an amount to a quantity for the status of a node. In the
+// status, both resources are whole numbers of the smallest unit.
 func (k kind) quantity(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewQuantity(v, resource.DecimalSI)
@@ -95,7 +96,8 @@ func (k kind) quantity(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// reported converts an amount for a NodeReport, where CPU is in CPUs.
+// reported converts an amount to a quantity for a NodeReport. In a report, CPU
+// is in CPUs.
 func (k kind) reported(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
@@ -103,8 +105,8 @@ func (k kind) reported(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// percent returns p percent of v, rounded down. It limits p, because anything
-// above a thousand times the capacity has the same effect.
+// percent returns p percent of v, rounded down. It limits p, because a
+// percentage above 100000 has the same effect as 100000.
 func percent(v int64, p unit.Percent) int64 {
 	n := int64(min(p, 100_000))
 	return v/100*n + v%100*n/100

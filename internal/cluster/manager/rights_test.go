@@ -19,7 +19,7 @@ import (
 )
 
 // TestTheChartsRightsAreEnough runs the manager as the service account of the
-// chart, with only the roles that the chart renders.
+// chart. The account has only the roles that the chart renders.
 func TestTheChartsRightsAreEnough(t *testing.T) {
 	s := newScene(t)
 	const namespace, name = "tenon-system", "tenon-manager"

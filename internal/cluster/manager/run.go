@@ -45,19 +45,22 @@ type Options struct {
 	// Name is the name of the Secret, of the lease and of the webhook
 	// configurations.
 	Name string
-	// Service is the address of the webhooks for the API server. Host and Port are
-	// the address on which the manager listens; port 0 disables the webhooks.
+	// Service is the address at which the API server reaches the webhooks. Host
+	// and Port are the address on which the manager listens. If the port is 0,
+	// there are no webhooks.
 	Service Service
 	Host    string
 	Port    int
-	// SchedulerNames translates names of schedulers in new pods; empty: none.
+	// SchedulerNames maps names of schedulers to other names. The webhook
+	// replaces them in new pods.
 	SchedulerNames map[string]string
-	// Metrics and Health are addresses to listen on; empty disables the server.
-	// Scheduler names the scheduler that chooses CPUs; empty: there is none.
+	// Metrics and Health are addresses on which the manager listens. If one is
+	// empty, the manager does not serve it. Scheduler is the name of the
+	// scheduler that chooses CPUs. It is empty if there is none.
 	Metrics, Health, Scheduler string
 	// Elect enables leader election, so that only the leader writes. Lease is
-	// the time after which another replica replaces a leader that does not
-	// renew its lease.
+	// how long a leader may not renew its lease before another replica replaces
+	// it.
 	Elect bool
 	Lease time.Duration
 	// DryRun logs the changes that the manager would write, and writes nothing.
@@ -66,14 +69,14 @@ type Options struct {
 	Log       *slog.Logger
 
 	// Tests set the registry of metrics, the clock and an interval. If they are
-	// nil, the manager uses those of the process.
+	// not set, the manager uses the usual ones.
 	registry prometheus.Registerer
 	now      func() time.Time
 	searches time.Duration // between two searches for missed pods; 0: missed.Every
 }
 
-// forever is the time for which a manager waits for the API server at its
-// start. The manager does not give up, because a restart would only delay it.
+// forever is how long a manager waits for the API server at its start. The
+// manager does not give up, because a restart would only delay it.
 const forever = 100 * 365 * 24 * time.Hour
 
 // newScheme returns a scheme with all types that the manager reads and writes.
@@ -128,9 +131,9 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	return nil
 }
 
-// knows returns a readiness check that succeeds when the caches are complete. A
-// manager waits for the API server without limit, and this check shows that it
-// waits.
+// knows returns a readiness check that succeeds when the caches are complete.
+// Since a manager waits for the API server without limit, the check shows
+// whether it still waits.
 func knows(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -142,7 +145,7 @@ func knows(c cache.Cache) healthz.Checker {
 	}
 }
 
-// runtime converts the options for controller-runtime.
+// runtime converts the options to those of controller-runtime.
 func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *serving) manager.Options {
 	unset := func(address string) string {
 		if address == "" {
@@ -154,9 +157,9 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 	if lease == 0 {
 		lease = 30 * time.Second
 	}
-	// A replica that ends releases the lease. Another replica replaces a killed
-	// leader when the lease has expired. Until then the amounts stay unchanged,
-	// and the agents bound best-effort work as always.
+	// A replica that ends releases the lease. If a leader is killed, another
+	// replica replaces it when the lease has expired. Until then the amounts
+	// stay unchanged, and the agents bound best-effort work as always.
 	renew, retry := lease*2/3, lease/4
 	yes := true
 	named := func(namespace string, name string) cache.ByObject {

@@ -21,11 +21,12 @@ import (
 
 // BenchmarkThousandNodes runs the program against a real API server with 1000
 // nodes. Each node has ten pods, which the manager does not read, and reports
-// ten times, at forty reports per second in total. The benchmark measures the
-// time from before the write of a report until a watch shows the new amounts,
-// and the memory and CPU time of the manager. It runs only with
-// TENON_TEST_LONG=1. TENON_SCALE_NODES, TENON_SCALE_PODS (per node) and
-// TENON_SCALE_RATE change the number of nodes, pods and reports per second.
+// ten times. All nodes together send forty reports per second. The benchmark
+// measures the memory and CPU time of the manager. It also measures the time
+// from just before a report is written until a watch shows the new amounts. It
+// runs only with TENON_TEST_LONG=1. TENON_SCALE_NODES, TENON_SCALE_PODS (per
+// node) and TENON_SCALE_RATE change the number of nodes, pods and reports per
+// second.
 func BenchmarkThousandNodes(b *testing.B) {
 	if os.Getenv("TENON_TEST_LONG") != "1" {
 		b.Skip("takes minutes: set TENON_TEST_LONG=1")
@@ -93,8 +94,8 @@ func each(workers, n int, f func(int)) {
 	all.Wait()
 }
 
-// bigNode creates a node of the size that nodes of real clusters have, with 50
-// images.
+// bigNode creates a node with 50 images, so that the object is as large as
+// nodes of real clusters are.
 func (s *scene) bigNode(name string) {
 	n := machineOf(16, 64)
 	n.Name = name
@@ -135,7 +136,7 @@ func (s *scene) apply(name string, round int, batch *v1alpha1.Batch) {
 	}
 }
 
-// A meter measures the time from each report to the change of its node.
+// A meter measures how long each report takes to change its node.
 type meter struct {
 	mu      sync.Mutex
 	waiting map[string]map[int64]time.Time
@@ -175,7 +176,7 @@ func (s *scene) watch() *meter {
 	return m
 }
 
-// wait returns the n measured times, when all nodes have changed.
+// wait waits until n nodes have changed, and returns the n measured times.
 func (m *meter) wait(b testing.TB, n int, within time.Duration) []time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)

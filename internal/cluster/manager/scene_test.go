@@ -85,7 +85,7 @@ func TestSettingsHoldAsTheyAreWritten(t *testing.T) {
 	})
 }
 
-// aClock is the real clock, which a test can move forward.
+// aClock is the real clock. A test can move it forward.
 type aClock struct{ ahead atomic.Int64 }
 
 func (c *aClock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -149,8 +149,8 @@ func TestGarbageIsRefusedAndNeverPublished(t *testing.T) {
 }
 
 // TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor checks that the API
-// server refuses a report with a quantity such as 1e2147483647, because it
-// takes hours to read it.
+// server refuses a report with a quantity such as 1e2147483647. To read such a
+// quantity takes hours.
 func TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor(t *testing.T) {
 	s := newScene(t)
 	s.report("n1", batchOf(4000, 4))
@@ -164,9 +164,9 @@ func TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestAManagerThatDiesInAWriteLeavesNothingHalfDone disconnects a manager from
-// the API server during its first write to a node, either before the request
-// arrives or before the answer returns.
+// TestAManagerThatDiesInAWriteLeavesNothingHalfDone cuts the connection between
+// a manager and the API server during the first write to a node. In one case
+// the request does not arrive, in the other case the answer does not.
 func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 	for name, arrives := range map[string]bool{"before it arrives": false, "after it arrived": true} {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +307,8 @@ func (s *scene) touch(name string) {
 	s.must(s.client.Patch(s.ctx, n, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// event reports whether a node has an event with this reason and note.
+// event reports whether there is an event about the node with this reason and
+// note.
 func (s *scene) event(name, reason, note string) bool {
 	var list eventsv1.EventList
 	if err := s.client.List(context.Background(), &list); err != nil {
@@ -321,7 +322,7 @@ func (s *scene) event(name, reason, note string) bool {
 	return false
 }
 
-// gauge returns the metric of the number of nodes in a state.
+// gauge returns how many nodes are in a state, according to the metric.
 func gauge(t *testing.T, r *replica, state string) float64 {
 	t.Helper()
 	families, err := r.registry.Gather()
@@ -340,7 +341,7 @@ func gauge(t *testing.T, r *replica, state string) float64 {
 }
 
 // TestADoubtMakesAnEventAndItsEndAnother sets an annotation that cannot be
-// read, and then removes it. Each of the two changes must cause one event.
+// read, and then removes it. Each of these two steps must cause one event.
 func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
 	s := newScene(t)
 	r := s.start()
@@ -365,8 +366,8 @@ func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
 	}
 }
 
-// TestOthersSharesAreTakenOffInTheSameWrite checks that one write changes the
-// amounts and the annotation with the original amounts.
+// TestOthersSharesAreTakenOffInTheSameWrite checks that the amounts, and the
+// annotation with the original amounts, change in one write.
 func TestOthersSharesAreTakenOffInTheSameWrite(t *testing.T) {
 	s := newScene(t)
 	s.start()

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/config/absence"
 )
 
-// oneMap is a client of a cluster with one ConfigMap or none.
+// oneMap is a client of a cluster with at most one ConfigMap.
 type oneMap struct {
 	client.Reader
 	data map[string]string // nil: there is none
@@ -30,7 +30,8 @@ func (o *oneMap) Get(_ context.Context, key client.ObjectKey, to client.Object, 
 }
 
 // TestSettingsOutlastTheirConfigMapForAWhile deletes the ConfigMap and creates
-// it again, like kubectl replace --force or a chart that moves it.
+// it again. kubectl replace --force does that, and so does a chart that moves
+// its ConfigMap.
 func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 	on := map[string]string{"colocation-config": `{"enable":true}`}
 	for _, x := range []struct {

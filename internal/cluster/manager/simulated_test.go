@@ -17,8 +17,8 @@ import (
 
 const gib = unit.Bytes(1 << 30)
 
-// A simulated is a node with an agent and without a kernel. A test sets the use
-// of its work. Its policy and its reports are the real ones.
+// A simulated is a node with an agent and without a kernel. A test sets how
+// much its work uses. The policy and the reports are those of the real agent.
 type simulated struct {
 	config policy.Config
 	state  policy.State
@@ -29,8 +29,8 @@ type simulated struct {
 	pace   nodereport.Pace
 }
 
-// A job is a pod of a simulated node. An amount below 0 means no request, or no
-// measurement.
+// A job is a pod of a simulated node. If request or use is below 0, the pod has
+// no request, or was not measured.
 type job struct {
 	class       node.Class
 	asked, used unit.MilliCPU
@@ -48,7 +48,7 @@ func newSimulated(cpus int, memory unit.Bytes, c policy.Overcommit) *simulated {
 	return s
 }
 
-// pass lets an amount of time pass, with a decision at its end.
+// pass advances the time, and then makes a decision.
 func (s *simulated) pass(every time.Duration) {
 	s.snap.At = s.snap.At.Add(every)
 	busy := every * time.Duration(s.system) / 1000
@@ -103,10 +103,11 @@ func (s *simulated) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *
 	return n
 }
 
-// reference computes the formula of Koordinator from its description, for
-// constant load: batchresource/plugin.go of the version that
-// reference/koordinator.md names. For maxUsageRequest, a pod without a metric
-// counts by its request; Koordinator omits such a pod by mistake.
+// reference computes the formula of Koordinator for constant load, from its
+// description: batchresource/plugin.go of the version that
+// reference/koordinator.md names. There is one difference. With
+// maxUsageRequest, a pod without a metric counts by its request, while
+// Koordinator omits such a pod by mistake.
 func (s *simulated) reference(k kind, n *corev1.Node) int64 {
 	r, c := k.reclaim(s.config.Overcommit), s.config.Overcommit
 	f := factsOf(n)
@@ -142,12 +143,13 @@ func (s *simulated) reference(k kind, n *corev1.Node) int64 {
 	return max(0, batch)
 }
 
-// TestAnHourOfRandomLoadIsCalm simulates one node for an hour. Its load changes
-// at random, its agent ticks each second and sends reports at its usual pace,
-// and a manager publishes them. The manager writes the node at most once in
-// Pause, except for a large fall. The published amount exceeds the reported one
-// by at most a ninth, or by the requests of running pods, which are never taken
-// away. Large rises are no more frequent than the agent allows.
+// TestAnHourOfRandomLoadIsCalm simulates one node for an hour. The load changes
+// at random, the agent ticks each second and sends reports at its usual pace,
+// and a manager publishes them. Except for a large decrease, the manager may
+// write the node only once in Pause. The published amount may exceed the
+// reported one by at most a ninth, or by the requests of running pods, which
+// are never taken away. Large increases may be no more frequent than the agent
+// allows.
 func TestAnHourOfRandomLoadIsCalm(t *testing.T) {
 	for seed := range uint64(5) {
 		h := runAnHour(t, seed)

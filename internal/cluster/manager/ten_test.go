@@ -17,11 +17,11 @@ import (
 var update = flag.Bool("update", false, "rewrite the table of situations")
 
 // TestTenSituations computes the batch resources of ten nodes from the use of
-// their work, once by the policy of the agent, its report and the manager, and
-// once by the formula of Koordinator. The two may differ by 1 or 2 thousandths
-// of a CPU, because they round averages differently. Only in the eleventh
-// situation do Tenon and Koordinator differ: Tenon keeps the amounts that
-// running pods request.
+// their work in two ways: by the policy of the agent, its report and the
+// manager, and by the formula of Koordinator. The two results may differ by 1
+// or 2 thousandths of a CPU, because averages are rounded differently. In an
+// eleventh situation Tenon and Koordinator must differ: Tenon keeps the amounts
+// that running pods request.
 func TestTenSituations(t *testing.T) {
 	base := func(change func(*policy.Overcommit)) policy.Overcommit {
 		c := colocated()
@@ -104,9 +104,9 @@ func TestTenSituations(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatStartsTakesNothingAway checks that the first reports of an
-// agent, which have the amount 0 because it has measured nothing yet, do not
-// lower the amounts.
+// TestAnAgentThatStartsTakesNothingAway checks the first reports of an agent.
+// They have the amount 0, because the agent has measured nothing yet, and must
+// not lower the published amounts.
 func TestAnAgentThatStartsTakesNothingAway(t *testing.T) {
 	c := colocated()
 	c.Window, c.Look = 5*time.Minute, time.Minute

@@ -21,18 +21,19 @@ import (
 )
 
 const (
-	// looks is the time between two checks of whether the agents have ended.
+	// looks is how long Uninstall waits before it checks again whether the
+	// agents have ended.
 	looks = 500 * time.Millisecond
-	// lostAfter is the maximum time for which Uninstall waits for agents on
-	// nodes that are not ready, because these agents may never end.
+	// lostAfter is how long Uninstall waits for agents on nodes that are not
+	// ready. Such agents may never end.
 	lostAfter = 30 * time.Second
 )
 
 // Uninstall removes Tenon from the nodes. It deletes the DaemonSet of the
-// agents, waits until each agent has restored the values from before Tenon and
-// ended, deletes the reports, and removes the batch resources from the nodes.
-// It may run again; a missing object is no error. It logs the names of nodes
-// that are not ready and still have agents, and does not wait for them. When
+// agents, and waits until each agent has restored the node and ended. Then it
+// deletes the reports, and removes the batch resources from the nodes. It may
+// run again, and a missing object is no error. If a node is not ready and still
+// has an agent, Uninstall logs the name of the node and does not wait. When
 // such a node is ready again, its agent ends and restores what it can.
 func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, log *slog.Logger) error {
 	return uninstall(ctx, rc, agents, lostAfter, log)
@@ -50,13 +51,14 @@ func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 	if err := endAgents(ctx, c, agents, lost, log); err != nil {
 		return err
 	}
-	// A manager that still runs publishes nothing when there are no reports.
+	// Even if a manager still runs, it publishes nothing when there are no
+	// reports.
 	return errors.Join(deleteReports(ctx, c, log), clearNodes(ctx, c, log))
 }
 
-// endAgents deletes the DaemonSet with foreground propagation, so that it
-// exists until its pods have ended. It returns when the DaemonSet is gone, or
-// when all remaining pods are on nodes that are not ready.
+// endAgents deletes the DaemonSet with foreground propagation, so that the
+// DaemonSet exists until its pods have ended. It returns when the DaemonSet no
+// longer exists, or when all remaining pods are on nodes that are not ready.
 func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lost time.Duration, log *slog.Logger) error {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: agents.Namespace, Name: agents.Name}}
 	err := c.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -87,8 +89,8 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 	}
 }
 
-// onLostNodes returns the nodes of the remaining pods of a DaemonSet, if none
-// of these nodes is ready.
+// onLostNodes returns the nodes on which pods of a DaemonSet remain. If any of
+// these nodes is ready, it returns nil.
 func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nodes []string, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
@@ -113,8 +115,8 @@ func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (n
 	return nodes, nil
 }
 
-// ready reports whether the condition Ready of a node is true. It is false for
-// a node that does not exist.
+// ready reports whether the condition Ready of a node is true. It returns false
+// if the node does not exist.
 func ready(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -168,7 +170,7 @@ func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// promises reports whether a node has batch resources.
+// promises reports whether a node offers batch resources.
 func promises(n *corev1.Node) bool {
 	for k := range kinds {
 		if _, has := n.Status.Capacity[k.batch()]; has {

@@ -18,7 +18,8 @@ import (
 )
 
 // agents creates a DaemonSet with a finalizer. The returned function removes
-// it, so that the DaemonSet disappears like one whose pods have ended.
+// the finalizer, so that the DaemonSet disappears as it would when its pods
+// have ended.
 func (s *scene) agents() (client.ObjectKey, func()) {
 	labels := map[string]string{"app": "tenond"}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "tenond", Finalizers: []string{"tenon.sh/test"}}, Spec: appsv1.DaemonSetSpec{
@@ -71,7 +72,7 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 }
 
 // TestUninstallDoesNotWaitForLostNodes checks that Uninstall does not wait for
-// a pod on a node without a kubelet, because that pod never ends.
+// a pod on a node that has no kubelet, because such a pod never ends.
 func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
 	s := newScene(t)
 	key, gone := s.agents()

@@ -32,11 +32,11 @@ import (
 	"tenon.sh/tenon/internal/cluster/missed"
 )
 
-// workers is the number of nodes that the manager reconciles at the same time.
-// Each spends most of its time waiting for the API server.
+// workers is how many nodes the manager reconciles at the same time. A worker
+// mostly waits for the API server.
 const workers = 32
 
-// publish adds the controller of nodes to the manager, and returns the
+// publish adds the controller of nodes to the manager. It returns the
 // controller of the settings.
 func (o Options) publish(m manager.Manager) (*settings, error) {
 	wake := make(chan event.GenericEvent, 1)
@@ -79,8 +79,8 @@ func (o Options) publish(m manager.Manager) (*settings, error) {
 		Watches(&v1alpha1.NodeReport{}, n.sight()).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(source.Channel(wake, all)).
-		// Replicas that do not lead also see the reports, so that a new leader
-		// knows the age of each report.
+		// Replicas that do not lead also see the reports, so that each of them
+		// knows the age of each report when it becomes the leader.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &yes, RateLimiter: patience()}).Complete(n)
 	if err != nil {
 		return nil, fmt.Errorf("follow nodes and reports: %w", err)
@@ -100,7 +100,8 @@ func (o Options) leads(m manager.Manager) func() bool {
 	}
 }
 
-// patience returns the rate limiter for the retries of a node after a failed write.
+// patience returns the rate limiter. It decides when a node is tried again
+// after a failed write.
 func patience() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
 }
@@ -114,7 +115,7 @@ func once() source.Source {
 	})
 }
 
-// sight records the time of a changed report before it triggers the
+// sight records the time at which a report changed, and then triggers the
 // reconciliation of its node.
 func (r *nodes) sight() handler.EventHandler {
 	queue := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
@@ -141,8 +142,8 @@ func (r *nodes) sight() handler.EventHandler {
 	}
 }
 
-// nodeChanged passes only those changes of a node that affect batch resources;
-// the heartbeats of the kubelet do not.
+// nodeChanged drops changes of a node that do not affect batch resources, such
+// as the heartbeats of the kubelet.
 var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	old, is := e.ObjectOld.(*corev1.Node)
 	now, also := e.ObjectNew.(*corev1.Node)
