@@ -11,11 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Apply performs one step. Before the write it journals the value from before
-// and the new value; after the write, it journals the value that the kernel
-// shows. A release restores the value from before and then forgets the knob; if
-// another component has changed the knob since, it only forgets the knob. A
-// step on a cgroup that does not exist any more fails with cgroup.ErrGone.
+// Apply performs one step. Before the write it journals the value to restore
+// and the new value. After the write, it journals the value that the kernel
+// shows. A release restores the value that the knob had before Tenon, and then
+// forgets the knob. If another component has changed the knob meanwhile, the
+// release only forgets it. A step on a cgroup that does not exist any more
+// fails with cgroup.ErrGone.
 func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
@@ -52,8 +53,8 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// Together returns how many of the first steps ApplyAll can perform in one
-// call.
+// Together returns how many steps ApplyAll can perform in one call, counted
+// from the first one.
 func Together(steps []plan.Step) int {
 	n := change.Together(len(steps), func(i int) node.Knob { return steps[i].Knob })
 	for i := range n {
@@ -65,8 +66,8 @@ func Together(steps []plan.Step) int {
 }
 
 // ApplyAll does the same as Host.Apply, for as many steps as Together returned.
-// It writes the journal entries of all of them at once. For each step it
-// returns an error, or nil.
+// It writes their journal entries at once. It returns one error, or nil, for
+// each step.
 func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
 	if len(steps) == 1 || ctx.Err() != nil || h.tree == nil {
 		errs := make([]error, 0, len(steps))
@@ -114,7 +115,7 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	return h.changes.Set(k, to)
 }
 
-// Long reports whether a step may take longer than the rest of a tick. Such a
+// Long reports whether a step may take longer than a tick has time left. Such a
 // step unloads the scheduler, or changes each thread of a group.
 func Long(s plan.Step) bool {
 	switch to := s.To.(type) {

@@ -12,8 +12,8 @@ import (
 
 func weightOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCPUWeight} }
 
-// later returns a snapshot that is taken when every boost with at most the
-// duration d has ended.
+// later returns a snapshot that is taken so late that every boost of at most d
+// has ended.
 func (b *bench) later(t *testing.T, d time.Duration) node.Snapshot {
 	t.Helper()
 	b.isolation.Exempt().EndOver(b.now().Add(d))
@@ -22,8 +22,8 @@ func (b *bench) later(t *testing.T, d time.Duration) node.Snapshot {
 }
 
 // TestKilledWorkIsNotIdle checks that Tenon clears cpu.idle of a killed group.
-// An idle group beside busy services gets so little CPU that it would take long
-// to end.
+// Beside busy services, an idle group gets so little CPU that it would take
+// long to end.
 func TestKilledWorkIsNotIdle(t *testing.T) {
 	b := newBench(t, true)
 	idle, weight := filepath.Join(b.root, "be/a/cpu.idle"), filepath.Join(b.root, "be/a/cpu.weight")
@@ -67,8 +67,8 @@ func TestWeightOfKilledWorkIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestWhoWasIdleByItsOwnerStaysSo checks that a killed group stays idle if its
-// owner, and not Tenon, made it idle.
+// TestWhoWasIdleByItsOwnerStaysSo kills a group that its owner, and not Tenon,
+// made idle. The group must stay idle.
 func TestWhoWasIdleByItsOwnerStaysSo(t *testing.T) {
 	b := newBench(t, true)
 	b.put(t, filepath.Join(b.root, "be/a/cpu.idle"), "1\n")
@@ -79,9 +79,9 @@ func TestWhoWasIdleByItsOwnerStaysSo(t *testing.T) {
 	}
 }
 
-// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain checks that work that does
-// not end becomes best-effort again. Tenon does not learn that an eviction was
-// cancelled.
+// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain checks that work that was
+// asked to end, and does not, becomes best-effort again. Tenon does not learn
+// that an eviction was cancelled.
 func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 	t.Run("threads", func(t *testing.T) {
 		b := newBench(t, true)

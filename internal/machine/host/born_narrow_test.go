@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A narrowing is a cgroup on cgroup v1 with two CPUs. A host narrows it.
+// A narrowing is a cgroup on cgroup v1 that has two CPUs, and a host that
+// narrows it.
 type narrowing struct {
 	m         *machine
 	h         *host.Host
@@ -46,14 +47,14 @@ func (n narrowing) cpus(p node.CgroupPath) node.Knob {
 	return node.Knob{Cgroup: p, File: node.FileCPUs}
 }
 
-// set writes a knob as the agent does.
+// set writes a knob through the host, as the agent does.
 func (n narrowing) set(t *testing.T, p node.CgroupPath, to node.CPUs) {
 	t.Helper()
 	do(t, n.h.Apply(t.Context(), plan.Step{Knob: n.cpus(p), To: to}))
 }
 
-// makes creates a cgroup below top and copies its parent's CPUs into it, as the
-// kubelet and container runtimes do.
+// makes creates a cgroup below top and copies the CPUs of its parent into it,
+// as the kubelet and container runtimes do.
 func (n narrowing) makes(t *testing.T, name string) node.CgroupPath {
 	t.Helper()
 	p := n.top.Join(name)
@@ -70,9 +71,9 @@ func (n narrowing) has(t *testing.T, p node.CgroupPath, want node.CPUs) {
 }
 
 // TestACgroupBornNarrowGetsBackWhatItsParentHad creates a cgroup below one that
-// Tenon has narrowed. A release must give it the original CPUs of the parent.
-// If Tenon took the copied narrow set for the original, the cgroup would keep
-// it forever.
+// Tenon has narrowed. A release must give the new cgroup the CPUs that its
+// parent had before Tenon. If Tenon took the copied narrow set for the original
+// one, the cgroup would keep it forever.
 func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 	t.Run("by the agent", func(t *testing.T) {
 		n := openNarrowing(t)
@@ -124,8 +125,8 @@ func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 	})
 }
 
-// TestACPUSetThatItsOwnerChoseStays gives a cgroup the same value that Tenon
-// later writes to the parent. A release must not change it.
+// TestACPUSetThatItsOwnerChoseStays gives a cgroup a value that Tenon later
+// also writes to the parent. A release must not change the cgroup.
 func TestACPUSetThatItsOwnerChoseStays(t *testing.T) {
 	n := openNarrowing(t)
 	pod := n.makes(t, "pod")

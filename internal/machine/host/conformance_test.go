@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestConformance checks on the running kernel the facts that the simulator
-// must show.
+// TestConformance checks the facts that the simulator must show. It checks them
+// on the running kernel.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, node.CgroupPath(groupName("conformance")), func(t *testing.T) conformance.Node {
 		m := open(t, false)
@@ -18,8 +18,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestIsolationConformance does the same for the knobs of the isolation
-// mechanisms.
+// TestIsolationConformance checks the facts about the knobs of the isolation
+// mechanisms, on the running kernel.
 func TestIsolationConformance(t *testing.T) {
 	conformance.RunIsolation(t, node.CgroupPath(groupName("isolation")), func(t *testing.T) conformance.Node {
 		m := careful{open(t, false)}

@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestWhatTheKernelHasDroppedIsForgotten disables a controller of a living
-// group, and unmounts resctrl. There is nothing to restore, now or later, so
-// the journal must forget the knobs.
+// TestWhatTheKernelHasDroppedIsForgotten disables a controller of a group that
+// still exists, and unmounts resctrl. Then there is nothing to restore, now or
+// later, so the journal must forget the knobs.
 func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 	for name, forget := range map[string]func(h *Host, lost []node.Knob) error{
 		"by a release": func(h *Host, lost []node.Knob) error {

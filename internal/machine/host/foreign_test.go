@@ -18,8 +18,8 @@ func newCookieBench(t *testing.T) (*bench, *modelCore) {
 	return b, core
 }
 
-// others returns how many processes with cookies of other components a snapshot
-// shows, taken the time d later.
+// others takes a snapshot after the time d. It returns how many processes with
+// cookies of other components the snapshot shows.
 func (b *bench) others(t *testing.T, d time.Duration) int {
 	t.Helper()
 	s := b.snapshot(t)
@@ -31,8 +31,8 @@ func (b *bench) others(t *testing.T, d time.Duration) int {
 }
 
 // TestCookiesOfOthersAreSeenWhereverTheyAre sets a cookie on a process that
-// Tenon does not manage. The snapshot must count it, because core scheduling
-// affects the whole machine.
+// Tenon does not manage. The snapshot must count this process, because core
+// scheduling affects the whole machine.
 func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
 	b, core := newCookieBench(t)
 	nobody, be := b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MakeGroup creates a cgroup and its missing ancestors. It journals each one
-// before it creates it. It does not change an existing cgroup.
+// MakeGroup creates a cgroup and its missing ancestors. Before it creates a
+// cgroup, it journals it. It does not change an existing cgroup.
 func (h *Host) MakeGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", p, err)
@@ -42,15 +42,16 @@ func (h *Host) MakeGroup(p node.CgroupPath) error {
 }
 
 // RemoveGroup removes one cgroup and forgets its knobs. It waits up to 2 s for
-// ending processes, and fails with EBUSY while the cgroup contains processes or
-// cgroups. A cgroup that does not exist counts as removed.
+// processes that are ending, and fails with EBUSY if the cgroup then still
+// contains processes, or if it contains cgroups. A cgroup that does not exist
+// counts as removed.
 func (h *Host) RemoveGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("remove cgroup %s: %w", p, err)
 	}
 	if children, err := h.tree.Children(string(p)); err == nil && len(children) > 0 {
-		// Check this first. On v1, the cgroup would otherwise be removed from
-		// those hierarchies in which it happens to be empty.
+		// This check must come first. On v1, RemoveGroup would otherwise remove
+		// the cgroup from those hierarchies in which it has no children.
 		return fmt.Errorf("remove cgroup %s: it holds %d groups: %w", p, len(children), syscall.EBUSY)
 	}
 	if err := h.tree.Remove(string(p)); err != nil {

@@ -1,6 +1,6 @@
-// Package host is the real node: it reads kernel files into a node.Snapshot and
-// performs plan.Steps. Each part of the node has a package of its own. Package
-// host combines them, and holds the knob cache.
+// Package host is the real node. It reads kernel files into a node.Snapshot and
+// performs plan.Steps. Each part of the node has its own package. Package host
+// combines them, and holds the knob cache.
 package host
 
 import (
@@ -38,29 +38,30 @@ type Options struct {
 	FS         proc.FS      // zero: proc.Default()
 	JournalDir string       // "": journal.DefaultDir
 	// Disposable says that the cgroups and processes of this host belong to
-	// Tenon (as in the lab), so that a restore ends the processes. Otherwise
-	// they belong to a user, and a restore does not end the processes.
+	// Tenon, as in the lab. Then a restore ends the processes. If it is false,
+	// they belong to a user, and a restore does not end them.
 	Disposable bool
-	// Resident says that this host exists for as long as the agent runs (as in
-	// tenond). It caches knobs and reads them again in turn. It omits workloads
-	// whose cgroup is gone. It also shows every knob that an ended Tenon
-	// process has changed, so that no change is forgotten.
+	// Resident says that this host exists for as long as the agent runs, as in
+	// tenond. It caches knobs and reads them again in turn. It omits workloads
+	// whose cgroup no longer exists. It also shows every knob that an ended
+	// Tenon process has changed, so that no change is forgotten.
 	Resident bool
-	// Try lets Capabilities create a temporary cgroup if no existing one shows
-	// whether the kernel has a file. Without Try it writes nothing, and answers
-	// not known.
+	// Try lets Capabilities create a temporary cgroup, if no existing cgroup
+	// shows whether the kernel has a file. If Try is false, Capabilities writes
+	// nothing, and answers "not known" in such a case.
 	Try bool
 	// Spare lists more processes that Tenon must never stop or end, such as the
 	// watchdog of tenond. This process, PID 1 and the processes in the journal
 	// are always among them.
 	Spare func() []int
-	// Behalf is the process in whose name this host journals; nil: this
-	// process. The host of the watchdog acts for its agent.
+	// Behalf is the process in whose name this host journals. If it is nil,
+	// that is this process. The host of the watchdog journals in the name of
+	// its agent.
 	Behalf *journal.Session
 }
 
-// Host is the running machine. It is safe for concurrent use, and several
-// processes may share one journal.
+// Host is the running machine. It is safe for concurrent use. Several processes
+// may share one journal.
 type Host struct {
 	tree    *cgroup.Tree // nil: no usable cgroups
 	noTree  error
@@ -87,8 +88,8 @@ type Host struct {
 	sorted    []node.Workload // of workloads; nil: stale
 }
 
-// Open finds the parts of the node. It writes nothing; the first change creates
-// the journal. On a machine without cgroups Open succeeds, and operations that
+// Open finds the parts of the node. It writes nothing: the first change creates
+// the journal. On a machine without cgroups Open succeeds, but operations that
 // need cgroups fail.
 func Open(o Options) (*Host, error) { return open(o, isolation.Kernel{}) }
 
@@ -137,9 +138,9 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 }
 
 // mostOpen returns how many files each hierarchy may keep open. On cgroup v1 at
-// most four hierarchies have counters, and the one of cpuset has settings, for
-// which half as many files are enough. At least three eighths of the
-// descriptors of this process then remain for the journal and the sockets.
+// most four hierarchies have counters. The hierarchy of cpuset has settings,
+// for which half as many files are enough. So at least three eighths of the
+// descriptors of this process remain for the journal and the sockets.
 func mostOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
@@ -148,8 +149,8 @@ func mostOpen() int {
 	return int(min(limit.Cur, 1<<20) / 8)
 }
 
-// wire creates the parts of the host, and gives each part the functions of
-// other parts that it needs.
+// wire creates the parts of the host. If a part needs functions of other parts,
+// it gets them here.
 func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	if resident {
 		h.cache = newKnobCache(h.tree, h.knobOrNil)
@@ -180,13 +181,13 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	})
 }
 
-// now returns the time on the clock of the snapshots: the wall clock at the
-// start plus the elapsed time. If the wall clock is set, rates stay correct,
-// and a replay of the snapshots sees the same differences.
+// now returns the time on the clock of the snapshots. This is the wall clock at
+// the start plus the time since then. If the wall clock is set, rates stay
+// correct, and a replay of the snapshots sees the same differences.
 func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
-// Close closes the journal, and unloads the BPF scheduler. All other changes
-// stay; see RestoreOwn.
+// Close closes the journal, and unloads the BPF scheduler. It undoes no other
+// change: see RestoreOwn.
 func (h *Host) Close() error {
 	if h.cache != nil && h.tree != nil {
 		h.tree.CloseAll()
@@ -195,17 +196,18 @@ func (h *Host) Close() error {
 	return errors.Join(h.delays.Stop(), h.journal.Close())
 }
 
-// Capabilities returns what the node can do. The first call finds out.
+// Capabilities returns what the node can do. The first call finds it out.
 func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
 
-// Manage adds a workload to the snapshots, or replaces the one of the same ID.
+// Manage adds a workload to the snapshots. If they have a workload with the
+// same ID, it replaces that one.
 func (h *Host) Manage(w node.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.workloads[w.ID], h.sorted = w, nil
 }
 
-// ManageOnly sets the workloads of the snapshots.
+// ManageOnly makes these workloads the only ones in the snapshots.
 func (h *Host) ManageOnly(all []node.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,8 +238,8 @@ func (h *Host) Delays() *usage.Delays { return h.delays }
 // latency-sensitive ones.
 func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
 
-// Guard makes the writes about threads that a snapshot must not make. The loop
-// calls it after the steps of each tick.
+// Guard changes threads where that is needed, because a snapshot must not
+// write. The loop calls it after the steps of each tick.
 func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.managed()) }
 
 // Session returns the process in whose name this host journals.
@@ -269,8 +271,8 @@ func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 	return h.inode(p)
 }
 
-// Reread drops the knob cache of a resident host, because another process may
-// have written to any knob.
+// Reread clears the knob cache of a resident host. It is needed after another
+// process may have written knobs.
 func (h *Host) Reread() { h.cache.clear() }
 
 // Forget drops a workload from the snapshots. It changes nothing on the node.
@@ -306,8 +308,8 @@ func (h *Host) Rebase(change func(k node.Knob, before node.Value) node.Value) er
 	return h.changes.Rebase(change)
 }
 
-// Adopt makes this process responsible for the knobs that ended Tenon processes
-// left changed: see change.Knobs.
+// Adopt makes this process responsible for knobs that other Tenon processes had
+// changed when they ended: see change.Knobs.
 func (h *Host) Adopt() (recovered int, err error) { return h.changes.Adopt() }
 
 // Restore undoes all changes of any Tenon process since boot: see
@@ -325,13 +327,13 @@ func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
 	return h.restorer.DeadLabs(ctx)
 }
 
-// RepairJournal writes the journal again if another program has damaged it since
-// this process has read it: see journal.Repair.
+// RepairJournal writes the journal again if another program has damaged it
+// after this process read it: see journal.Repair.
 func (h *Host) RepairJournal() (damage, lost string, err error) { return h.journal.Repair() }
 
-// Prepare makes a cgroup ready to end, whichever program asks it to end.
+// Prepare makes a cgroup ready to end. It is needed whichever program then asks
+// the processes to end.
 func (h *Host) Prepare(k node.Knob) error { return h.runs.prepare(k) }
 
-// Thaw thaws all that Tenon froze. It is called before a time in which no agent
-// runs.
+// Thaw thaws everything that Tenon froze. It is called before the agent stops.
 func (h *Host) Thaw() error { return h.runs.thaw() }

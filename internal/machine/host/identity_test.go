@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// newVendorBench returns a bench on a kernel with marks, whose switch is off.
-// Its files accept any text; the tests of package cgroup check what those
-// kernels refuse.
+// newVendorBench returns a bench on a kernel with marks. The switch of the
+// marks is off. The files accept any text: the tests of package cgroup check
+// what such kernels refuse.
 func newVendorBench(t *testing.T, sysctls map[string]string, files map[string]string) *bench {
 	t.Helper()
 	b := newBench(t, true)
@@ -134,7 +134,7 @@ func TestRefusedMarkLeavesTheSwitchAsItWas(t *testing.T) {
 }
 
 // TestMarkThatIdlesGivesTheWeightBack uses a kernel that makes a marked group
-// idle and forgets its weight. A release must restore the weight.
+// idle and loses its weight. A release must restore the weight.
 func TestMarkThatIdlesGivesTheWeightBack(t *testing.T) {
 	weight := node.Knob{Cgroup: "be/a", File: node.FileCPUWeight}
 	scene := func(t *testing.T) *bench {
@@ -176,8 +176,8 @@ func TestMarkThatIdlesGivesTheWeightBack(t *testing.T) {
 }
 
 // TestRoundedMarkShowsWhatWasAsked uses a kernel that rounds marks. The
-// snapshot must show the value that was written. Otherwise every tick would
-// write it again.
+// snapshot must show the value that was written, because otherwise every tick
+// would write it again.
 func TestRoundedMarkShowsWhatWasAsked(t *testing.T) {
 	b := newVendorBench(t, map[string]string{}, map[string]string{"cpu.priority": "0\n"})
 	b.snapshot(t)

@@ -32,7 +32,7 @@ func aDisk() (unit.Device, error) {
 	return unit.Device{}, errors.Join(err, errors.New("this machine has no disk"))
 }
 
-// readDisk reads a number of bytes from a device, without the page cache.
+// readDisk reads some bytes from a device, without the page cache.
 func readDisk(argument string) error {
 	size, device := 0, ""
 	if _, err := fmt.Sscan(argument, &size, &device); err != nil {
@@ -112,7 +112,7 @@ func (l *loop) remove() error {
 	return err
 }
 
-// partition creates a partition of the device without a partition table.
+// partition adds a partition to the device. It needs no partition table.
 func (l *loop) partition() error {
 	device, err := os.Open(l.path)
 	if err != nil {
@@ -142,8 +142,8 @@ func limitRead(d unit.Device, bps int64) node.IOMax {
 	return node.IOMaxOf(map[unit.Device]node.IOLimits{d: l})
 }
 
-// ioGroup returns a new group whose knobs of block I/O have values from another
-// program.
+// ioGroup returns a new group. Another program has already set the knobs of
+// block I/O of this group.
 func ioGroup(t *testing.T, m *machine, what string) node.CgroupPath {
 	t.Helper()
 	p := node.CgroupPath(groupName(what))
@@ -155,10 +155,10 @@ func ioGroup(t *testing.T, m *machine, what string) node.CgroupPath {
 	return p
 }
 
-// TestIOMaxBoundsWhatAGroupReads measures how fast one process reads a device
-// with and without a limit. The limit is at most a twentieth of the speed of
-// the device, and the test allows twice the limit, so no accurate clock is
-// needed.
+// TestIOMaxBoundsWhatAGroupReads measures how fast one process reads a device,
+// with a limit and without. The limit is at most a twentieth of the speed of
+// the device, and the test allows twice the limit. So it needs no accurate
+// clock.
 func TestIOMaxBoundsWhatAGroupReads(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "read")
@@ -187,8 +187,8 @@ func TestIOMaxBoundsWhatAGroupReads(t *testing.T) {
 	}
 }
 
-// TestALimitOfADeviceThatIsGoneDoesNotBlockARestore removes a device for which
-// Tenon had replaced a limit.
+// TestALimitOfADeviceThatIsGoneDoesNotBlockARestore replaces a limit on a
+// device through Tenon, and removes the device. A restore must succeed.
 func TestALimitOfADeviceThatIsGoneDoesNotBlockARestore(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "gone-device")
@@ -237,9 +237,9 @@ func TestALimitOfADeviceThatIsGoneDoesNotBlockARestore(t *testing.T) {
 }
 
 // TestAWeightIsGivenBackWithoutWhatWeighs enables what applies I/O weights on a
-// device: bfq on cgroup v1, iocost on v2. It then disables it. The kernel
-// forgets the weights of bfq, so that there is nothing to restore, and keeps
-// those of iocost.
+// device: bfq on cgroup v1, iocost on v2. After Tenon has written a weight, it
+// disables this again. The kernel then loses the weights of bfq, so that there
+// is nothing to restore. It keeps those of iocost.
 func TestAWeightIsGivenBackWithoutWhatWeighs(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "weight")
@@ -293,8 +293,8 @@ func TestAWeightIsGivenBackWithoutWhatWeighs(t *testing.T) {
 	}
 }
 
-// TestDevicesComeIntoTheSnapshotAndGo creates and removes a device with a
-// partition while the host is open.
+// TestDevicesComeIntoTheSnapshotAndGo creates a device with a partition while
+// the host is open, and removes it again.
 func TestDevicesComeIntoTheSnapshotAndGo(t *testing.T) {
 	m := open(t, false)
 	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Resident: true})

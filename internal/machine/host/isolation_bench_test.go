@@ -10,9 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// BenchmarkIsolation measures a snapshot, with a scheduler loaded and the
-// threads of all best-effort work converted, and without. Three quarters of the
-// workloads are best-effort. The cgroup tree consists of plain files.
+// BenchmarkIsolation measures a snapshot in two variants. In one, no scheduler
+// is loaded. In the other, a scheduler is loaded and the threads of all
+// best-effort work are converted. Three quarters of the workloads are
+// best-effort. The cgroup tree consists of plain files.
 func BenchmarkIsolation(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		for _, mechanism := range []string{"none", "cpu.idle", "sched_ext"} {
@@ -52,7 +53,7 @@ func BenchmarkIsolation(b *testing.B) {
 }
 
 // cpuTime returns the CPU time of this process in nanoseconds. On a busy
-// machine it says more than elapsed time.
+// machine, this is a better measure than elapsed time.
 func cpuTime(b *testing.B) int64 {
 	b.Helper()
 	var use syscall.Rusage

@@ -25,8 +25,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A modelExt is a model of sched_ext in memory: the policies of threads, and at
-// most one scheduler. It refuses what the kernel refuses.
+// A modelExt is a model of sched_ext in memory. It has the policies of threads,
+// and at most one scheduler. It refuses what the kernel refuses.
 type modelExt struct {
 	mu       sync.Mutex
 	policies map[int]task.Policy
@@ -118,7 +118,8 @@ func (m *modelExt) Count(tids []int) (n task.Policies, err error) {
 	return n, nil
 }
 
-// set adds a thread or changes its policy, without the knowledge of the host.
+// set adds a thread or changes the policy of one. The host does not know of the
+// change.
 func (m *modelExt) set(tid int, p task.Policy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +138,7 @@ func (m *modelExt) loaded() int {
 	return len(m.loads)
 }
 
-// A modelScheduler is a scheduler that only records its orders.
+// A modelScheduler is a scheduler that only records the orders that it gets.
 type modelScheduler struct {
 	mu      sync.Mutex
 	events  chan scx.Event
@@ -242,7 +243,8 @@ type bench struct {
 // and ls.
 func newBench(t testing.TB, resident bool) *bench { return newCoreBench(t, resident, nil) }
 
-// newCoreBench does the same on a kernel with the given core scheduling.
+// newCoreBench does the same as newBench, on a kernel with the given core
+// scheduling.
 func newCoreBench(t testing.TB, resident bool, core *modelCore) *bench {
 	t.Helper()
 	dir := t.TempDir()
@@ -268,7 +270,7 @@ func newCoreBench(t testing.TB, resident bool, core *modelCore) *bench {
 	return b
 }
 
-// open opens the host, as another process would that finds the journal.
+// open opens the host. This is like another process that finds the journal.
 func (b *bench) open(t testing.TB, resident bool) {
 	t.Helper()
 	tree, err := cgroup.Detect(filepath.Join(b.dir, "proc"))
@@ -320,7 +322,7 @@ func (b *bench) group(t testing.TB, p string) {
 	}
 }
 
-// thread adds a thread with the policy to a group.
+// thread adds a thread with the given policy to a group.
 func (b *bench) thread(t testing.TB, p string, policy task.Policy) int {
 	t.Helper()
 	b.next++
@@ -346,7 +348,7 @@ func (b *bench) snapshot(t testing.TB) node.Snapshot {
 	return s
 }
 
-// guard calls Guard with a time that is d later.
+// guard calls Guard with the present time plus d.
 func (b *bench) guard(t testing.TB, d time.Duration) {
 	t.Helper()
 	do(t, b.isolation.Guard(b.now().Add(d), b.managed()))
@@ -379,7 +381,7 @@ func (b *bench) has(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
 	return g, is
 }
 
-// set applies a value, and waits until the work that it starts in other
+// set writes a value. It waits until the work that this starts in other
 // goroutines is done.
 func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
 	t.Helper()
@@ -421,7 +423,7 @@ func treeOf(t testing.TB, root string) map[string]string {
 	return all
 }
 
-// until waits until another goroutine has made so true.
+// until waits until so returns true, because of work in another goroutine.
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !so(); time.Sleep(time.Millisecond) {
@@ -440,7 +442,7 @@ func (b *bench) journaled(t *testing.T) journal.State {
 	return s
 }
 
-// procOf writes the files of /proc that say which threads are in which group.
+// procOf writes the files of /proc that say in which group each thread is.
 func (b *bench) procOf(t *testing.T, tids map[int]string) {
 	t.Helper()
 	for tid, p := range tids {

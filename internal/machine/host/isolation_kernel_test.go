@@ -21,9 +21,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// careful is a machine that cannot load the scheduler if TENON_TEST_NO_BPF=1
-// forbids attaching programs. To attach one, the kernel rewrites its own code,
-// and an emulator can do that only with a single thread.
+// careful is a machine on which TENON_TEST_NO_BPF=1 can forbid attaching
+// programs, so that it cannot load the scheduler. When the kernel attaches a
+// program, it rewrites its own code. An emulator can do that only if it has a
+// single thread.
 type careful struct{ *machine }
 
 func (c careful) Snapshot(ctx context.Context) (node.Snapshot, error) {
@@ -41,8 +42,8 @@ func carefully(can node.Capabilities) node.Capabilities {
 }
 
 // isolator is an agent that isolates one cgroup by all mechanisms that this
-// kernel has. Mechanisms that exclude each other are used one after the other.
-// It then reports that it is done, and waits to be killed.
+// kernel has. It uses mechanisms that exclude each other one after the other.
+// Then it reports that it is ready, and waits until it is killed.
 func isolator() {
 	die := func(err error) {
 		if err != nil {
@@ -80,7 +81,7 @@ func isolator() {
 	}
 }
 
-// stepsOf returns the steps that a kernel with these capabilities accepts.
+// stepsOf returns the steps that a kernel with the capabilities can accepts.
 func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 	var steps []plan.Step
 	if can.Can(node.FeatureSchedExt) { // the kernel has at least the policy
@@ -98,8 +99,8 @@ func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 }
 
 // TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack kills an agent. The
-// scheduler ends with the agent. The threads keep their policy and their cookie
-// until a restore removes them.
+// scheduler ends together with the agent. The threads keep their policy and
+// their cookie until a restore removes these.
 func TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack(t *testing.T) {
 	m := open(t, false)
 	can := m.Capabilities()

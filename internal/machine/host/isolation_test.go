@@ -68,8 +68,8 @@ func TestThreadsOfAGroupAreConvertedAndRestored(t *testing.T) {
 	}
 }
 
-// TestRestoreAfterADeadAgent restores as another process does that finds only
-// threads with the policy, and the journal.
+// TestRestoreAfterADeadAgent restores in another process. This process finds
+// only the journal, and threads that still have the policy.
 func TestRestoreAfterADeadAgent(t *testing.T) {
 	b := newBench(t, true)
 	a, inherited := b.thread(t, "be/a", task.Normal), 0
@@ -118,8 +118,8 @@ func TestOnlyBestEffortWorkIsConverted(t *testing.T) {
 	}
 }
 
-// TestWorkOfAnotherClassLosesThePolicy checks work that changes its class. With
-// the policy, it would run below all other work.
+// TestWorkOfAnotherClassLosesThePolicy changes the class of best-effort work.
+// The work must lose the policy. Otherwise it would run below all other work.
 func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	b := newBench(t, true)
 	promoted, stays := b.thread(t, "be/b", task.Normal), b.thread(t, "be/a", task.Normal)
@@ -141,9 +141,9 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
-// TestOthersKeepWhatNobodyGaveThem checks that Tenon does not change the policy
-// of other work while only long slices are in use. Another component must have
-// set that policy.
+// TestOthersKeepWhatNobodyGaveThem gives other work the policy while Tenon uses
+// only long slices. Another component must have set it, so Tenon must not
+// change it.
 func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 	b := newBench(t, true)
 	slice := node.Knob{Cgroup: "be", File: node.FileSlice}
@@ -163,9 +163,9 @@ func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
 	}
 }
 
-// TestWorkIsWatchedForAWhileAfterTheMechanism creates a thread during the
-// release of a mechanism. The thread copies the attributes of its parent, so
-// Tenon must check again later.
+// TestWorkIsWatchedForAWhileAfterTheMechanism creates a thread while a
+// mechanism is being released. The thread copies the attributes of its parent,
+// so Tenon must check again later.
 func TestWorkIsWatchedForAWhileAfterTheMechanism(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)
@@ -192,7 +192,7 @@ func TestWorkIsWatchedForAWhileAfterTheMechanism(t *testing.T) {
 }
 
 // TestNewWorkInPlaceOfWhatEndedIsNotExempt restarts a unit whose cgroup was
-// exempt. The new cgroup has the same name, and must not be exempt.
+// exempt. The new cgroup has the same name, but must not be exempt.
 func TestNewWorkInPlaceOfWhatEndedIsNotExempt(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)

@@ -11,9 +11,9 @@ import (
 )
 
 // TestAGroupThatIsFrozenToBeKilledIsJournaled checks the journal during a kill
-// that freezes the cgroup first. If Tenon dies before the thaw, the entry lets
-// a restore thaw the cgroup. If the kernel can kill without a freeze, no entry
-// is needed.
+// that freezes the cgroup first. The journal must have an entry, so that a
+// restore can thaw the cgroup if Tenon dies before the thaw. If the kernel can
+// kill without a freeze, no entry is needed.
 func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 	for name, c := range map[string]struct {
 		kills bool
@@ -60,7 +60,7 @@ func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 }
 
 // TestWhoDiesAmidAKillLeavesNothingFrozen uses the journal of a process that
-// was killed just before the thaw. A restore must thaw the cgroup.
+// was killed just before it thawed a cgroup. A restore must thaw the cgroup.
 func TestWhoDiesAmidAKillLeavesNothingFrozen(t *testing.T) {
 	h, write, _ := counted(t, "job")
 	write("job", "cgroup.freeze", "1")

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// adapters returns the adapters for each kind of knob on this host.
+// adapters returns an adapter for each kind of knob of this host.
 func (h *Host) adapters() knob.Table {
 	table := knob.Table{
 		node.FileCPUWeight: {

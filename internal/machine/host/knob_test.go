@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEveryKnobHasAnAdapter checks that the table has each knob. The error
-// names the one that is missing.
+// TestEveryKnobHasAnAdapter checks that the table has each knob. If one is
+// missing, the error names it.
 func TestEveryKnobHasAnAdapter(t *testing.T) {
 	if wrong := node.MissingFiles(withKnobs(new(Host)).adapters()); wrong != "" {
 		t.Error(wrong)

@@ -10,8 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A knobCache is the cache of the knobs of a resident host. If every tick read
-// all knobs of a hundred workloads, that would be most of the agent's cost.
+// A knobCache is the cache of the knobs of a resident host. Without it, most of
+// the agent's cost would be to read all knobs of a hundred workloads in every
+// tick.
 type knobCache struct {
 	tree     *cgroup.Tree
 	readKnob func(node.Knob) node.Value
@@ -39,22 +40,23 @@ type knobCache struct {
 	ending map[node.Knob]node.Run // cgroups that were asked to end, or killed
 }
 
-// newKnobCache returns an empty cache of the knobs in tree. read reads a knob,
-// and returns nil if it cannot be read.
+// newKnobCache returns an empty cache of the knobs in tree. The function read
+// reads a knob, and returns nil if the knob cannot be read.
 func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache {
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
-// asked holds the arguments of the last read.
+// asked holds the arguments of the last call of read.
 type asked struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 }
 
-// read returns the knobs of the given cgroups, which are sorted, and those that
-// Tenon changed. It takes them from the cache, except for new ones and those
-// due for a read. It keeps the slices. The caller must not change the map.
-// While no value changes, each call returns the same map.
+// read returns the knobs of the given cgroups, and the knobs that Tenon
+// changed. groups must be sorted. Values come from the cache. Only knobs that
+// are new or due are read from the kernel. read keeps the slices that it gets.
+// The caller must not change the map. While no value changes, each call returns
+// the same map.
 func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.Knob) map[node.Knob]node.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +115,7 @@ func (c *knobCache) arrange(groups []node.CgroupPath, touched []node.Knob) {
 	}
 }
 
-// set stores a value that was read.
+// set stores the value of a knob that was read from the kernel.
 func (c *knobCache) set(k node.Knob, v node.Value) {
 	if old, known := c.known[k]; known && old == v {
 		return
@@ -121,14 +123,15 @@ func (c *knobCache) set(k node.Knob, v node.Value) {
 	c.known[k], c.now = v, nil
 }
 
-// forgetValue makes the next call of read read a knob from the kernel.
+// forgetValue removes a value, so that the next call of read reads the knob
+// from the kernel.
 func (c *knobCache) forgetValue(k node.Knob) {
 	delete(c.known, k)
 	c.now, c.gaps = nil, true
 }
 
-// split divides the cached knobs into those that Tenon has changed and the
-// others.
+// split divides the cached knobs into two groups: those that Tenon has changed,
+// and all others.
 func (c *knobCache) split(touched []node.Knob) {
 	c.touched, c.ours, c.others = touched, nil, nil
 	for _, k := range c.order {
@@ -140,8 +143,8 @@ func (c *knobCache) split(touched []node.Knob) {
 	}
 }
 
-// setCgroups drops cgroups that snapshots no longer show, or that were removed
-// and made again.
+// setCgroups drops cgroups that snapshots no longer show, and cgroups that were
+// removed and made again.
 func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	known, inodes := c.known, c.inodes
 	c.known, c.inodes = make(map[node.Knob]node.Value, len(known)), make(map[node.CgroupPath]uint64, len(groups))
@@ -180,8 +183,8 @@ func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	c.now, c.gaps = nil, true
 }
 
-// store stores the value that was read back after a write. After an error, the
-// knob will be read again.
+// store stores the value that was read after a write. If there was an error,
+// the next call of read reads the knob from the kernel.
 func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	if c == nil {
 		return
@@ -198,7 +201,8 @@ func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	c.set(k, v)
 }
 
-// drop makes the next call of read read a knob from the kernel.
+// drop removes a knob from the cache, so that the next call of read reads it
+// from the kernel.
 func (c *knobCache) drop(k node.Knob) {
 	if c == nil {
 		return
@@ -208,7 +212,7 @@ func (c *knobCache) drop(k node.Knob) {
 	c.forgetValue(k)
 }
 
-// clear clears the cache.
+// clear removes everything from the cache.
 func (c *knobCache) clear() {
 	if c == nil {
 		return
@@ -240,7 +244,7 @@ func (c *knobCache) show(files []node.File) {
 	}
 }
 
-// expire makes the next call of read compare the inode of every cgroup.
+// expire makes the next call of read check the inode of every cgroup.
 func (c *knobCache) expire() {
 	if c == nil {
 		return
@@ -250,7 +254,8 @@ func (c *knobCache) expire() {
 	c.stale, c.innerStale = true, true
 }
 
-// inside returns the last result of list. After expire, it calls list again.
+// inside returns the result of the last call of list. After expire, it calls
+// list again.
 func (c *knobCache) inside(list func() []node.CgroupPath) []node.CgroupPath {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,7 +274,7 @@ func (c *knobCache) showsRuns() bool {
 }
 
 // follow makes the cache read a knob in every snapshot until its cgroup has
-// ended. It reports whether the cgroup was killed before.
+// ended. It reports whether the cgroup had already been killed.
 func (c *knobCache) follow(k node.Knob, v node.Run) (killed bool) {
 	if c == nil {
 		return false

@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// drawn returns a host over files in a directory that look like a v2 hierarchy.
+// drawn returns a host whose cgroup tree is a directory of files that looks
+// like a v2 hierarchy.
 func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string)) {
 	t.Helper()
 	root := t.TempDir()
@@ -130,8 +131,8 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	}
 }
 
-// counted returns a resident host over files, with its own journal. The third
-// result writes a file of /proc.
+// counted returns a resident host whose cgroup tree is a directory of files,
+// and which has its own journal. The third result writes a file of /proc.
 func counted(t *testing.T, names ...string) (*Host, func(group, file, text string), func(file, text string)) {
 	t.Helper()
 	h, write := drawn(t, names...)

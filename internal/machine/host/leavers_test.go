@@ -14,7 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A modelCore is a model of core scheduling in memory: the cookies of threads.
+// A modelCore is a model of core scheduling in memory. It has the cookies of
+// threads.
 type modelCore struct {
 	mu      sync.Mutex
 	cookies map[int]uint64
@@ -66,7 +67,7 @@ func (c modelCookie) Close() { c.of.lasts++ }
 func cookieOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCookie} }
 
 // TestReleaseThatFailsIsTriedAgain makes a release fail. Tenon must try it
-// again; otherwise the threads would keep the attribute while the next
+// again. Otherwise the threads would keep the attribute while the next
 // mechanism is in use.
 func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 	tests := map[string]struct {
@@ -108,7 +109,8 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 }
 
 // TestWhoLeftTheGroupLosesItToo moves a thread out of a best-effort cgroup into
-// one that Tenon does not manage. The release must remove its attribute, too.
+// one that Tenon does not manage. The release must remove the attribute of this
+// thread, too.
 func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
 	scene := func(t *testing.T) (*bench, *modelCore, int, int) {
 		core := &modelCore{cookies: map[int]uint64{}}

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// changes watches a tree of directories. It returns a function that lists what
-// was created, removed or written in the tree since.
+// changes watches a tree of directories. It returns a function. This function
+// lists what was created, removed or written in the tree since its last call.
 func changes(t *testing.T, root string) func() []string {
 	t.Helper()
 	fd, err := syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC)
@@ -51,8 +51,8 @@ func changes(t *testing.T, root string) func() []string {
 	}
 }
 
-// newV2 creates a cgroup v2 tree of plain files, with one group. No controller
-// is enabled.
+// newV2 creates a cgroup v2 tree of plain files. It has one group, and no
+// controller is enabled.
 func newV2(t *testing.T) (root string, fs proc.FS) {
 	t.Helper()
 	dir := t.TempDir()

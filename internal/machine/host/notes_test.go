@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A losing is a cgroup that a host with its journal in dir has limited and made
-// idle, and a cgroup that the host created.
+// A losing has two cgroups. A host with its journal in dir has limited the
+// first one and made it idle. The host has created the second one.
 type losing struct {
 	m         *machine
 	dir       string
@@ -50,7 +50,8 @@ func (x losing) at(t *testing.T, p node.CgroupPath) string {
 
 func (x losing) weight() node.Knob { return node.Knob{Cgroup: x.job, File: node.FileCPUWeight} }
 
-// restored restores without an agent, and checks that no change is left.
+// restored runs a restore while no agent runs. It checks that no change is
+// left.
 func (x losing) restored(t *testing.T) {
 	t.Helper()
 	h, err := host.Open(host.Options{JournalDir: x.dir})
@@ -73,8 +74,8 @@ func (x losing) restored(t *testing.T) {
 }
 
 // TestARemovedJournalIsRecoveredFromTheCgroups removes the state directory
-// while no agent runs. The notes at the cgroups still have the values from
-// before.
+// while no agent runs. The notes at the cgroups still have the values to
+// restore.
 func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 	t.Run("by a restore", func(t *testing.T) {
 		x := openLosing(t)

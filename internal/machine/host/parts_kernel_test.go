@@ -10,8 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAThrottledContainerIsCountedForItsPod throttles one of two containers by
-// its own limit. The pod itself has no limit, but must count as throttled.
+// TestAThrottledContainerIsCountedForItsPod runs a pod whose containers have
+// limits, and one container is throttled. The pod itself has no limit, but must
+// count as throttled.
 func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	m := open(t, false)
 	if m.tree.VersionOf("cpu") == 0 {

@@ -16,7 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// aPod returns a pod whose containers have the given limits and equal requests.
+// aPod returns a pod. Its containers have the given limits, and requests of the
+// same amounts.
 func aPod(name string, class node.Class, limits map[string]corev1.ResourceList) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid-pod-1", Labels: map[string]string{kube.LabelQOSClass: string(class)}}}
 	p.Status.Phase = corev1.PodRunning
@@ -28,8 +29,8 @@ func aPod(name string, class node.Class, limits map[string]corev1.ResourceList) 
 }
 
 // TestPodsGetTheirKnobsFromTheRunningKernel sets the knobs of pods and their
-// containers, in a tree like that of the kubelet. It runs three ticks and a
-// resize, and then releases the knobs. The kernel must refuse no step.
+// containers in a tree like that of the kubelet. It runs three ticks, resizes a
+// pod, and then releases the knobs. The kernel must refuse no step.
 func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	m := open(t, false)
 	layout := kube.Layout{Root: groupName("kubelet")}
@@ -93,8 +94,8 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	}
 	for range 3 {
 		turn()
-		// The kubelet writes these weights each minute. The kernel refuses the
-		// write if the group is idle.
+		// The kubelet writes these weights each minute. The kernel refuses such
+		// a write if the group is idle.
 		do(t, m.tree.WriteCPUWeight(string(level), cgroup.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}))
 		is(be, node.FileCPUMax, node.Limit(1200))
 		is(be, node.FileCPUWeight, idle)

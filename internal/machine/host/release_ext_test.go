@@ -11,10 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestThreadsAreReleasedBySomebodyElse moves threads out of sched_ext through
-// another host, as the watchdog does when tenond hangs. The threads of other
-// cgroups must stay. The next read by the first host must find the moved
-// threads.
+// TestThreadsAreReleasedBySomebodyElse moves the threads of one cgroup out of
+// sched_ext through another host, as the watchdog does when tenond hangs. The
+// threads of other cgroups must stay in sched_ext. When the first host reads
+// the knob again, it must find the moved threads.
 func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 	b := newBench(t, true)
 	in, beside := b.thread(t, "be/a", task.Normal), b.thread(t, "ls", task.Ext)
@@ -40,9 +40,9 @@ func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
 	}
 }
 
-// TestASchedulerIsTendedBetweenSnapshots uses a period of a minute. The
-// scheduler must get heartbeats in between, and a demoted thread must return in
-// time.
+// TestASchedulerIsTendedBetweenSnapshots takes a snapshot only once a minute.
+// Between the snapshots, the scheduler must get heartbeats, and a demoted
+// thread must return in time.
 func TestASchedulerIsTendedBetweenSnapshots(t *testing.T) {
 	b := newBench(t, true)
 	if err := b.isolation.Tend(); err != nil {

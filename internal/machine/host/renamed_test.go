@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A renaming is a cgroup with Tenon's values, beside a cgroup with values of
-// its owner.
+// A renaming has two cgroups: one with Tenon's values, and one with the values
+// of its owner.
 type renaming struct {
 	m      *machine
 	h      *host.Host
@@ -78,8 +78,8 @@ func (r renaming) restored(t *testing.T) {
 }
 
 // TestRenamedCgroupsAreRestored renames cgroups on cgroup v1. A renamed cgroup
-// keeps its values and its inode. Tenon must find it by the inode and restore
-// it.
+// keeps its values and its inode. Tenon must find the cgroup by its inode and
+// restore it.
 func TestRenamedCgroupsAreRestored(t *testing.T) {
 	t.Run("when they exchanged their names", func(t *testing.T) {
 		r := openRenaming(t)
@@ -112,8 +112,9 @@ func TestRenamedCgroupsAreRestored(t *testing.T) {
 	})
 }
 
-// TestTheAgentFollowsRenamedCgroups checks that the snapshot has the values
-// from before at the new names, so that the policies release the knobs there.
+// TestTheAgentFollowsRenamedCgroups renames cgroups. The snapshot must have the
+// values to restore at the new names, so that the policies release the knobs of
+// the renamed cgroups.
 func TestTheAgentFollowsRenamedCgroups(t *testing.T) {
 	for name, notice := range map[string]func(*testing.T, renaming) *host.Host{
 		"while it runs": func(t *testing.T, r renaming) *host.Host {

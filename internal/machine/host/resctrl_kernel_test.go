@@ -20,7 +20,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divided is the real node with the methods that the suite about resctrl needs.
+// divided is the real node. It has the methods that the conformance suite about
+// resctrl needs.
 type divided struct {
 	*machine
 	root string
@@ -28,7 +29,8 @@ type divided struct {
 
 var showControls = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
-// openDivided opens a node on which resctrl is mounted and not in use.
+// openDivided opens a node on which resctrl is mounted. No other program may
+// use resctrl.
 func openDivided(t *testing.T) divided {
 	t.Helper()
 	fs, err := resctrl.Find("/proc")
@@ -77,8 +79,8 @@ func TestResctrlConformance(t *testing.T) {
 	})
 }
 
-// picture describes all of resctrl: the groups, what they may use, and how many
-// tasks are outside the default group.
+// picture describes the state of resctrl: the groups, what each of them may
+// use, and how many tasks are not in the default group.
 func (d divided) picture(t *testing.T) string {
 	t.Helper()
 	fs := resctrlFS(d.root)
@@ -106,7 +108,8 @@ func (d divided) picture(t *testing.T) string {
 }
 
 // TestResctrlIsRestoredAfterTheAgentDied leaves control groups, masks and moved
-// tasks behind, as after kill -9. Another process must restore all of it.
+// tasks behind, as an agent does that is killed. Another process must restore
+// all of it.
 func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 	d := openDivided(t)
 	s, err := d.Snapshot(t.Context())
@@ -187,8 +190,9 @@ func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 	}
 }
 
-// TestResctrlChildrenAreInTheGroupOfTheirParent shows that a child starts in
-// the control group of its parent. Tenon therefore moves a task only once.
+// TestResctrlChildrenAreInTheGroupOfTheirParent shows that a child process
+// starts in the control group of its parent. Therefore Tenon need not move a
+// task more than once.
 func TestResctrlChildrenAreInTheGroupOfTheirParent(t *testing.T) {
 	d := openDivided(t)
 	if info, err := resctrlFS(d.root).Info(); err != nil || info.Groups < 2 {

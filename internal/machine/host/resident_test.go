@@ -13,8 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resident returns a resident host, like that of tenond, with the journal in
-// dir.
+// resident returns a resident host like that of tenond. Its journal is in dir.
 func resident(t testing.TB, dir string, behalf *journal.Session) *host.Host {
 	t.Helper()
 	h, err := host.Open(host.Options{JournalDir: dir, Resident: true, Behalf: behalf})
@@ -92,8 +91,8 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 	next := resident(t, dir, nil)
 	_, err := next.Adopt()
 	do(t, err)
-	// Another Tenon process must see that a living process is responsible for
-	// the knob.
+	// Another Tenon process must see that the process that owns the knob is
+	// alive.
 	self, err := proc.Default().PIDStat(os.Getppid())
 	do(t, err)
 	other := resident(t, dir, &journal.Session{PID: os.Getppid(), Start: int64(self.StartTime)})
@@ -123,8 +122,8 @@ func TestChangesInGroupsThatAreGoneAreForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot measures the cost of a snapshot, once with all files read
-// again and once with the cache of tenond.
+// BenchmarkSnapshot measures the cost of a snapshot in two variants: all files
+// are read again, or the cache of tenond is used.
 func BenchmarkSnapshot(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("making cgroups needs root")

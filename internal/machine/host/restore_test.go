@@ -23,8 +23,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// notKnobs are writable files of cgroups that hold no setting: a write to them
-// counts something or starts an action.
+// notKnobs are writable files of cgroups that hold no setting. A write to such
+// a file starts an action or resets a counter.
 var notKnobs = []string{
 	"cgroup.procs", "cgroup.threads", "tasks", "cgroup.kill", "cgroup.event_control",
 	"cpuacct.usage", "memory.failcnt", "memory.max_usage_in_bytes", "memory.force_empty", "memory.reclaim", "memory.peak",
@@ -33,8 +33,8 @@ var notKnobs = []string{
 	"cpu.pressure", "memory.pressure", "io.pressure", "irq.pressure", "memory.pressure_level",
 }
 
-// settings reads every setting of every group in and below p, in all
-// hierarchies, and the attributes of the given threads.
+// settings reads every setting of p and of all groups below it, in all
+// hierarchies. It also reads the attributes of the given threads.
 func (m *machine) settings(t *testing.T, p node.CgroupPath, tids ...int) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -74,9 +74,9 @@ func (m *machine) settings(t *testing.T, p node.CgroupPath, tids ...int) map[str
 	return found
 }
 
-// foreign creates a tree like that of the kubelet, with values that differ from
-// every default, and a process in it with attributes of its own. The journal
-// does not have the tree.
+// foreign creates a tree like that of the kubelet, in which no value is a
+// default. A process in it has its own attributes. The journal does not have
+// the tree.
 func (m *machine) foreign(t *testing.T) (root node.CgroupPath, pid int) {
 	t.Helper()
 	root = node.CgroupPath(groupName("kubepods"))
@@ -138,7 +138,7 @@ func do(t *testing.T, errs ...error) {
 	}
 }
 
-// alive reports whether a process runs; a zombie does not.
+// alive reports whether a process runs. It returns false for a zombie.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
@@ -157,7 +157,8 @@ func TestRestoreAfterKill9LeavesNoTrace(t *testing.T) {
 		}
 		v, err := startVictim(dir, foreign, group, env...)
 		do(t, err)
-		// Kill at any point of its work, also between the files of one knob.
+		// The process may be killed at any point of its work, even between the
+		// files of one knob.
 		time.Sleep(time.Duration(3*round)*time.Millisecond + time.Duration(round*37)*time.Microsecond)
 		do(t, v.Process.Kill())
 		_ = v.Wait() // the process was killed as intended

@@ -32,8 +32,7 @@ type runs struct {
 	spare   func() []int // lists further processes that must not be killed; nil: there are none
 }
 
-// read reads whether a cgroup is Running or Frozen. If there is no freezer, it
-// is Running.
+// read returns Running or Frozen. If there is no freezer, it returns Running.
 func (x *runs) read(p string) (node.Run, error) {
 	frozen, err := x.tree.Frozen(p)
 	switch {
@@ -64,9 +63,9 @@ func (x *runs) write(p node.CgroupPath, v node.Run) error {
 	return err
 }
 
-// end asks all processes in and below a cgroup to end, or kills them. That
+// end asks all processes in and below a cgroup to end, or kills them. This
 // cannot be undone, so it is not journaled. If Tenon has frozen the cgroup, end
-// first thaws it and forgets the freeze.
+// first thaws it, and removes the freeze from the journal.
 func (x *runs) end(k node.Knob, v node.Run) error {
 	if err := x.mayStop(k.Cgroup); err != nil {
 		return err
@@ -92,10 +91,10 @@ func (x *runs) end(k node.Knob, v node.Run) error {
 	return nil
 }
 
-// prepare makes a cgroup ready to end, whichever program asks it to end: a
-// process must run in order to end. It thaws a cgroup that Tenon froze, forgets
-// the freeze, and exempts the cgroup from isolation. If only the exemption
-// fails, the cgroup still ends, but later.
+// prepare makes a cgroup ready to end, whichever program asks its processes to
+// end. A process must run in order to end. So prepare thaws the cgroup if Tenon
+// froze it, removes the freeze from the journal, and exempts the cgroup from
+// isolation. If only the exemption fails, the cgroup still ends, but later.
 func (x *runs) prepare(k node.Knob) error {
 	if err := x.changes.Release(k); err != nil {
 		return err
@@ -104,8 +103,7 @@ func (x *runs) prepare(k node.Knob) error {
 	return nil
 }
 
-// thaw thaws all that Tenon froze. It is called before a time in which no agent
-// runs.
+// thaw thaws everything that Tenon froze. It is called before the agent stops.
 func (x *runs) thaw() error {
 	touches, err := x.changes.Own()
 	if err != nil {
@@ -120,8 +118,8 @@ func (x *runs) thaw() error {
 	return errors.Join(errs...)
 }
 
-// kill kills all processes in and below a cgroup. If that needs a short freeze,
-// the journal has the freeze until the thaw.
+// kill kills all processes in and below a cgroup. If the kill needs a short
+// freeze, the journal contains the freeze until the thaw.
 func (x *runs) kill(k node.Knob) error {
 	p := string(k.Cgroup)
 	before, err := x.changes.Read(k)
@@ -135,8 +133,8 @@ func (x *runs) kill(k node.Knob) error {
 	if err != nil {
 		return err
 	}
-	// The kill must work even if the journal cannot be written because its file
-	// system is full.
+	// The kill must work even if the journal cannot be written, for example
+	// because its file system is full.
 	err = errors.Join(x.journal.Intend(k, inode, before, node.Frozen), x.tree.Kill(p))
 	if now, readErr := x.changes.Read(k); readErr == nil && now == node.Frozen {
 		return err // a restore tries the thaw again
@@ -144,8 +142,8 @@ func (x *runs) kill(k node.Knob) error {
 	return errors.Join(err, x.journal.Forget(k))
 }
 
-// mayStop refuses cgroups that contain PID 1, this process, a live Tenon
-// session or its watchdog.
+// mayStop returns an error if the cgroup contains PID 1, this process, a live
+// Tenon process, or the watchdog of one.
 func (x *runs) mayStop(p node.CgroupPath) error {
 	if p == "" {
 		return isolation.ErrOwn
@@ -175,7 +173,8 @@ func (x *runs) mayStop(p node.CgroupPath) error {
 	return nil
 }
 
-// runKnobs lists the knobs that freeze and end best-effort workloads.
+// runKnobs lists the knobs with which Tenon freezes and ends best-effort
+// workloads.
 func runKnobs(workloads []node.Workload) []node.Knob {
 	var all []node.Knob
 	for _, w := range workloads {
@@ -186,8 +185,8 @@ func runKnobs(workloads []node.Workload) []node.Knob {
 	return all
 }
 
-// shown returns the value for a snapshot: the value that was read, or Ended if
-// no process is left.
+// shown returns the value that a snapshot shows. It is the value that was read
+// or, if no process is left, Ended.
 func (x *runs) shown(p string) node.Value {
 	v, err := x.read(p)
 	if err != nil {

@@ -30,8 +30,8 @@ func (m *machine) Alive(pid int) bool {
 
 func runOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileRun} }
 
-// inhabited creates a group with a task in it. The task is killed at the end of
-// the test.
+// inhabited creates a group with a task in it. When the test ends, the task is
+// killed.
 func (m *machine) inhabited(t *testing.T, name string) (node.CgroupPath, int) {
 	t.Helper()
 	p := m.group(t, name)
@@ -44,8 +44,8 @@ func (m *machine) inhabited(t *testing.T, name string) (node.CgroupPath, int) {
 	return p, pid
 }
 
-// TestAFrozenWorkloadGoesOnAfterRestore checks that a restore thaws frozen
-// work, even if the agent that froze it was killed with SIGKILL.
+// TestAFrozenWorkloadGoesOnAfterRestore kills an agent that has frozen work. A
+// restore must thaw the work.
 func TestAFrozenWorkloadGoesOnAfterRestore(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
@@ -99,8 +99,8 @@ func freezer() {
 	time.Sleep(time.Minute)
 }
 
-// TestNobodyStopsTenon checks that Tenon refuses to freeze or end a cgroup that
-// contains the watchdog or a Tenon process, and the root.
+// TestNobodyStopsTenon checks that Tenon refuses to freeze or end the root, and
+// any cgroup that contains the watchdog or a Tenon process.
 func TestNobodyStopsTenon(t *testing.T) {
 	m := open(t, false)
 	p, pid := m.inhabited(t, "own")
@@ -119,8 +119,8 @@ func TestNobodyStopsTenon(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAWorkloadIsSeenAtOnce checks that a snapshot shows the end of a
-// workload at once, although other cached values may be some seconds old.
+// TestTheEndOfAWorkloadIsSeenAtOnce ends a workload. The next snapshot must
+// show that, although other values from the cache may be some seconds old.
 func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	m := open(t, false)
 	h := resident(t, t.TempDir(), nil)
@@ -151,9 +151,9 @@ func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotDieIsSaid kills a cgroup below a frozen one. There, on cgroup
-// v1, no process dies, as in uninterruptible sleep. The second attempt must
-// return an error.
+// TestWhatDoesNotDieIsSaid kills a cgroup below a frozen one. On cgroup v1, its
+// processes do not die, as if they were in uninterruptible sleep. The second
+// attempt must return an error.
 func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	m := open(t, false)
 	if m.tree.VersionOf("freezer") != 1 {
@@ -184,8 +184,8 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	}
 }
 
-// TestAGroupThatSomebodyElseEndsRuns checks that a cgroup that the kubelet ends
-// is thawed, because a process must run in order to end.
+// TestAGroupThatSomebodyElseEndsRuns checks that Tenon thaws a cgroup that the
+// kubelet ends, because a process must run in order to end.
 func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
@@ -199,8 +199,8 @@ func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 	}
 }
 
-// TestWhatTenonFrozeGoesOnWhenItIsThawed checks that Thaw thaws exactly what
-// Tenon froze.
+// TestWhatTenonFrozeGoesOnWhenItIsThawed checks that Thaw thaws everything that
+// Tenon froze, and nothing else.
 func TestWhatTenonFrozeGoesOnWhenItIsThawed(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// slowly makes the kernel verify a scheduler until gate is closed, and begins
-// to load one.
+// slowly begins to load a scheduler. The kernel verifies it until gate is
+// closed.
 func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
 	t.Helper()
 	gate = make(chan struct{})
@@ -24,7 +24,7 @@ func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
 	return gate
 }
 
-// ask applies a value that cannot take effect at once.
+// ask writes a value that cannot have an effect at once.
 func (b *bench) ask(t *testing.T, v node.Scheduler) {
 	t.Helper()
 	if err := b.Apply(t.Context(), plan.Step{Knob: bescheduler.Knob, To: v}); !errors.Is(err, bescheduler.ErrLoading) {
@@ -38,9 +38,9 @@ func (b *bench) begun() int {
 	return b.ext.waits
 }
 
-// TestLoopTurnsOnWhileTheSchedulerIsLoaded checks that ticks continue during a
-// load. The verification takes longer than best-effort work may be without
-// limits.
+// TestLoopTurnsOnWhileTheSchedulerIsLoaded checks that ticks continue while a
+// scheduler is being loaded. The verification takes longer than best-effort
+// work may run without limits.
 func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	b := newBench(t, true)
 	gate := b.slowly(t)
@@ -61,8 +61,9 @@ func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	}
 }
 
-// TestMindThatChangesWhileTheSchedulerIsLoaded changes the wanted scheduler
-// during a load. What is wanted when the load ends must be in effect.
+// TestMindThatChangesWhileTheSchedulerIsLoaded changes which scheduler is
+// wanted during a load. When the load ends, the scheduler that is wanted then
+// must be in effect.
 func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 	calmer := loaded
 	calmer.Hold = time.Millisecond
@@ -136,7 +137,7 @@ func TestLoadThatFailsLate(t *testing.T) {
 }
 
 // TestClosingDoesNotWaitForALoad checks that Close returns during a load,
-// because a service must stop soon after it was asked to.
+// because a service must stop soon after it was asked to stop.
 func TestClosingDoesNotWaitForALoad(t *testing.T) {
 	b := newBench(t, true)
 	gate := b.slowly(t)
@@ -156,7 +157,8 @@ func TestClosingDoesNotWaitForALoad(t *testing.T) {
 }
 
 // TestShortLivedHostWaitsForALoad checks that a host that is not resident waits
-// for the load, because a lab measures with the settings that it made.
+// for the load. A lab measures with the settings that it has made, so these
+// must be in effect.
 func TestShortLivedHostWaitsForALoad(t *testing.T) {
 	b := newBench(t, false)
 	do(t, b.Apply(t.Context(), plan.Step{Knob: bescheduler.Knob, To: loaded}))

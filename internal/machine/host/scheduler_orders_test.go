@@ -18,8 +18,8 @@ import (
 )
 
 // TestSchedulerIsNotLoadedAnewForNobody changes the CPUs, so that the scheduler
-// is loaded again. During that load the scheduler becomes unwanted, and must be
-// unloaded.
+// is loaded again. During this load the scheduler becomes unwanted. After the
+// load it must be unloaded.
 func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 	gone := scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
 	t.Run("while it is loaded", func(t *testing.T) {
@@ -56,7 +56,7 @@ func ordered(s node.Snapshot) map[string]string {
 }
 
 // TestOrdersReachTheSchedulerAndReadBack checks that the snapshot shows exactly
-// what the maps contain.
+// what the scheduler's maps contain.
 func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
@@ -81,7 +81,8 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 		t.Errorf("journaled: %v, want the scheduler alone: orders end with it", st.Touches)
 	}
 
-	// Another process that has access to the maps changes them.
+	// Change the maps directly, as another process with access to them could
+	// do.
 	inode, err := b.Inode("be/a")
 	do(t, err, s.DropGroup(inode), s.SetPod(scx.Pod{Slot: 3}))
 	late := node.Snapshot{}
@@ -97,7 +98,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 		t.Errorf("shown after the maps have changed: %v", got)
 	}
 
-	// The policy cancels an order, and the weight of its slot with it.
+	// The policy cancels an order, and with it the weight of the order's slot.
 	do(t, b.order(t, "be/b", "BE slot 4 weight 50"), b.order(t, "be/b", "NORMAL"), b.order(t, "ls", "none"))
 	if g, _ := b.has(t, "be/b"); g.Class != scx.Normal || s.pods[4] != (scx.Pod{Slot: 4}) {
 		t.Errorf("be/b is %v, slot 4 has %v", g, s.pods[4])
@@ -112,8 +113,8 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 }
 
 // TestOrdersWaitForTheScheduler gives orders while the kernel verifies the
-// scheduler, which takes a second or more. The limits of best-effort work must
-// hold from the moment at which the scheduler is loaded.
+// scheduler, which takes a second or more. When the scheduler is loaded, the
+// limits of best-effort work must hold from the first moment on.
 func TestOrdersWaitForTheScheduler(t *testing.T) {
 	b := newBench(t, true)
 	gate := b.slowly(t)
@@ -184,7 +185,7 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 // TestOrderOfACgroupThatIsMadeAnewIsGone removes a cgroup and makes it again.
-// The new cgroup has another inode, and must have no order.
+// The new cgroup has another inode, and must not have the order of the old one.
 func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
 	b := newBench(t, true)
 	b.snapshot(t)
@@ -204,7 +205,7 @@ func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
 }
 
 // TestSnapshotWritesNothing checks that a snapshot writes neither to the
-// scheduler nor to threads, even if something must be corrected.
+// scheduler nor to threads, even if a thread or an order is wrong.
 func TestSnapshotWritesNothing(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", 0)
@@ -238,7 +239,7 @@ func TestSnapshotWritesNothing(t *testing.T) {
 }
 
 // TestAWorkloadThatEndsIsShownAsSuch checks that a snapshot shows a workload as
-// ending until the eviction counts as cancelled.
+// ending, and that it stops to do so when the eviction counts as cancelled.
 func TestAWorkloadThatEndsIsShownAsSuch(t *testing.T) {
 	b := newBench(t, true)
 	run := node.Knob{Cgroup: "be/a", File: node.FileRun}

@@ -13,10 +13,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// fill adds the knobs to a snapshot of the managed workloads. touches are the
+// fill adds the knobs of the managed workloads to a snapshot. touches are the
 // knobs that Tenon has changed. If nothing has changed, two snapshots share the
-// same maps. To make new maps would be most of the cost of a snapshot of
-// thousands of cgroups.
+// same maps: for thousands of cgroups, new maps would be most of the cost of a
+// snapshot.
 func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches map[node.Knob]journal.Touch) {
 	var cached map[node.Knob]node.Value
 	if h.cache == nil {
@@ -53,7 +53,8 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 	s.Knobs.Before = beforeOf(h, s.Knobs.Now, touches)
 }
 
-// joined returns the knobs of the cache, and those that the parts of the host add.
+// joined returns the knobs of the cache together with those that the parts of
+// the host add.
 func (x *shown) joined(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
 	if len(added) == 0 {
 		return cached
@@ -94,7 +95,7 @@ func beforeOf(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journ
 }
 
 // A shown remembers which knobs the last snapshot had, and from which inputs
-// that list followed.
+// this list was computed.
 type shown struct {
 	mu      sync.Mutex
 	managed []node.Workload
@@ -156,7 +157,8 @@ func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[no
 	return x.groups, x.touched
 }
 
-// before returns the values from before for the shown knobs of cgroups, now.
+// before returns, for the shown knobs of cgroups, the values that they had
+// before Tenon.
 func (x *shown) before(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -192,10 +194,10 @@ func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	return groups
 }
 
-// below lists the cgroups inside best-effort workloads on cgroup v1. There a
+// below lists the cgroups inside best-effort workloads on cgroup v1. On v1 a
 // parent's limit may not be below that of its children, so a policy that limits
-// such work must see and change all of them. If some work has exclusive CPUs,
-// the list also has the cgroups inside latency-sensitive work.
+// such work must see and change all of these cgroups. If some work has
+// exclusive CPUs, the list also has the cgroups inside latency-sensitive work.
 func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil

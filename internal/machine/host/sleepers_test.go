@@ -25,14 +25,15 @@ func newSleepersBench(t *testing.T) *sleepersBench {
 	return b
 }
 
-// ran sets the CPU time that a group has used since it was made.
+// ran sets how much CPU time a group has used since it was made.
 func (b *sleepersBench) ran(t *testing.T, p string, used time.Duration) {
 	t.Helper()
 	b.put(t, filepath.Join(b.root, p, "cpu.stat"), fmt.Sprintf("usage_usec %d\n", used.Microseconds()))
 }
 
-// after lets so much time pass that all groups must be checked again. It takes
-// a snapshot, returns the value of the policy of be, and guards other work.
+// after waits so long that all groups must be checked again. Then it takes a
+// snapshot and guards other work. It returns the value of the policy of the
+// group be.
 func (b *sleepersBench) after(t *testing.T) node.Value {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())
@@ -46,8 +47,8 @@ func (b *sleepersBench) after(t *testing.T) node.Value {
 	return s.Knobs.Now[policyOf("be")]
 }
 
-// TestThreadsOfSleepersAreNotListedAgain checks that a thread that was moved
-// into a group is converted only after the group has run.
+// TestThreadsOfSleepersAreNotListedAgain moves a thread into a group. The
+// thread must be converted only after the group has run.
 func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
 	b := newSleepersBench(t)
 	b.thread(t, "be/a", task.Normal)
@@ -75,7 +76,8 @@ func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
 }
 
 // TestAllThreadsAreListedAfterAChangeOfGroups checks that all threads are
-// listed after an event about cgroups, because threads may have been moved.
+// listed after an event about cgroups, because threads may have moved to other
+// groups.
 func TestAllThreadsAreListedAfterAChangeOfGroups(t *testing.T) {
 	for name, change := range map[string]func(b *bench){
 		"a group came or went": func(b *bench) { b.isolation.Expire() },
@@ -96,9 +98,9 @@ func TestAllThreadsAreListedAfterAChangeOfGroups(t *testing.T) {
 	}
 }
 
-// TestOtherWorkIsCheckedAfterItRan checks that a best-effort thread that was
-// moved to a service is found after it has run. Before that, it cannot harm the
-// service.
+// TestOtherWorkIsCheckedAfterItRan moves a best-effort thread to a service.
+// Tenon must find it after the thread has run. Before it runs, it cannot harm
+// the service.
 func TestOtherWorkIsCheckedAfterItRan(t *testing.T) {
 	b := newSleepersBench(t)
 	b.thread(t, "be/a", task.Normal)

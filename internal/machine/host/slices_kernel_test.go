@@ -12,7 +12,7 @@ import (
 
 // TestLongSlicesAreGivenAndTakenBack checks that the threads below a group have
 // the long slice until a restore. Threads of other classes, and threads that
-// set a slice of their own, must not get it.
+// have set a slice themselves, must not get it.
 func TestLongSlicesAreGivenAndTakenBack(t *testing.T) {
 	m := open(t, false)
 	if a := m.Capabilities()[node.FeatureEEVDFSlice]; a.Verdict != node.Yes {

@@ -13,7 +13,8 @@ import (
 
 // Snapshot reads the managed workloads and the use of the node. For each
 // workload it reads the knobs of its cgroup, of its contention root, and of all
-// cgroups above these except the root. A value that cannot be read is absent.
+// cgroups above these two except the root. A value that cannot be read is
+// absent.
 func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return node.Snapshot{}, err
@@ -57,7 +58,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// inode returns the inode of a cgroup. A resident host takes it from its cache.
+// inode returns the inode of a cgroup. A resident host has it in its cache.
 func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	if h.cache != nil {
 		if inode, known := h.cache.inode(p); known {
@@ -68,11 +69,11 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 }
 
 // Sweep tells a resident host that cgroups appeared or disappeared. groups are
-// all cgroups, sorted. The host compares the inode of each cached cgroup,
-// follows renamed cgroups, and forgets its changes in cgroups that are gone. It
-// also journals what new cgroups have copied from their parents
-// (change.Knobs.AdoptBorn). again reports whether Sweep should be called again
-// soon.
+// all cgroups that exist now, sorted. The host compares the inode of each
+// cached cgroup, finds renamed cgroups, and forgets its changes in cgroups that
+// no longer exist. It also journals which values new cgroups have copied from
+// their parents (change.Knobs.AdoptBorn). again says that Sweep should be
+// called again soon.
 func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.cache.expire()
 	h.isolation.Expire()
@@ -103,7 +104,7 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 	return again, errors.Join(err, bornErr, h.isolation.Scheduler().SweepOrders())
 }
 
-// knobOrNil reads a knob; nil if it cannot be read.
+// knobOrNil reads a knob. It returns nil if the knob cannot be read.
 func (h *Host) knobOrNil(k node.Knob) node.Value {
 	if k.File == node.FileRun {
 		return h.runs.shown(string(k.Cgroup))

@@ -56,8 +56,8 @@ func TestALongWaitDemotesForAWhile(t *testing.T) {
 	}
 }
 
-// TestAKnobBelowAnExemptGroupExemptsItToo checks that groups inside an exempt
-// group are exempt, too, if they have knobs of their own.
+// TestAKnobBelowAnExemptGroupExemptsItToo checks groups inside an exempt group
+// that have their own knobs. They must be exempt, too.
 func TestAKnobBelowAnExemptGroupExemptsItToo(t *testing.T) {
 	b := newBench(t, true)
 	tid := b.thread(t, "be/a", task.Normal)

@@ -21,7 +21,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestMain lets the test binary act as its own helper: as a task that sleeps in
+// TestMain lets the test binary run as its own helper: as a task that sleeps in
 // a cgroup and obeys commands, or as a Tenon process that a test kills.
 func TestMain(m *testing.M) {
 	switch os.Getenv("TENON_TEST_ROLE") {
@@ -44,11 +44,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// obey is the main function of a task. It reads one command in each line:
-// "alloc BYTES" allocates memory that cannot be reclaimed, "fork" starts a
-// child that ends at once, "read BYTES DEVICE" reads without the page cache,
-// and "cache BYTES FILE" reads through it. It answers "ok", or the number of
-// the error.
+// obey is the main function of a task. It reads one command per line: "alloc
+// BYTES" allocates memory that cannot be reclaimed, "fork" starts a child that
+// ends at once, "read BYTES DEVICE" reads without the page cache, and "cache
+// BYTES FILE" reads through it. It answers "ok", or the number of the error.
 func obey(in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -80,7 +79,7 @@ func obey(in io.Reader, out io.Writer) {
 }
 
 // fork starts a child that ends at once, and waits for it. It does not use the
-// Go runtime, which would start threads for this, and those would count as
+// Go runtime, which would start threads, because these threads would count as
 // tasks.
 func fork() error {
 	pid, _, errno := syscall.RawSyscall(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0)
@@ -103,7 +102,8 @@ type helper struct {
 	out     *bufio.Scanner
 }
 
-// machine is the real node with the methods that the conformance suite needs.
+// machine is the real node. It has the methods that the conformance suite
+// needs.
 type machine struct {
 	*host.Host
 	tree *cgroup.Tree
@@ -112,8 +112,9 @@ type machine struct {
 	tasks map[int]*helper
 }
 
-// open returns the real node with its own journal. It needs root and a writable
-// cgroup tree. With TENON_TEST_STRICT, a machine without these fails the test.
+// open returns the real node, with a journal of its own. It needs root and a
+// writable cgroup tree. If the machine lacks these, the test is skipped, or
+// fails with TENON_TEST_STRICT.
 func open(t *testing.T, disposable bool) *machine {
 	t.Helper()
 	tree, err := cgroup.Detect("/proc")
@@ -187,7 +188,8 @@ func (m *machine) Start(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	return pid, nil
 }
 
-// tell sends a command to a task, and returns the error that the task reported.
+// tell sends a command to a task. It returns the error with which the task
+// answers.
 func (m *machine) tell(pid int, line string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +226,7 @@ func (m *machine) Stop(pid int) error {
 	return nil
 }
 
-// file returns the path of a kernel file in the hierarchy of its controller.
+// file returns the path of a kernel file in the hierarchy to which it belongs.
 func (m *machine) file(p node.CgroupPath, name string) (string, error) {
 	controller, _, _ := strings.Cut(name, ".")
 	switch controller {
@@ -251,8 +253,8 @@ func (m *machine) WriteFile(p node.CgroupPath, name, text string) error {
 	if err != nil {
 		return err
 	}
-	// os.WriteFile would create or truncate the file. A cgroup file must never
-	// be created or truncated.
+	// os.WriteFile cannot be used: it would create or truncate the file, and
+	// that must never happen to a file of a cgroup.
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err

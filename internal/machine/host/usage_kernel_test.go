@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// readCached reads a number of bytes of a file through the page cache.
+// readCached reads some bytes of a file through the page cache.
 func readCached(argument string) error {
 	size, file := int64(0), ""
 	if _, err := fmt.Sscan(argument, &size, &file); err != nil {
@@ -30,8 +30,8 @@ func readCached(argument string) error {
 	return err
 }
 
-// useOf returns what a snapshot without a cache shows of a group, and of the
-// node.
+// useOf takes a snapshot without a cache. It returns the use of a group, and
+// that of the node.
 func useOf(t *testing.T, m *machine, p node.CgroupPath) (of, all node.Usage) {
 	t.Helper()
 	m.Manage(job(p))
@@ -62,8 +62,8 @@ func TestTheCountersOfThisKernelAreKnown(t *testing.T) {
 	}
 }
 
-// TestColdCacheAndRefaultsAreCounted reads a file within a group once, and then
-// repeatedly with less memory than the file needs.
+// TestColdCacheAndRefaultsAreCounted runs a group that reads a file once. Then
+// the group reads it repeatedly, with less memory than the file needs.
 func TestColdCacheAndRefaultsAreCounted(t *testing.T) {
 	m := open(t, false)
 	const size = 60 << 20
@@ -78,7 +78,7 @@ func TestColdCacheAndRefaultsAreCounted(t *testing.T) {
 		t.Skip("there is no file system here that has its files elsewhere than in memory")
 	}
 	// Drop the pages of the file from the cache. They are charged to this
-	// process now.
+	// process, and must be charged to the group.
 	do(t, errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)))
 
 	p := m.group(t, "reads")

@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sleeper is the main function of a process of a lab. A stubborn one ignores
-// SIGTERM and must be killed.
+// sleeper is the main function of a process of a lab. A stubborn process
+// ignores SIGTERM and must be killed.
 func sleeper() {
 	if os.Getenv("VICTIM_STUBBORN") != "" {
 		signal.Ignore(syscall.SIGTERM)
@@ -26,9 +26,10 @@ func sleeper() {
 	time.Sleep(time.Minute)
 }
 
-// victim is a lab at full load. It creates groups, starts processes and writes
-// the knobs of a foreign tree as fast as it can, until it is killed.
-// VICTIM_JOURNAL, VICTIM_TREE and VICTIM_GROUP say where.
+// victim is a lab that works as fast as it can, until it is killed. It creates
+// groups, starts processes and writes the knobs of a foreign tree.
+// VICTIM_JOURNAL, VICTIM_TREE and VICTIM_GROUP are the folder of its journal,
+// the foreign tree and its own group.
 func victim() {
 	die := func(err error) {
 		if err != nil {
