@@ -11,15 +11,16 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A solo is the result of running the batch work alone on the tested CPUs.
+// A solo is the result of a run in which only the batch work ran on the tested
+// CPUs.
 type solo struct {
 	frames   float64 // per second
 	cpus     float64 // in use
 	perMedia float64 // CPU seconds per second of media
 }
 
-// calibrate measures the rate of the batch work alone and chooses the offered
-// request rate, once for the experiment.
+// calibrate measures the rate of the batch work alone, and chooses the rate at
+// which requests are sent. It does this once for the experiment.
 func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment frame.Record, lines []string, err error) {
 	b.Status.Now("calibrating: the batch work alone")
 	s, err := b.calibrateSolo(ctx)
@@ -50,7 +51,7 @@ func (b *environment) calibrate(ctx context.Context, caveats []string) (experime
 	return b.record, lines, nil
 }
 
-// calibrateSolo runs the batch work alone.
+// calibrateSolo runs only the batch work.
 func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{Batch: true, Alone: true}, 0)
 	if err != nil {
@@ -82,7 +83,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	return s, nil
 }
 
-// calibrateWorks stores the rate of each batch work.
+// calibrateWorks stores how fast each batch work is alone.
 func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (solo, error) {
 	b.solo, _, _ = b.done(st.work, m.From, m.To, m.Used.Wall)
 	for i, w := range b.works {
@@ -93,8 +94,8 @@ func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (solo, e
 	return solo{frames: 1, cpus: m.Used.BE}, nil
 }
 
-// calibrateRate runs the service alone under trial loads. ls is how many CPUs
-// the service uses at the offered rate.
+// calibrateRate runs only the service, under several loads. ls is how many CPUs
+// the service uses at the rate that is chosen.
 func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []string, caveat string, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err != nil {

@@ -37,14 +37,15 @@ func (b *environment) connections() int {
 		return b.Connections
 	case b.Client == ClientWrk:
 		// The published experiment uses 54 connections on 104 CPUs. wrk needs
-		// at least one connection per thread.
+		// at least one connection for each of its threads.
 		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
 	}
 	return 256
 }
 
-// spin starts the spinner. With leastWeight, it has the usual policy, so that
-// the weight of its cgroup counts. Otherwise it is in the idle class.
+// spin starts the spinner. If leastWeight is set, the spinner has the usual
+// policy, so that the weight of its cgroup counts. Otherwise it is in the idle
+// class.
 func (b *environment) spin(p site.Pods, leastWeight bool) (*site.Process, error) {
 	role := "spin"
 	if leastWeight {

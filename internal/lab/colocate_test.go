@@ -68,9 +68,9 @@ func real(t *testing.T, needs ...work.Program) {
 	}
 }
 
-// small returns the configuration of a short experiment on a small film, in its
-// own root cgroup. When the test ends, it checks that nothing of the experiment
-// is left.
+// small returns the configuration of a short experiment with a small film. The
+// experiment has its own root cgroup. When the test ends, small checks that
+// nothing of the experiment is left.
 func small(t *testing.T, modes ...report.Mode) Config {
 	t.Helper()
 	film := filepath.Join(t.TempDir(), "film.mp4")
@@ -88,7 +88,8 @@ func small(t *testing.T, modes ...report.Mode) Config {
 	return c
 }
 
-// setting returns the setting of a short experiment in its own root cgroup.
+// setting returns the setting of a short experiment that has its own root
+// cgroup.
 func setting(t *testing.T) site.Setting {
 	return site.Setting{
 		Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
@@ -180,8 +181,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// trigger is a writer that calls act once, when word appears in the written
-// text.
+// trigger is a writer. When the written text contains word, it calls act once.
 type trigger struct {
 	word string
 	act  func()
@@ -201,7 +201,7 @@ func TestInterruptKeepsFinishedRuns(t *testing.T) {
 	c := small(t, report.Tenon)
 	c.Blocks = 50
 	ctx, cancel := context.WithCancel(context.Background())
-	// Cancel in the middle of the second run.
+	// Cancel the experiment in the middle of its second block.
 	c.Notices = &trigger{word: "block 2", act: func() { time.AfterFunc(1200*time.Millisecond, cancel) }}
 	o, err := Colocate(ctx, c)
 	if !errors.Is(err, context.Canceled) {

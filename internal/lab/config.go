@@ -17,29 +17,30 @@ import (
 const (
 	ClientTenon = "tenon" // our open-loop client
 	ClientWrk   = "wrk"   // the closed-loop client of the published experiments
-	// ClientCommand is a command of the user that prints latencies.
+	// ClientCommand is a load generator: a command of the user that prints
+	// latencies.
 	ClientCommand = "command"
 )
 
-// Config configures one colocation or kernel-qos experiment. The comment of a
-// field names its default, which the zero value selects. If it names two
-// defaults, the second one is for kernel-qos.
+// Config configures one colocation or kernel-qos experiment. The zero value of
+// a field selects its default, which the field's comment names after a
+// semicolon. If there are two defaults, the second one is for kernel-qos.
 type Config struct {
 	site.Setting
 	Modes    []report.Mode // AllModes; baseline, control and the isolation mechanisms of the node
 	Blocks   int           // 5, 8; unbounded with UntilResolved
 	Duration time.Duration // of the measured part of a run; 10 s, 5 s
 	// UntilResolved continues the experiment until more blocks would not change
-	// a verdict, or until MaxTime has passed.
+	// a verdict. It ends at the latest when MaxTime has passed.
 	UntilResolved bool
 	MaxTime       time.Duration // of the whole experiment; no limit, 6:30 min without Blocks
 	// Margin is the P99 ratio below which Tenon must stay; 1.03.
 	Margin float64
-	// LoadPercent is the CPU use of the service alone at the offered rate, in
-	// percent of the tested CPUs; 30.
+	// LoadPercent is how much CPU the service uses alone at the offered rate,
+	// in percent of the tested CPUs; 30.
 	LoadPercent float64
-	// StealPercent is the steal time above which a run is void, in percent of
-	// the tested CPUs' time. The default is 1.
+	// StealPercent is a limit for the steal time, in percent of the time of the
+	// tested CPUs. A run with more is void. The default is 1.
 	StealPercent float64
 	Client       string // ClientTenon
 	Connections  int    // tenon: 256; wrk: 54 scaled to the machine
@@ -54,7 +55,8 @@ type Config struct {
 	kernelQOS bool // the experiment is kernel-qos
 }
 
-// orDefaults sets the defaults and returns all faults at once.
+// orDefaults returns c with its defaults. If c has faults, the error names all
+// of them.
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -134,6 +136,6 @@ func (c Config) orDefaults() (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup returns the minimum warm-up of a run. The check for stationarity may
-// remove more.
+// warmup returns how long the warm-up of a run is at least. The check for
+// stationarity may lengthen it.
 func (c Config) warmup() time.Duration { return frame.WarmupOf(c.Duration) }

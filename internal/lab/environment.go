@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// An environment is the colocation experiment after its set-up, with the
-// programs found and the film rendered. Close restores the machine.
+// An environment is the colocation experiment after its set-up: the programs
+// have been found and the film has been rendered. Close restores the machine.
 type environment struct {
 	Config
 	*site.Site
@@ -41,8 +41,8 @@ type environment struct {
 	solo    []float64    // rate of each work when it runs alone
 }
 
-// set makes an environment. It returns every fault that can be found before the
-// first run.
+// set makes an environment. If there are faults that can be found before the
+// first run, its error names all of them.
 func set(ctx context.Context, c Config) (_ *environment, err error) {
 	b := &environment{Config: c, versions: map[string]string{}}
 	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
@@ -146,8 +146,7 @@ func (b *environment) experiment(solo solo, calibration []string, caveats []stri
 	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord()}
 }
 
-// tenondRecord returns the configuration of tenond in each mode, for the
-// record.
+// tenondRecord returns, for the record, how tenond is configured in each mode.
 func (b *environment) tenondRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
@@ -161,7 +160,7 @@ func (b *environment) tenondRecord() map[report.Mode]string {
 	return told
 }
 
-// caveats returns notes on the set-up for the reader of the report.
+// caveats returns notes about the set-up, for the reader of the report.
 func (b *environment) caveats() []string {
 	list := b.Site.Caveats()
 	if b.Client == ClientWrk {

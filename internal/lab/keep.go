@@ -9,8 +9,9 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// A keptService is a service that runs from the first run that needs it to the
-// end of the experiment (--keep-service).
+// A keptService is a service that is not restarted between runs
+// (--keep-service). It runs from the first run that needs it to the end of the
+// experiment.
 type keptService struct {
 	process *site.Process
 	self    *work.SelfDriven
@@ -23,7 +24,7 @@ func (k *keptService) end() {
 }
 
 // keep keeps the service of a run, if the experiment keeps services. If it
-// returns false, nothing is kept, and all cgroups can be removed.
+// returns false, no service is kept, and all cgroups can be removed.
 func (st *runSetUp) keep() bool {
 	b := st.b
 	if !b.Workloads.Keep {
@@ -37,7 +38,8 @@ func (st *runSetUp) keep() bool {
 	return b.kept != nil
 }
 
-// canKeep returns an error if some mode would change a kept service.
+// canKeep returns an error if the service cannot be kept, because some mode
+// would change it.
 func canKeep(modes []report.Mode) error {
 	var faults []error
 	for _, m := range modes {

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// Kinds gives, for each kind of experiment, the function that reads its data.
+// Kinds maps each kind of experiment to the function that reads its data.
 var Kinds = report.Kinds{
 	colocation.Kind:          colocation.Open,
 	colocation.KindKernelQOS: colocation.OpenKernelQOS,

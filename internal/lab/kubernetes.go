@@ -20,7 +20,8 @@ import (
 )
 
 // Kubernetes names the cluster and the node on which the colocation experiment
-// runs. The comment of a field names its default, which the zero value selects.
+// runs. The zero value of a field selects its default, which the field's
+// comment names.
 type Kubernetes struct {
 	Context   string // kubectl context; the current one
 	Node      string // tested node; the only node with a report of tenond
@@ -31,8 +32,8 @@ type Kubernetes struct {
 	Input     string // path of the film in the image of ffmpeg
 }
 
-// clusterPort is the port of nginx on a tested node, as in the published
-// experiment.
+// clusterPort is the port of nginx on a tested node. The published experiment
+// has the same port.
 const clusterPort = 8000
 
 // KubernetesModes lists every mode of the colocation experiment on a cluster.
@@ -59,8 +60,8 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 	return k
 }
 
-// A clusterEnvironment is the colocation experiment after its set-up on a node
-// of a cluster. Close restores the cluster.
+// A clusterEnvironment is the colocation experiment on a node of a cluster,
+// after its set-up. Close restores the cluster.
 type clusterEnvironment struct {
 	Config
 	*site.Site
@@ -76,7 +77,7 @@ type clusterEnvironment struct {
 	versions           map[string]string
 }
 
-// A testedNode is what the cluster says about the node.
+// A testedNode is what the cluster says about the node that is tested.
 type testedNode struct {
 	name, address string
 	machine       report.Machine
@@ -85,7 +86,7 @@ type testedNode struct {
 
 // ColocateKubernetes runs the colocation experiment on a node of a cluster that
 // has Tenon. nginx and ffmpeg run as pods. The lab itself only sends the load,
-// and switches Tenon's strategies for that node. When ColocateKubernetes
+// and changes Tenon's strategies for that node. When ColocateKubernetes
 // returns, even with an error, it has removed the pods and strategies of the
 // experiment. The Outcome and the error have the same meaning as those of
 // Colocate.
@@ -99,8 +100,8 @@ func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outc
 	return s.Conduct(ctx)
 }
 
-// setCluster makes an environment. It returns every fault that can be found
-// before the first run.
+// setCluster makes an environment on a cluster. If there are faults that can be
+// found before the first run, its error names all of them.
 func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironment, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -142,7 +143,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 	return b, b.settleIn(ctx)
 }
 
-// findNode chooses the tested node and reads its description.
+// findNode chooses the node to test and reads its description.
 func (b *clusterEnvironment) findNode(ctx context.Context) error {
 	b.Status.Now("looking at the cluster")
 	name := b.cluster.Node
@@ -197,14 +198,14 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 	return nil
 }
 
-// settleIn prepares the node for the experiment. It first removes what a killed
-// experiment left there.
+// settleIn prepares the node for the experiment. It first removes what an
+// earlier experiment left when it was killed.
 func (b *clusterEnvironment) settleIn(ctx context.Context) error {
 	if _, err := b.kubectl.Do(ctx, kubectl.Manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	b.Undo = append(b.Undo, func() error {
-		// Even if the experiment was interrupted, the clean-up must finish.
+		// The clean-up must finish even if the experiment was interrupted.
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		_, labelErr := b.kubectl.Do(ctx, "", "label", "node", b.node.name, strategyLabel+"-")
@@ -241,8 +242,8 @@ func (b *clusterEnvironment) experiment(s solo, calibration, caveats []string) c
 	}, Kubernetes: &colocation.KubernetesSetup{Node: b.node.name, Images: map[string]string{"nginx": b.cluster.NGINX, "ffmpeg": b.cluster.FFmpeg}}}
 }
 
-// calibrate measures the rate of the batch work alone and chooses the offered
-// request rate.
+// calibrate measures the rate of the batch work alone, and chooses the rate at
+// which requests are sent.
 func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment frame.Record, lines []string, err error) {
 	b.load = frame.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
 	s, lines, more, err := b.calibrateAll(ctx)
@@ -255,7 +256,8 @@ func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (e
 
 func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s solo, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
-	// The size of the service depends on the CPUs that its pod may use.
+	// The number of workers of the service depends on the CPUs that its pod may
+	// use.
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err == nil && b.Place.Tested.Len() > 1 {
 		if err = st.close(ctx, nil); err == nil {

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// A nodeUsage is the CPU use of a node in one window of the metrics API.
+// A nodeUsage is how much CPU a node used in one window of the metrics API.
 type nodeUsage struct {
 	from, to time.Time
 	cpus     float64
 }
 
-// usageOf reads the latest window from the metrics API, as kubectl top does.
+// usageOf reads the latest window from the metrics API. kubectl top reads the
+// same.
 func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	var m struct {
 		Timestamp time.Time
@@ -28,16 +29,16 @@ func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool)
 	return nodeUsage{from: m.Timestamp.Add(-window), to: m.Timestamp, cpus: cpusOf(m.Usage.CPU)}, err == nil && window > 0
 }
 
-// metricsPatience is how long after a run one of its windows may still appear
-// in the metrics API. The kubelet measures every 10 to 15 seconds, and the
+// metricsPatience is how long after a run the metrics API may still get a
+// window of the run. The kubelet measures every 10 to 15 seconds, and the
 // metrics server queries the kubelet about as often.
 const metricsPatience = 45 * time.Second
 
-// nodeMetrics returns the CPU use of the node, in CPUs, in a window of the
-// metrics API that lies within the run; 0: there is no such window. Windows are
-// consecutive, and appear late. A run at least two windows long contains a
-// whole window, so nodeMetrics waits for it. For a shorter run it does not
-// wait.
+// nodeMetrics looks for a window of the metrics API that lies within the run.
+// It returns how many CPUs the node used in it, or 0 if there is no such
+// window. Windows follow each other without gaps, and appear late. If a run is
+// at least two windows long, it contains a whole window, and nodeMetrics waits
+// for it. For a shorter run it does not wait.
 func (b *clusterEnvironment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {
 		u, ok := b.usageOf(ctx)

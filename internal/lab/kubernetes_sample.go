@@ -15,17 +15,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// askPeriod is the time between two readings from inside the pods. Each reading
-// takes 1 to 2 ms of the service's CPU time.
+// askPeriod is the time between two readings of the counters inside the pods.
+// Each reading takes 1 to 2 ms of the service's CPU time.
 const askPeriod = 2 * time.Second
 
-// groupFiles are the files in which a container sees the CPU use of its own
-// cgroup, on cgroup v2 and on v1.
+// groupFiles are files in which a container sees how much CPU its own cgroup
+// uses, on cgroup v2 and on v1.
 const groupFiles = "/sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat"
 
 // serviceScript prints the counters of the node, the run-queue delay of all
-// nginx threads and the CPU use of the container's cgroup. Even in a container,
-// /proc/stat and /proc/pressure are about the node.
+// nginx threads, and the CPU use of the container's cgroup. In a container,
+// /proc/stat and /proc/pressure still show values of the whole node.
 const serviceScript = `t=
 for p in /proc/[0-9]*; do
 	read -r name < $p/comm && [ "$name" = nginx ] && t="$t $p/task/*/schedstat"
@@ -48,7 +48,7 @@ done`
 // progressFiles is the path prefix of the progress files of the pod's ffmpegs.
 const progressFiles = "/tmp/tenon-progress-"
 
-// counters is what one answer contains.
+// counters is what the shell in a pod answers to one query.
 type counters struct {
 	idle, steal      map[unit.CPU]time.Duration
 	delay            time.Duration // run-queue delay of the service's threads
@@ -64,8 +64,8 @@ type counters struct {
 // each architecture that Kubernetes supports (proc_stat(5)).
 const userHZ = 100
 
-// parseCounters parses an answer. It recognises each file by the form of its
-// lines.
+// parseCounters parses an answer of the shell. It recognises each file by the
+// form of the lines.
 func parseCounters(lines []string) (c counters, err error) {
 	c.idle, c.steal = map[unit.CPU]time.Duration{}, map[unit.CPU]time.Duration{}
 	var last work.Mark
@@ -112,8 +112,8 @@ func parseCounters(lines []string) (c counters, err error) {
 	return c, nil
 }
 
-// cpu reads the idle time and steal time in a line of /proc/stat: cpuN user
-// nice system idle iowait irq softirq steal …
+// cpu reads the idle time and the steal time from a line of /proc/stat: cpuN
+// user nice system idle iowait irq softirq steal …
 func (c *counters) cpu(f []string) error {
 	n, err := strconv.Atoi(f[0][len("cpu"):])
 	if err != nil {
@@ -140,7 +140,7 @@ func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 	return time.Duration(n) * scale, err
 }
 
-// A podSampler reads the counters of a run from inside its pods.
+// A podSampler reads counters inside the pods during a run.
 type podSampler struct {
 	frame.Recording
 	service, batch *kubectl.Shell // batch is nil if there is no batch pod
@@ -153,7 +153,7 @@ func (s *podSampler) Capacity() int { return s.tested.Len() }
 
 func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, askPeriod, s.read) }
 
-// read queries both pods at the same time, so that their answers are from the
+// read queries both pods at the same time, so that their answers describe the
 // same moment.
 func (s *podSampler) read() {
 	var service, batch counters
@@ -187,7 +187,7 @@ func countersOf(s *kubectl.Shell) (counters, error) {
 	return parseCounters(lines)
 }
 
-// add appends a reading.
+// add stores a reading.
 func (s *podSampler) add(at time.Time, service, batch counters) {
 	r := frame.Reading{At: at}
 	for cpu := range s.tested.All() {
@@ -213,7 +213,7 @@ func (s *podSampler) add(at time.Time, service, batch counters) {
 	}
 }
 
-// encoded returns the progress of all ffmpegs between two times.
+// encoded returns how much all ffmpegs together encoded between two times.
 func (s *podSampler) encoded(from, to time.Time) (frames float64, media time.Duration) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// podPatience is how long a pod may take from its creation until it runs.
-	// It includes the download of the image.
+	// podPatience is how long it may take from the creation of a pod until it
+	// runs. This includes the download of the image.
 	podPatience = 5 * time.Minute
-	// offerPatience is how long the node may take until it offers enough batch
-	// resources. In its first minute tenond only watches, and after that the
+	// offerPatience is how long it may take until the node offers enough batch
+	// resources. In its first minute tenond only measures, and after that the
 	// amounts grow slowly.
 	offerPatience = 5 * time.Minute
 )
 
-// A clusterSetUp is the set of pods of one mode, ready to be measured.
+// A clusterSetUp is the pods of one mode, ready to be measured.
 type clusterSetUp struct {
 	b       *clusterEnvironment
 	sampler *podSampler
 }
 
-// setUp configures Tenon for the mode, starts the pods, and returns when nginx
-// answers and every ffmpeg encodes.
+// setUp configures Tenon for the mode and starts the pods. It returns when
+// nginx answers and every ffmpeg encodes.
 func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *clusterSetUp, err error) {
 	st = &clusterSetUp{b: b, sampler: &podSampler{}}
 	defer func() {
@@ -68,7 +68,7 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 	return st, err
 }
 
-// tests sets the tested CPUs: those that the service's pod may use.
+// tests sets the tested CPUs, which are those that the service's pod may use.
 func (b *clusterEnvironment) tests(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
@@ -86,8 +86,8 @@ func (b *clusterEnvironment) tests(lines []string) error {
 	return nil
 }
 
-// startBeside starts the batch work with the given read rate (0: without a
-// limit), or the spinner.
+// startBeside starts the spinner, or the batch work. rate is how fast the batch
+// work may read (0: without a limit).
 func (st *clusterSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
 	b := st.b
 	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
@@ -129,7 +129,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// start creates the objects and waits until the pod among them runs.
+// start creates the objects. It waits until the pod that is among them runs.
 func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []object) error {
 	if err := b.create(ctx, objects); err != nil {
 		return err
@@ -173,12 +173,12 @@ func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []ob
 	}
 }
 
-// webhookPatience is how long tenon-manager may be out of reach. Its pods may
+// webhookPatience is how long tenon-manager may fail to answer. Its pods may
 // run on the tested node, too, where they can be slow.
 const webhookPatience = time.Minute
 
 // create creates objects. If the webhook of tenon-manager does not answer, it
-// retries.
+// tries again.
 func (b *clusterEnvironment) create(ctx context.Context, objects []object) error {
 	for deadline := time.Now().Add(webhookPatience); ; {
 		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
@@ -192,7 +192,7 @@ func (b *clusterEnvironment) create(ctx context.Context, objects []object) error
 	}
 }
 
-// complaint returns the last output of a pod, for the end of an error message.
+// complaint returns the last output of a pod. It is added to error messages.
 func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
 	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
 	if err != nil {
@@ -275,8 +275,8 @@ func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, b
 	return r, ctx.Err()
 }
 
-// judge adds warnings, and the reasons why the run is void. The caller adds the
-// reasons that the client gives.
+// judge adds warnings to a run, and the reasons why it is void. The caller adds
+// the reasons that come from the client.
 func (b *clusterEnvironment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
@@ -296,11 +296,11 @@ func (b *clusterEnvironment) nodeReport(ctx context.Context) (r nodeReport, err 
 	return r, b.kubectl.Get(ctx, &r, "nodereports.tenon.sh", b.node.name)
 }
 
-// reportPatience is longer than tenond takes to report a change.
+// reportPatience is longer than tenond takes until it reports a change.
 const reportPatience = 15 * time.Second
 
-// agrees names a setting of the mode that tenond has not applied; empty: tenond
-// has applied all of them.
+// agrees names a setting of the mode that tenond has not applied. It returns ""
+// if tenond has applied all of them.
 func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
 		r, err := b.nodeReport(ctx)

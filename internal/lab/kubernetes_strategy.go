@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	// strategyName is the name of the lab's entries in Tenon's ConfigMap.
+	// strategyName is the name of the entries that the lab adds to Tenon's
+	// ConfigMap.
 	strategyName = "tenon-lab"
-	// strategyLabel marks the tested node. The strategies apply to no other
+	// strategyLabel marks the tested node. The lab's entries apply to no other
 	// node.
 	strategyLabel = "tenon.sh/lab"
 )
@@ -22,8 +23,8 @@ const (
 // entry for each key of Tenon's ConfigMap.
 type strategy map[string]object
 
-// entriesOf returns the name of the list of entries in a key. Of the entries in
-// the list, the first that matches a node applies.
+// entriesOf returns the name of the list of entries in a key of the ConfigMap.
+// If several entries select a node, the first one applies.
 func entriesOf(key string) string {
 	if key == "colocation-config" {
 		return "nodeConfigs"
@@ -31,8 +32,9 @@ func entriesOf(key string) string {
 	return "nodeStrategies"
 }
 
-// strategyOf returns Tenon's configuration in a mode. In a mode without Tenon,
-// all strategies are disabled. All other settings are the same in each mode.
+// strategyOf returns how Tenon is configured in a mode. In a mode without
+// Tenon, all strategies are disabled. All other settings are the same in each
+// mode.
 func strategyOf(t report.ModeSpec) strategy {
 	off := object{"enable": false}
 	classes := func(qos object) object {
@@ -43,8 +45,8 @@ func strategyOf(t report.ModeSpec) strategy {
 		return entry
 	}
 	s := strategy{
-		// The experiment does not test the amount of batch resources. The
-		// amount must only be large enough to fill the tested CPUs.
+		// The amount of batch resources is not tested. It must only be so large
+		// that the batch work can fill the tested CPUs.
 		"colocation-config":         {"enable": true, "cpuReclaimThresholdPercent": 1000},
 		"resource-threshold-config": off,
 		"resource-qos-config":       classes(object{"cpuQOS": off, "memoryQOS": off, "resctrlQOS": off, "blkioQOS": off}),
@@ -59,9 +61,9 @@ func strategyOf(t report.ModeSpec) strategy {
 	return s
 }
 
-// withEntry returns the text of a key of the ConfigMap with the lab's entry at
-// the front of the list. A nil entry removes the lab's entry. The rest of the
-// text does not change.
+// withEntry puts the lab's entry in front of the other entries in a key of the
+// ConfigMap, and returns the text. If the entry is nil, it removes the lab's
+// entry. All other text stays the same.
 func withEntry(key, text string, entry object) (string, error) {
 	config := object{}
 	if strings.TrimSpace(text) != "" {
@@ -98,8 +100,8 @@ func withEntry(key, text string, entry object) (string, error) {
 	return string(out), err
 }
 
-// apply makes the strategy apply to the tested node. A nil strategy removes the
-// lab's entries.
+// apply makes the strategy apply to the tested node. If the strategy is nil, it
+// removes the lab's entries.
 func (b *clusterEnvironment) apply(ctx context.Context, s strategy) error {
 	namespace, name, _ := strings.Cut(b.cluster.ConfigMap, "/")
 	var now struct {

@@ -83,8 +83,8 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 	}
 }
 
-// TestStrategiesAreTenons checks that Tenon's own parser accepts the ConfigMap
-// with the lab's entries.
+// TestStrategiesAreTenons adds the lab's entries to a ConfigMap. Tenon's own
+// parser must accept it.
 func TestStrategiesAreTenons(t *testing.T) {
 	theirs := map[string]string{
 		"colocation-config":         `{"enable": true, "nodeConfigs": [{"name": "big", "nodeSelector": {"matchLabels": {"a": "b"}}, "cpuReclaimThresholdPercent": 70}]}`,
@@ -180,7 +180,7 @@ func TestWrongOrdersForACluster(t *testing.T) {
 	}
 }
 
-// TestShellsAnswer uses a fake kubectl that runs the script on this machine.
+// TestShellsAnswer uses a fake kubectl, which runs the script on this machine.
 func TestShellsAnswer(t *testing.T) {
 	k := kubectl.Client{Path: fakeKubectl(t, `shift 4; exec "$@"`)}
 	s, err := k.Open("nginx", `echo here; echo .; while read -r _; do cat /proc/stat /proc/self/schedstat; echo usage_usec 7; echo .; done`)
@@ -210,8 +210,9 @@ func TestShellsAnswer(t *testing.T) {
 func fakeKubectl(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubectl")
-	// Another test may fork meanwhile. Its process would have the file open for
-	// writing, and the kernel would refuse to execute the file (ETXTBSY).
+	// Without this lock, another test could fork now. Its process would have
+	// the file open for writing, and the kernel would refuse to execute the
+	// file (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
@@ -229,8 +230,8 @@ func TestAmountsOfTheMetricsAPI(t *testing.T) {
 }
 
 // TestNodeMetricsAreOfTheRun checks that nodeMetrics uses only a window that
-// lies within the run, and that it waits for a window only if the run is long
-// enough to contain one.
+// lies within the run. It must wait for a window only if the run is long enough
+// to contain one.
 func TestNodeMetricsAreOfTheRun(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 	metrics := func(end time.Duration) string {
@@ -278,8 +279,9 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 	}
 }
 
-// TestAManagerOutOfReachIsWaitedFor checks that create retries when the webhook
-// cannot be reached, and that it returns any other refusal at once.
+// TestAManagerOutOfReachIsWaitedFor checks that create tries again if the
+// webhook cannot be reached. If the webhook refuses, create must return the
+// refusal at once.
 func TestAManagerOutOfReachIsWaitedFor(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)

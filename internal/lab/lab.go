@@ -1,14 +1,15 @@
 // Package lab runs experiments that measure what Tenon does on this machine.
 // The colocation experiment is the published one: nginx, ffmpeg and a load
-// generator share CPUs in several modes. The kernel-qos experiment runs them
-// with one isolation mechanism at a time. In the memory experiment, nginx and a
-// program that demands much memory share a limited amount of it. The reaction
-// experiment measures how soon tenond responds to a step of load.
+// generator share CPUs in several modes. The kernel-qos experiment runs these
+// programs with one isolation mechanism at a time. In the memory experiment,
+// nginx shares a limited amount of memory with a program that demands much of
+// it. The reaction experiment measures how soon tenond responds to a step of
+// load.
 //
 // A run measures one mode once. A block contains each mode once, in random
 // order, and package report compares modes within blocks. The lab writes raw
-// data after each run, so that an experiment that ends early keeps its finished
-// runs.
+// data after each run, so that the finished runs are kept if an experiment ends
+// early.
 package lab
 
 import (
@@ -23,9 +24,9 @@ import (
 )
 
 // Colocate runs the colocation experiment. When it returns, even with an error,
-// no process and no cgroup of the experiment is left. If it returns an error
-// together with an Outcome, the Outcome describes the runs that had finished.
-// If ctx ends, it returns the error of ctx.
+// no process and no cgroup of the experiment is left. If it returns both an
+// Outcome and an error, the Outcome describes the runs that had finished. If
+// ctx ends, it returns the error of ctx.
 func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -48,8 +49,8 @@ func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 	return s
 }
 
-// colocated returns the part of the experiment that is the same on this machine
-// and on a cluster. record is the content of experiment.json after the
+// colocated returns the parts of the series that are the same on this machine
+// and on a cluster. record is what experiment.json contains after the
 // calibration.
 func colocated(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
 	s := &frame.Series[report.Mode, colocation.Run]{

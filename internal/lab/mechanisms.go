@@ -19,13 +19,13 @@ var AllModes = []report.Mode{
 	report.Tenon, report.Tenon65, report.Solo,
 }
 
-// NamedModes lists the other baseline, and the mode that shows the effect of
-// long slices.
+// NamedModes lists modes that run only if the user names them: another
+// baseline, and a mode that shows the effect of long slices.
 var NamedModes = []report.Mode{report.ExclusiveAwake, report.TenonNoSlices}
 
 // ColocationModes lists every mode of the colocation experiment: the default
-// modes, the modes that run only if the user names them (NamedModes), the modes
-// without cgroups, and the modes that pin an isolation mechanism.
+// modes, NamedModes, the modes without cgroups, and the modes in which Tenon
+// uses one given isolation mechanism.
 var ColocationModes = slices.Concat(AllModes, NamedModes, report.SessionModes, report.MechanismModes)
 
 // controls lists the default modes of the kernel-qos experiment that use no
@@ -45,9 +45,10 @@ func (c Config) kernelQOSDefaults() Config {
 	return c
 }
 
-// modesHere returns the modes to run, and the skipped modes with the reasons.
-// Without requested modes, it returns those of the kernel-qos experiment that
-// the node supports. If a requested mode is not supported, it returns an error.
+// modesHere returns the modes to run, and the modes that are skipped with the
+// reasons. If no mode is requested, it returns those of the kernel-qos
+// experiment that the node supports. If a requested mode is not supported, it
+// returns an error.
 func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
 	for _, m := range asked {
 		if mechanism := m.Spec().Mechanism; mechanism != "" {

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carrying returns a function that answers for a node with only the given
-// isolation mechanisms.
+// carrying returns a function that answers for a node that supports only the
+// given isolation mechanisms.
 func carrying(mechanisms ...node.Mechanism) func(node.Mechanism) node.Answer {
 	return func(r node.Mechanism) node.Answer {
 		if slices.Contains(mechanisms, r) {

@@ -19,30 +19,30 @@ import (
 // tables.
 var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}
 
-// MemoryConfig configures a memory experiment. The comment of a field names its
-// default, which the zero value selects.
+// MemoryConfig configures a memory experiment. The zero value of a field
+// selects its default, which the field's comment names after a semicolon.
 type MemoryConfig struct {
 	site.Setting
 	Modes    []report.Mode // MemoryModes
 	Blocks   int           // 6
 	Duration time.Duration // of the measured part of a run; 6 s
-	// Set is the size of the files that the service reads at random, which is
-	// its working set; 256 MiB. All other sizes are derived from it (see
-	// sizesOf).
+	// Set is the size of the files that the service reads at random. This is
+	// the working set of the service; 256 MiB. All other sizes are derived from
+	// it (see sizesOf).
 	Set unit.Bytes
 	// Rate is the offered load in requests per second; 500.
 	Rate float64
 	// Data is the directory for the files that the programs read. It must be on
 	// a block device and not in memory; /var/tmp.
 	Data string
-	// StealPercent is the steal time above which a run is void, in percent of
-	// the tested CPUs' time; 1.
+	// StealPercent is a limit for the steal time, in percent of the time of the
+	// tested CPUs. A run with more is void; 1.
 	StealPercent float64
 	Port         int // on 127.0.0.1; a free one
 }
 
-// leastSet is the smallest useful working set, in bytes. With a smaller one,
-// the memory of nginx itself would not be negligible.
+// leastSet is the smallest useful working set, in bytes. If it were smaller,
+// the memory of nginx itself would matter, too.
 const leastSet = 32 << 20
 
 func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
@@ -88,17 +88,18 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup returns the same warm-up as the colocation experiment has.
+// warmup returns the warm-up, which is the same as in the colocation
+// experiment.
 func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration) }
 
-// sizesOf divides memory for a working set. The demand of both together is more
-// than two and a half times the limit:
+// sizesOf divides memory according to the size of the working set. Service and
+// batch work together demand more than two and a half times the limit:
 //
 //	service    set      size of its files; it requests 5/4 set, for nginx and the kernel
-//	parent     2 set    limit of both together
+//	parent     2 set    limit of service and batch work together
 //	batch      4 set    size of the file that it reads; it also holds set/4 of anonymous memory
 //
-// On cgroup v2 the batch work's memory limit is its whole demand, and
+// On cgroup v2 the memory limit of the batch work is its whole demand, and
 // memory.high is throttlingPercent of that limit. Cgroup v1 has no memory.high.
 // There the limit of the batch work is what the service leaves.
 func sizesOf(set unit.Bytes, version int) memory.Setup {
@@ -117,9 +118,9 @@ func sizesOf(set unit.Bytes, version int) memory.Setup {
 	return s
 }
 
-// memoryPolicy returns the configuration of the memory policies in mode tenond.
-// It is the same on each kernel, because the policies skip knobs that cgroup v1
-// lacks.
+// memoryPolicy returns how the memory policies are configured in mode tenond.
+// This is the same on each kernel, because the policies skip knobs that cgroup
+// v1 lacks.
 func memoryPolicy(s memory.Setup) memoryqos.Config {
 	m := memoryqos.Config{Classes: map[node.Class]memoryqos.Shares{
 		node.LS: {MinPercent: unit.Percent(s.MinPercent), LowPercent: unit.Percent(s.LowPercent)},

@@ -34,9 +34,9 @@ type memoryEnvironment struct {
 }
 
 // Memory runs the memory experiment. nginx, whose pages fill the page cache,
-// runs beside a program with a large demand for memory. Both are in one cgroup,
-// which has less memory than both demand together. Its files and its result
-// have the same form as those of Colocate.
+// runs beside a program that demands much memory. Both are in one cgroup, which
+// has less memory than they demand together. The files and the result have the
+// same form as those of Colocate.
 func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -80,14 +80,14 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 	if err := b.writeData(); err != nil {
 		return nil, err
 	}
-	// A worker that waits for the disk serves no request, so there are several
-	// workers.
+	// A worker that waits for the disk serves no other request, so there are
+	// several workers.
 	b.nginx.Workers, b.nginx.Pages = 4*b.Place.Tested.Len(), b.pages()
 	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, c.Port, memoryConnections); err != nil {
 		return nil, err
 	}
-	// Here late and missing answers are a result. They do not make the run
-	// void.
+	// In this experiment, late and missing answers are a result, and do not
+	// make the run void.
 	b.load = frame.LoadSpec{
 		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed,
 		Connections: memoryConnections, Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
@@ -98,8 +98,8 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 // memoryConnections is the number of connections that the client opens.
 const memoryConnections = 64
 
-// bounded returns an error if the experiment needs more memory than the machine
-// can spare.
+// bounded returns an error if the machine cannot spare as much memory as the
+// experiment needs.
 func (b *memoryEnvironment) bounded() error {
 	info, err := b.FS.MemInfo()
 	if err != nil {
@@ -111,8 +111,8 @@ func (b *memoryEnvironment) bounded() error {
 	return nil
 }
 
-// writeData writes the files of the service and of the batch work. It returns
-// an error if their pages cannot be reclaimed, as on tmpfs.
+// writeData writes the files of the service and of the batch work. If the pages
+// of these files cannot be reclaimed, as on tmpfs, it returns an error.
 func (b *memoryEnvironment) writeData() error {
 	if err := work.OpenToAll(b.Data); err != nil {
 		return fmt.Errorf("--data %s: %w", b.Data, err)
@@ -169,8 +169,8 @@ func (b *memoryEnvironment) experiment(caveats []string) memory.Experiment {
 	}, Memory: b.sizes}
 }
 
-// memoryMargin is the smallest ratio between two modes that the report calls a
-// difference.
+// memoryMargin is a ratio between two modes. The report calls only a larger
+// ratio a difference.
 const memoryMargin = 1.1
 
 func (b *memoryEnvironment) caveats() []string {
@@ -184,7 +184,7 @@ func (b *memoryEnvironment) caveats() []string {
 	return list
 }
 
-// agentRecord returns the configuration of mode tenond, for the record.
+// agentRecord returns, for the record, how tenond is configured in mode tenond.
 func (b *memoryEnvironment) agentRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
@@ -209,7 +209,7 @@ func tellMemory(r memory.Run) string {
 	return text
 }
 
-// A memorySetUp holds everything that runs in one mode.
+// A memorySetUp holds all processes and cgroups of one mode.
 type memorySetUp struct {
 	b           *memoryEnvironment
 	pods        site.Pods
@@ -221,7 +221,7 @@ type memorySetUp struct {
 }
 
 // setUp starts the programs of a mode. It returns when the service's pages are
-// in memory and the batch work has read its file once.
+// in memory, and when the batch work has read its file once.
 func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *memorySetUp, err error) {
 	st = &memorySetUp{b: b, pods: b.podsOf(), meter: &work.Meter{}}
 	defer func() {
@@ -229,7 +229,7 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 			st, err = nil, st.close(err)
 		}
 	}()
-	// The page cache that an earlier run left is charged to a cgroup that does
+	// An earlier run has left page cache. It is charged to a cgroup that does
 	// not exist any more.
 	if err := work.Evict(b.data); err != nil {
 		return st, err
@@ -277,8 +277,9 @@ func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.Agen
 	return b.Site.RunAgent(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
-// hogPatience is how long the batch work may take to read its file once. On a
-// slow disk, the experiment then continues with the part that was read.
+// hogPatience is how long the experiment waits until the batch work has read
+// its file once. On a slow disk, the experiment continues when a part of the
+// file has been read.
 const hogPatience = 15 * time.Second
 
 func (st *memorySetUp) startHog(ctx context.Context) error {

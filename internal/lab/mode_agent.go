@@ -13,8 +13,8 @@ import (
 // watermark is cpuSuppressThresholdPercent in the published experiment.
 const watermark = 65
 
-// govern starts Tenon's own loop and policies on the real node. They write the
-// knobs of the mode; the lab itself writes none.
+// govern starts Tenon's loop and policies on the real node. They write the
+// knobs of the mode. The lab itself writes no knobs.
 func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))
@@ -27,8 +27,8 @@ func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec
 	}, t.Suppress)
 }
 
-// colocationTenond returns the configuration of tenond in the modes of the
-// colocation experiment.
+// colocationTenond returns how tenond is configured in a mode of the colocation
+// experiment.
 func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
 	return site.TenondConfig{
 		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: site.GovernPeriod,

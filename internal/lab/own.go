@@ -18,13 +18,13 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// ownModes returns the default modes for other workloads: those that do not
-// need ffmpeg.
+// ownModes returns the default modes if the user brings other workloads. These
+// are the modes that do not need ffmpeg.
 func ownModes() []report.Mode {
 	return slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return m.Spec().Paced || m.Spec().Suppress })
 }
 
-// findOwn finds the programs of the user's own workloads.
+// findOwn finds the programs of the workloads that the user brings.
 func (b *environment) findOwn(ctx context.Context) error {
 	if !b.Workloads.Own() {
 		return nil
@@ -74,8 +74,8 @@ func (b *environment) findOwn(ctx context.Context) error {
 	return nil
 }
 
-// unoccupied returns an error if a program answers at a URL before the service
-// starts, because that program would get the load.
+// unoccupied returns an error if a program already answers at the service's URL
+// before the service starts, because that program would get the load.
 func unoccupied(at string) error {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -140,9 +140,9 @@ func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
 	return jobs
 }
 
-// done returns what each job has done between two times, per second. It also
-// returns the work of the run: the mean over the jobs of their rate relative to
-// their solo rate, or the frames.
+// done returns how much each job has done between two times, per second. It
+// also returns the work of the run. This is the number of frames or, for other
+// jobs, the mean of their rates relative to their rates alone.
 func (b *environment) done(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
 	for i, w := range jobs {
 		frames, m := w.Between(from, to)
@@ -157,7 +157,7 @@ func (b *environment) done(jobs work.Batches, from, to time.Time, wall float64) 
 	return each, work, media
 }
 
-// ownRecord describes the user's own workloads, for the record.
+// ownRecord describes, for the record, the workloads that the user brings.
 func (b *environment) ownRecord() *colocation.Own {
 	if !b.Workloads.Own() {
 		return nil
@@ -175,7 +175,7 @@ func (b *environment) ownRecord() *colocation.Own {
 	return o
 }
 
-// self returns the description of the service that drives itself.
+// self returns the description of a service that generates its own load.
 func (b *environment) self() load.Self {
 	threads := b.Workloads.SelfThreads
 	if threads == 0 {
@@ -184,7 +184,7 @@ func (b *environment) self() load.Self {
 	return load.Self{Threads: threads, Memory: b.Workloads.SelfMemory}
 }
 
-// loadSelf makes the service drive itself.
+// loadSelf makes the service generate its own load.
 func (st *runSetUp) loadSelf(ctx context.Context, order load.Config) (frame.Measurement, error) {
 	order.CPUs = st.b.Place.Tested
 	r, err := st.self.Load(ctx, order)

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// own returns the configuration of a short experiment with workloads other than
+// own returns the configuration of a short experiment whose workloads are not
 // nginx and ffmpeg.
 func own(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
 	c := Config{Setting: setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, Workloads: w}
@@ -75,8 +75,9 @@ func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
 	}
 }
 
-// TestAServiceThatDrivesItselfLeavesNoCPUToAClient tests with all CPUs of this
-// process, because there is no client.
+// TestAServiceThatDrivesItselfLeavesNoCPUToAClient tests a service that
+// generates its own load. All CPUs of this process are tested, because there is
+// no client.
 func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 	real(t)
 	t.Setenv("TMPDIR", openDir(t))
@@ -99,8 +100,8 @@ func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 	}
 }
 
-// TestAKeptServiceStaysBetweenRuns checks that all runs have the same process
-// of the service, and that it has ended afterwards.
+// TestAKeptServiceStaysBetweenRuns checks that the service is the same process
+// in all runs, and that the process has ended after the experiment.
 func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 	real(t, work.RedisProgram)
 	t.Setenv("TMPDIR", openDir(t))
@@ -135,8 +136,8 @@ func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestAKeptServiceThatDrivesItselfGetsAnotherOrder checks that one process can do
-// several runs, each with an order of its own.
+// TestAKeptServiceThatDrivesItselfGetsAnotherOrder checks that one process can
+// do several runs. Each run has its own order.
 func TestAKeptServiceThatDrivesItselfGetsAnotherOrder(t *testing.T) {
 	real(t)
 	t.Setenv("TMPDIR", openDir(t))

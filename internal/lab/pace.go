@@ -7,18 +7,18 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// equalPoints is the largest difference in CPU use, in percentage points, that
-// a paced run may have from the mode that it is compared with. The published
-// experiments compare modes at equal use.
+// equalPoints is a number of percentage points. The CPU use of a paced run may
+// differ by at most this much from that of the mode with which it is compared.
+// The published experiments compare modes at equal use.
 const equalPoints = 3.0
 
-// firstTarget is the CPU use in percent that a paced run aims at before the
-// watermark mode has been measured. It equals the watermark.
+// firstTarget is a CPU use in percent. A paced run aims at it as long as the
+// watermark mode has not been measured. It equals the watermark.
 const firstTarget = 65.0
 
-// A pacer finds the read rate at which batch work without a CPU limit uses as
-// much CPU as batch work under the watermark. It corrects the rate after each
-// run.
+// A pacer finds a read rate for batch work without a CPU limit. At this rate,
+// the batch work uses as much CPU as batch work under the watermark. The pacer
+// corrects the rate after each run.
 type pacer struct {
 	Tested    int     // number of tested CPUs
 	Processes int     // number of processes of the batch work
@@ -30,7 +30,7 @@ type pacer struct {
 }
 
 // Target returns the CPU use that paced runs must reach, in percent of the
-// tested CPUs: the mean of the runs of the watermark mode so far.
+// tested CPUs. It is the mean over the runs of the watermark mode so far.
 func (p *pacer) Target() float64 {
 	if len(p.targets) == 0 {
 		return firstTarget
@@ -45,7 +45,7 @@ func (p *pacer) Target() float64 {
 // ObserveTarget adds the CPU use of a run of the watermark mode.
 func (p *pacer) ObserveTarget(percent float64) { p.targets = append(p.targets, percent) }
 
-// Rate returns the read rate per process, in seconds of media per second.
+// Rate returns how fast each process may read, in seconds of media per second.
 func (p *pacer) Rate() float64 {
 	if p.rate == 0 {
 		be := p.Target()/100*float64(p.Tested) - p.LSCPUs
@@ -59,9 +59,9 @@ func (p *pacer) Rate() float64 {
 }
 
 // ObservePaced corrects the rate after a paced run. total is the CPU use of the
-// run in percent of the tested CPUs. be is the number of CPUs that the batch
-// work used. The correction is limited, because the batch work may not have
-// reached its read rate.
+// run in percent of the tested CPUs. be is how many CPUs the batch work used.
+// The correction is limited, because the batch work may not have reached the
+// rate.
 func (p *pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {
@@ -70,7 +70,7 @@ func (p *pacer) ObservePaced(total, be float64) {
 	p.rate = p.Rate() * min(max((be+wanted)/be, 0.5), 2)
 }
 
-// Equal reports whether total is within equalPoints of the target.
+// Equal reports whether total differs from the target by at most equalPoints.
 func (p *pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <= equalPoints }
 
 // judge corrects the rate after a run. If the CPU use of a paced run is not
@@ -88,9 +88,9 @@ func (p *pacer) judge(r *report.Run, t report.ModeSpec) {
 	}
 }
 
-// Batch scales the batch work of the published experiment (30 processes of 2
-// threads on 104 CPUs) to n tested CPUs. It starts at least 1.5 threads per
-// tested CPU, so that the batch work can fill the CPUs.
+// Batch computes the size of the batch work for n tested CPUs. The published
+// experiment has 30 processes of 2 threads on 104 CPUs. Batch starts at least
+// 1.5 threads per tested CPU, so that the batch work can fill the CPUs.
 func Batch(n int) (processes, threads int) {
 	threads = 2
 	processes = max((n*30+103)/104, (3*n+2*threads-1)/(2*threads), 1)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// ffmpegs is a model of batch work. Its CPU use is proportional to the read
-// rate up to a limit, and its cost per second of film differs from the
-// calibrated cost.
+// ffmpegs is a model of batch work. Up to a limit, its CPU use is proportional
+// to the read rate. Its cost per second of film differs from the calibrated
+// cost.
 type ffmpegs struct{ processes, perMedia, most float64 }
 
 func (f ffmpegs) use(rate float64) float64 { return min(rate*f.processes*f.perMedia, f.most) }

@@ -14,28 +14,29 @@ import (
 // tables. Mode psi needs cgroup v2.
 var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, report.IdleBE}
 
-// ReactionConfig configures a reaction experiment. The comment of a field names
-// its default, which the zero value selects. Agent is required, because the
-// experiment measures a real tenond.
+// ReactionConfig configures a reaction experiment. The zero value of a field
+// selects its default, which the field's comment names after a semicolon. Agent
+// has no default, because the experiment measures a real tenond.
 type ReactionConfig struct {
 	site.Setting
 	Modes  []report.Mode // all modes that this kernel supports
 	Blocks int           // 5; each mode makes a part of its steps in each block
 	Steps  int           // number of load steps in mode events; 500
-	// Contrast is the number of steps in each mode except the first; one tenth
-	// of Steps.
+	// Contrast is the number of steps in each mode, except in the first one,
+	// which has Steps; one tenth of Steps.
 	Contrast int
 	Step     time.Duration // length of a step; 250 ms, plus reactionPeriod in modes ticks and psi
 	// LeastPause and MostPause bound the time between two steps; 900 ms, 1.3 s.
-	// The bound of the batch work grows only at periodic ticks, so after a
-	// shorter pause there would often be nothing to narrow.
+	// The bound of the batch work grows only at periodic ticks. So after a
+	// shorter pause it would often be impossible to narrow the batch work any
+	// further.
 	LeastPause, MostPause time.Duration
-	// Objective is the longest run-queue delay that the service's rule accepts;
-	// 0: no objective. With an objective, the batch work stays narrow for
-	// seconds after a step that missed it.
+	// Objective is the longest run-queue delay that the service accepts; 0: no
+	// objective. With an objective, the batch work stays narrow for seconds
+	// after a step that missed it.
 	Objective time.Duration
-	// StealPercent is the steal time above which the steps of a run are void,
-	// in percent of the tested CPUs' time; 1.
+	// StealPercent is a limit for the steal time, in percent of the time of the
+	// tested CPUs. If a run has more, its steps are void; 1.
 	StealPercent float64
 
 	lead time.Duration // time before the first step; reactionLead
@@ -46,9 +47,9 @@ const (
 	reactionLead   = 3 * time.Second      // time before the first step, in which the bound of the batch work settles
 	cyclePeriod    = 2 * time.Millisecond // of the service during a step
 	cycleWork      = cyclePeriod * 3 / 5
-	// stepMark is the CPU use of all work, in percent of the tested CPUs, above
-	// which Tenon narrows BE. It is less than what the service uses in a step,
-	// so that a step leaves only the minimum to the batch work.
+	// stepMark is a CPU use of all work, in percent of the tested CPUs. Above
+	// it, Tenon narrows BE. The service alone uses more than this in a step, so
+	// that in a step the batch work has only its minimum.
 	stepMark = 50
 )
 
@@ -98,7 +99,7 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 	return c, errors.Join(faults...)
 }
 
-// steps returns the number of steps of a mode over all blocks.
+// steps returns how many steps a mode has in all blocks together.
 func (c ReactionConfig) steps(m report.Mode) int {
 	if m == report.Events {
 		return c.Steps
@@ -106,14 +107,14 @@ func (c ReactionConfig) steps(m report.Mode) int {
 	return c.Contrast
 }
 
-// inBlock returns the number of steps of a mode in a block. The first block is
-// 1.
+// inBlock returns how many steps a mode has in a block. The first block has the
+// number 1.
 func (c ReactionConfig) inBlock(m report.Mode, block int) int {
 	n := c.steps(m)
 	return n*block/c.Blocks - n*(block-1)/c.Blocks
 }
 
-// length returns the length of a step. It is longer in mode ticks, which waits
+// length returns how long a step is. It is longer in mode ticks, which waits
 // for the next periodic tick, and in mode psi, whose trigger has a window of
 // half a second.
 func (c ReactionConfig) length(m report.Mode) time.Duration {
@@ -138,8 +139,8 @@ func (b *reactionEnvironment) threshold() int {
 	return max(stepMark*b.Place.Tested.Len()/max(len(b.Topology.CPUs), 1), 1)
 }
 
-// tenondConfig returns the configuration of tenond in a mode. The batch work
-// has the weight of the service, except in mode idle.
+// tenondConfig returns how tenond is configured in a mode. The batch work has
+// the same weight as the service, except in mode idle.
 func (b *reactionEnvironment) tenondConfig(m report.Mode) site.TenondConfig {
 	return site.TenondConfig{
 		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,

@@ -25,10 +25,10 @@ type reactionEnvironment struct {
 }
 
 // React runs the reaction experiment. A service is quiet and, at random times,
-// busy for a moment. Beside it run spinners of equal weight, which tenond
-// limits by CPU suppress. The experiment measures the time until tenond narrows
-// them, and the run-queue delay of the service. Its files and its result have
-// the same form as those of Colocate.
+// busy for a moment. Beside it run spinners of equal weight. tenond limits
+// these by CPU suppress. The experiment measures how long it takes until tenond
+// narrows the spinners, and the run-queue delay of the service. The files and
+// the result have the same form as those of Colocate.
 func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *reactionEnvironment) record(caveats []string) reaction.Experiment {
 	return e
 }
 
-// run makes the steps of one mode in one block.
+// run makes all steps that one mode has in one block.
 func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, block int) (made []reaction.Step, err error) {
 	defer func() {
 		if err = errors.Join(err, site.Clear(b.Root, b.Host, b.Tree)); err != nil {
@@ -152,7 +152,8 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	return made, nil
 }
 
-// build makes the two cgroups. Both have the default weight.
+// build makes the cgroups of the service and the batch work. Both have the
+// default weight.
 func (b *reactionEnvironment) build() error {
 	if err := b.Host.MakeGroup(b.Root); err != nil {
 		return err
@@ -168,14 +169,15 @@ func (b *reactionEnvironment) build() error {
 	return nil
 }
 
-// usage reads the use of the tested CPUs. It is called only before and after
-// the steps, because a reading between two steps would disturb them.
+// usage reads how much the tested CPUs are used. It is called only before the
+// first and after the last step, because a reading between two steps would
+// disturb them.
 func (b *reactionEnvironment) usage() (frame.Reading, error) {
 	s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Root: b.job(), Recording: frame.Recording{NoPSI: true}}
 	return s.Reading()
 }
 
-// disturbedBy returns the disturbances that make the steps of a run void.
+// disturbedBy returns which disturbances make the steps of a run void.
 func (b *reactionEnvironment) disturbedBy(before, after frame.Reading) []string {
 	var r report.Run
 	used := frame.Between(before, after, b.Place.Tested.Len())

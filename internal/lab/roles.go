@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Child runs a part of the lab that needs a process of its own. Config.Self is
-// the command that calls Child, and args are the arguments after it.
+// Child runs a part of the lab that needs its own process. Config.Self is the
+// command that calls Child, and args are the arguments after it.
 //
 //	client      reads a load.Config from in, writes a load.Result to out
 //	spin CPUS   keeps CPUS busy at the lowest priority
@@ -35,7 +35,8 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		if err := json.NewDecoder(in).Decode(&c); err != nil {
 			return fmt.Errorf("read the load to make: %w", err)
 		}
-		// A garbage collection would stop the sending threads of this short run.
+		// This run is short, and a garbage collection would stop its sending
+		// threads.
 		debug.SetGCPercent(-1)
 		r, err := load.Run(ctx, c)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// A runSetUp holds everything that runs in one mode, ready to be measured.
+// A runSetUp holds all processes and cgroups of one mode, ready to be measured.
 type runSetUp struct {
 	b           *environment
 	pods        site.Pods
@@ -24,8 +24,8 @@ type runSetUp struct {
 	sampler     *frame.Sampler
 }
 
-// setUp starts a mode. It creates cgroups like those of the kubelet, and starts
-// the service, the batch work and, in a mode with Tenon, Tenon. It returns when
+// setUp starts a mode. It creates cgroups like those of the kubelet. It starts
+// the service, the batch work and, if the mode has it, Tenon. It returns when
 // the service answers and every batch process encodes.
 func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
 	st = &runSetUp{b: b, pods: b.pods(t.Burstable)}
@@ -91,8 +91,8 @@ func (b *environment) pods(burstable bool) site.Pods {
 	return p
 }
 
-// startService starts the service, or uses the one that is kept, and tells the
-// sampler how to find its processes.
+// startService starts the service, or uses the one that is kept. It tells the
+// sampler how to find the processes of the service.
 func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err error) {
 	b := st.b
 	if b.kept != nil {
@@ -128,7 +128,7 @@ func (st *runSetUp) close(err error) error {
 	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
 
-// measure sends the load to the run set-up.
+// measure sends the load, and measures the mode.
 func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
 	return frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
 		switch {
@@ -143,7 +143,7 @@ func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measu
 	})
 }
 
-// measureAlone measures the run set-up without load.
+// measureAlone measures the mode without load.
 func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Duration) (frame.Measurement, error) {
 	return frame.WatchAlone(ctx, st.sampler, warmup, length)
 }
@@ -164,8 +164,8 @@ func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Mea
 }
 
 // transcode returns the batch work of a mode. rate is how many seconds of media
-// each process reads per second; 0: no limit. Each ffmpeg reads its film in a
-// loop.
+// each process may read per second. If it is 0, there is no limit. Each ffmpeg
+// reads its film in a loop.
 func (b *environment) transcode(t report.ModeSpec, rate float64) work.Job {
 	one := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
 	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {

@@ -25,7 +25,8 @@ type reply struct {
 	failed       int
 }
 
-// A bound is a write of cpu.max. If there is no quota, from or to is unbounded.
+// A bound is a write of cpu.max. If the quota was or became unlimited, from or
+// to is unbounded.
 type bound struct {
 	cgroup   node.CgroupPath
 	from, to unit.MilliCPU
@@ -72,7 +73,7 @@ func milli(v node.CPUMax) unit.MilliCPU {
 }
 
 // stepOf combines the latencies of a step with the ticks of tenond during the
-// step. turns must be in order of time.
+// step. turns must be sorted by time.
 func stepOf(c steps.Latencies, turns []reply, job node.CgroupPath, length time.Duration) reaction.Step {
 	s := reaction.Step{Began: c.Began, Length: length, Undone: c.Undone}
 	order := make([]int, len(c.Due)) // order of the cycles of all threads by due time

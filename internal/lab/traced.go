@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// traceLength is for how long a run records the events of the scheduler.
+	// traceLength is for how long events of the scheduler are recorded in a
+	// run.
 	traceLength = time.Second
 	// traceBuffer is large enough for one CPU at 100 000 switches per second.
 	traceBuffer = unit.Bytes(12 << 20)
-	// besideRace is a run time of LS. If LS has run for less than this when BE
-	// starts on its sibling, the two CPUs switched at about the same time, and
-	// the start does not count.
+	// besideRace is a run time of LS. When BE starts on the sibling of LS, and
+	// LS has run for less than this, the two CPUs switched at about the same
+	// time. Such a start does not count.
 	besideRace = 20 * time.Microsecond
 )
 
-// trace sends the load once more and records the events of the kernel's
+// trace sends the load once more. It records the events of the kernel's
 // scheduler on the tested CPUs.
 func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced, err error) {
 	root, unmount, err := tracefs()
@@ -77,8 +78,8 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 	return tracedOf(verdict), nil
 }
 
-// tracefs returns the root of tracefs. If tracefs is not mounted, it is mounted
-// for this process only and without a path, so that nothing is left to unmount
+// tracefs returns the root of tracefs. If tracefs is not mounted, this process
+// mounts it for itself and without a path, so that it need not be unmounted
 // (fsmount(2)).
 func tracefs() (root string, unmount func(), err error) {
 	root, err = schedtrace.Root()

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// FromLines reads the latencies that a load generator prints, until r ends.
-// Each line begins with a latency: a number of microseconds, or a duration with
-// its unit such as 1.25ms. Other lines are ignored. A latency belongs to the
-// time at which its line arrives. The first line begins the warm-up.
+// FromLines reads the latencies that a load generator prints, until r ends. A
+// line begins with a latency: a number of microseconds, or a duration with its
+// unit such as 1.25ms. Other lines are ignored. The time of a latency is the
+// time at which its line arrives. The warm-up begins with the first line.
 func FromLines(r io.Reader, warmup, length time.Duration, now func() time.Time) (*Result, error) {
 	total := warmup + length
 	var t thread

@@ -14,8 +14,8 @@ func TestLatenciesOfACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A line comes every 50 ms: four in the warm-up, and ten in the measured
-	// part.
+	// A line comes every 50 ms. So there are four lines in the warm-up, and ten
+	// in the measured part.
 	if r.Completed != 10 || r.Latency.P50 < 1499 || r.Latency.Max > 1501 || len(r.Void) > 0 || r.Warmup != 200*time.Millisecond {
 		t.Errorf("%d latencies, P50 %v, max %v µs, warm-up %v, void %q", r.Completed, r.Latency.P50, r.Latency.Max, r.Warmup, r.Void)
 	}
@@ -24,9 +24,9 @@ func TestLatenciesOfACommand(t *testing.T) {
 	}
 }
 
-// TestAStallShowsInTheLatenciesOfACommand uses a load command that measures a
-// service in open loop and prints what it measured. A stall of the service must
-// show in the latencies.
+// TestAStallShowsInTheLatenciesOfACommand uses a load command. The command
+// measures a service in open loop and prints the latencies. A stall of the
+// service must show in them.
 func TestAStallShowsInTheLatenciesOfACommand(t *testing.T) {
 	at, n := time.Unix(1000, 0), 0
 	now := func() time.Time { at = at.Add(time.Millisecond); return at }

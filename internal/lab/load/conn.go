@@ -26,9 +26,9 @@ type conn struct {
 	answer  wire.Answer
 }
 
-// A ring is the queue of free connections. The connection that has been idle
-// longest is used next, so that no connection reaches the server's keep-alive
-// timeout.
+// A ring is the queue of free connections. The next one to be used is the one
+// that has been idle longest, so that no connection reaches the server's
+// keep-alive timeout.
 type ring struct {
 	ids        []int32
 	head, size int
@@ -71,8 +71,8 @@ func (t *thread) send(id int32, i int, now int64) {
 	t.record.latency[i] = pending
 	k.answer.Reset()
 	// An empty socket buffer accepts a request of some hundred bytes at once.
-	// If it does not, the connection is broken. A short write therefore counts
-	// as failed.
+	// If it does not, the connection is broken. So a request that is not
+	// written completely counts as failed.
 	request := t.target.Requests[0]
 	if n := len(t.target.Requests); n > 1 {
 		request = t.target.Requests[t.draw.IntN(n)]
@@ -104,7 +104,8 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case k.state == idle:
 		// The server has closed an idle connection, or has sent an answer
-		// without a request. In the second case the stream is broken, too.
+		// without a request. In the second case, the stream of answers is wrong
+		// from here on.
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, failedRead)
@@ -141,7 +142,7 @@ func (t *thread) complete(id int32) {
 	t.free.push(id, t.conns)
 }
 
-// fail records why the request has no latency, and reopens its connection.
+// fail records why the request has no latency, and opens its connection again.
 func (t *thread) fail(id int32, fate uint32) {
 	t.record.latency[t.conns[id].request] = fate
 	t.busy--
@@ -189,8 +190,8 @@ func (t *thread) failConnect(id int32) {
 	k.state, k.retryAt = down, now+int64(retryAfter)
 }
 
-// sweep ends requests and connection attempts that took too long, and reopens
-// broken connections.
+// sweep ends requests and connection attempts that took too long. It opens
+// broken connections again.
 func (t *thread) sweep(now int64) {
 	t.swept = now
 	for id := range t.conns {

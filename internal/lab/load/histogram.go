@@ -38,8 +38,9 @@ func (h *Histogram) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Packed is the sparse form of a Histogram. It takes some hundred bytes instead
-// of 140 KiB. Its text and JSON form is that of a Histogram.
+// Packed is the sparse form of a Histogram. It takes some hundred bytes, while
+// a Histogram takes 140 KiB. Its text and JSON form is the same as that of a
+// Histogram.
 type Packed struct{ *hdrhistogram.PackedHistogram }
 
 func newPacked(unit time.Duration) Packed {
@@ -70,14 +71,13 @@ func (p Packed) mergeInto(sum Histogram) {
 	}
 }
 
-// record adds one value in units, limited to the range of the histogram.
+// record adds one value. It limits the value to the range of the histogram.
 func (p Packed) record(v int64) {
-	// This cannot fail, because the value is in range and a count cannot
-	// overflow.
+	// This cannot fail: the value is in range, and a count cannot overflow.
 	_ = p.RecordValue(min(max(v, 1), p.HighestTrackableValue()))
 }
 
-// latencyOf summarises h, whose values are in the given unit.
+// latencyOf summarises h. The values of h are in the given unit.
 func latencyOf(h Histogram, unit time.Duration) Latency {
 	if h.TotalCount() == 0 {
 		return Latency{}

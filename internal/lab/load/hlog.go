@@ -9,9 +9,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// The tags of the lines of an .hlog that are not part of Latency: the warm-up,
-// and the requests of the measured part that a stall of the client spoiled. By
-// default the tools of HdrHistogram ignore tagged lines.
+// The tags of some lines of an .hlog. These lines are not part of Latency: they
+// have the warm-up, and those requests of the measured part that a stall of the
+// client spoiled. By default the tools of HdrHistogram ignore tagged lines.
 const (
 	warmupTag  = "warmup"
 	stalledTag = "stalled"
@@ -22,7 +22,7 @@ const logLength = time.Second
 
 // WriteLog writes the latencies of r in microseconds as an HdrHistogram log
 // (.hlog, format 1.3), one line per second. The lines of the warm-up come first
-// and have Tag=warmup; lines with Tag=stalled have the requests that a stall of
+// and have Tag=warmup. Lines with Tag=stalled have the requests that a stall of
 // the client spoiled. The column of the maximum is in milliseconds.
 func WriteLog(w io.Writer, r *Result) error {
 	log := hdrhistogram.NewHistogramLogWriter(w)
@@ -64,8 +64,9 @@ type hlogLine struct {
 	begin  time.Duration
 }
 
-// flush writes the line that ends at end. It omits an empty line with a tag. It
-// also omits the warm-up of a histogram that is not part of Latency.
+// flush writes the line of the interval that ends at end. It omits an empty
+// line with a tag. It also omits the warm-up of a histogram that is not part of
+// Latency.
 func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 	tag := l.tag
 	skip := tag != "" && (l.packed.TotalCount() == 0 || end <= warmup)
@@ -90,8 +91,8 @@ func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 }
 
 // ReadLog reads an .hlog. It returns the intervals without a tag, in order, and
-// their sum; these are the measured part. Values have the unit of the log,
-// which is microseconds in a log of WriteLog.
+// the sum of them. These are the measured part. Values have the unit of the
+// log. A log of WriteLog is in microseconds.
 func ReadLog(r io.Reader) (sum *hdrhistogram.Histogram, intervals []*hdrhistogram.Histogram, err error) {
 	total := newHistogram(latencyUnit)
 	log := hdrhistogram.NewHistogramLogReader(r)

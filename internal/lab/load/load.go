@@ -1,5 +1,5 @@
 // Package load measures the latency of a service (HTTP/1.1, Redis, memcached)
-// under an open load: requests leave on a schedule that is fixed before the run
+// under an open load. Requests leave on a schedule that is fixed before the run
 // and does not depend on the service. Each latency counts from the time at
 // which the request was due, so a stall of the service shows in every request
 // that it delayed.
@@ -8,11 +8,12 @@
 // next request. It therefore misses most of the delay that a stall causes
 // ("coordinated omission"; Schroeder et al., "Open versus closed", NSDI 2006).
 // Saturate is a closed-loop client that finds the capacity of a service.
-// ParseWrk parses the output of wrk, to repeat experiments that used it.
+// ParseWrk parses the output of wrk, so that experiments with wrk can be
+// repeated.
 //
 // The client also measures itself: how late it sent requests (its lag) and how
 // busy its CPUs were. If the client disturbed the run too much, Result.Void
-// says why.
+// gives the reason.
 package load
 
 import (
@@ -27,94 +28,97 @@ import (
 type Arrival string
 
 const (
-	// Poisson draws exponential gaps, like requests of many independent users.
+	// Poisson draws exponential gaps, as between the requests of many
+	// independent users.
 	Poisson Arrival = "poisson"
 	// Constant spaces the requests of each thread evenly.
 	Constant Arrival = "constant"
 )
 
 // Config defines the requests, their target, and the limits of a valid run.
-// URL, Rate and Duration are required. The zero value of every other field
-// selects its default.
+// URL, Rate and Duration are required. For every other field, the zero value
+// selects the default.
 type Config struct {
 	// URL names the service and its protocol. For http:// the client sends GET
-	// over plain HTTP/1.1. For redis:// and memcached:// it requests random
-	// keys, with nine gets for each set.
+	// requests over plain HTTP/1.1. For redis:// and memcached:// it requests
+	// random keys, with nine gets for each set.
 	URL string
-	// If Pages is above 0, each request is for a random page: the client
-	// appends the page's number, from 0 to Pages-1, to URL. See Seed.
+	// If Pages is above 0, each request is for a random page. The client
+	// appends the number of the page, from 0 to Pages-1, to URL. See Seed.
 	Pages int
 	// Rate is the requests per second of all threads. Saturate ignores it.
 	Rate float64
 	// Duration is the length of the measured part.
 	Duration time.Duration
-	// Warmup comes before the measured part. Its requests appear only in the
-	// Result's Intervals.
+	// Warmup is how long the run lasts before the measured part. Its requests
+	// appear only in the Intervals of the Result.
 	Warmup time.Duration
-	// Arrival is Poisson by default.
+	// Arrival is Poisson if it is not set.
 	Arrival Arrival
-	// Seed makes a Poisson schedule repeatable: the same seed, rate, duration
+	// Seed makes a Poisson schedule repeatable. The same seed, rate, duration
 	// and number of threads give the same send times.
 	Seed uint64
-	// CPUs is the set of CPUs of the client. It pins one thread to each. Empty:
-	// all CPUs that the calling thread may run on.
+	// CPUs is the set of CPUs of the client. There is one thread for each,
+	// which runs only there. If the set is empty, it is all CPUs on which the
+	// calling thread may run.
 	CPUs unit.CPUSet
-	// Connections is the number of keep-alive connections of all threads
-	// together; 0: 256. A connection carries one request at a time. If all
+	// Connections is how many keep-alive connections all threads have together.
+	// 0 means 256. A connection carries one request at a time. If all
 	// connections are busy when a request is due, the request waits, and this
 	// time is part of its latency.
 	Connections int
-	// Timeout bounds the time from the actual send to the answer; 0: 10 s.
+	// Timeout bounds the time from the actual send to the answer. 0 means 10 s.
 	Timeout time.Duration
-	// Spin is how long before the next send a thread stops sleeping and polls
-	// the clock; 0: 50 µs. A thread also polls while it waits for an answer,
-	// because sleeping would add a wake-up to the latency. Polling does not
-	// count as busy time. Negative: a thread sleeps whenever possible, for
-	// clients that share their CPUs.
+	// Spin is a time before the next send. From then on, a thread does not
+	// sleep but polls the clock. 0 means 50 µs. A thread also polls while it
+	// waits for an answer, because sleeping would add a wake-up to the latency.
+	// Polling does not count as busy time. If Spin is negative, a thread sleeps
+	// whenever possible. That is for clients that share their CPUs.
 	Spin time.Duration
 	// A run that exceeds Limits is void.
 	Limits Limits
 }
 
-// Limits say when a run is void because of its client. A field that is zero has
-// the value of DefaultLimits.
+// Limits say when a run is void because of its client. If a field is zero, that
+// of DefaultLimits counts.
 type Limits struct {
 	// LagRatio is the largest share of the measured P99 that the client may
-	// cause. The client's part is the difference between the P99 from the
-	// intended send and the P99 from the actual send.
+	// cause. Two latencies are measured: one from the intended send, and one
+	// from the actual send. The client's part is the difference between their
+	// P99.
 	LagRatio float64 `json:"lag_ratio"`
 	// SpoiledRatio is the largest share of requests that stalls of the client
 	// may spoil.
 	SpoiledRatio float64 `json:"spoiled_ratio"`
-	// LagFloor is a lag below which a run is not void, however short the
-	// latencies are.
+	// LagFloor is a lag. A smaller lag does not make a run void, however short
+	// the latencies are.
 	LagFloor time.Duration `json:"lag_floor_ns"`
-	// BusyRatio is the largest busy share of the client's CPUs. Above it
-	// requests begin to queue inside the client.
+	// BusyRatio is the largest share of time for which the client's CPUs may be
+	// busy. Above it, requests begin to queue inside the client.
 	BusyRatio float64 `json:"busy_ratio"`
-	// AchievedRatio is the lowest share of the offered requests that must be
+	// AchievedRatio is the smallest share of the offered requests that must be
 	// answered within the measured part.
 	AchievedRatio float64 `json:"achieved_ratio"`
 	// ErrorRatio is the largest share of requests that may fail. By default it
-	// is 0: any failed request voids the run.
+	// is 0: any failed request makes the run void.
 	ErrorRatio float64 `json:"error_ratio"`
 }
 
 // DefaultLimits are the limits for those fields of Config.Limits that are zero.
 //
-// Requests that a stall of the client spoiled are left out one by one. The rest
-// of the client's lag is small and the same in all modes of an experiment, so
-// it may be 5 % of P99. With a lower limit, runs with a short P99 would be void
-// more often than others, and the remaining runs would be the slow ones. The
-// limit applies to the client's part of P99, and not to the P99 of the lag. In
-// a Poisson stream, about one request in ten is due while the thread still
-// sends another one (a send over loopback takes some µs, mostly to wake the
-// server). A late send rarely coincides with a slow answer, and only then does
-// it change P99. LagFloor is the cost of sending a few other requests. With a
-// lower value, only the runs with the shortest P99 were void.
+// Requests that a stall of the client spoiled are left out one by one. The
+// remaining lag of the client is small and the same in all modes of an
+// experiment, so it may be 5 % of P99. With a lower limit, runs with a short
+// P99 would be void more often than others, and the remaining runs would be the
+// slow ones. The limit applies to the client's part of P99, and not to the P99
+// of the lag. In a Poisson stream, about one request in ten is due while the
+// thread still sends another one. (A send over loopback takes some µs, mostly
+// to wake the server.) A late send rarely coincides with a slow answer, and
+// only then does it change P99. LagFloor is the cost of sending a few other
+// requests. With a lower value, only the runs with the shortest P99 were void.
 //
-// BusyRatio follows from queueing: the client is a single-server queue, and at
-// half load such a queue doubles the time in the system.
+// BusyRatio follows from queueing. The client is a single-server queue, and at
+// half load the time in such a queue doubles.
 var DefaultLimits = Limits{SpoiledRatio: 0.25, LagRatio: 0.05, LagFloor: 50 * time.Microsecond, BusyRatio: 0.5, AchievedRatio: 0.99}
 
 const (
@@ -125,28 +129,28 @@ const (
 	mostPages = 1 << 20 // each request takes some hundred bytes
 )
 
-// Run sends requests at c.Rate, open loop, and returns the measurement. It
-// returns an error if the set-up fails (URL, CPUs, no connection). Failures
-// during the run are in Result.Errors and Result.Void. If ctx is cancelled, the
-// run ends early with ctx's error.
+// Run sends requests at c.Rate in open loop and returns the measurement. If the
+// set-up fails (URL, CPUs, no connection), it returns an error. Failures during
+// the run are in Result.Errors and Result.Void. If ctx is cancelled, the run
+// ends early with the error of ctx.
 //
 // Run uses one operating system thread per CPU and raises GOMAXPROCS by that
-// number during the run. A garbage collection stops these threads, so run it in
-// a separate process (`tenon lab load`) without garbage collection.
+// number during the run. A garbage collection stops these threads, so Run
+// should be called in a separate process (`tenon lab load`) without garbage
+// collection.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, openLoop)
 }
 
-// Saturate is a closed-loop client. For c.Warmup + c.Duration, each connection
-// sends its next request when the last one has been answered, and latency
-// counts from the actual send. It finds the capacity of a service. Its
+// Saturate is a closed-loop client. It finds the capacity of a service. For
+// c.Warmup + c.Duration, each connection sends its next request when the last
+// one has been answered, and a latency counts from the actual send. The
 // latencies hide stalls and must not be compared with those of Run.
 func Saturate(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, closedLoop)
 }
 
-// orDefaults returns c with defaults in its zero fields, and checks the other
-// fields.
+// orDefaults returns c with its defaults. It checks the fields that are set.
 func (c Config) orDefaults(l loop) (Config, error) {
 	if l == openLoop && !(c.Rate > 0 && c.Rate <= 1e7) {
 		return c, fmt.Errorf("load: rate %v requests per second: want more than 0 and at most 10 million", c.Rate)

@@ -9,8 +9,8 @@ import (
 )
 
 // A poller waits for sockets with the precision of the kernel's high-resolution
-// timers (epoll_pwait2(2), Linux 5.11). On older kernels it sleeps whole
-// milliseconds, and the caller polls for the rest of the time.
+// timers (epoll_pwait2(2), Linux 5.11). On older kernels it sleeps for whole
+// milliseconds, and then the caller polls until the time is over.
 type poller struct {
 	fd      int
 	events  [64]unix.EpollEvent
@@ -28,8 +28,8 @@ func newPoller() (*poller, error) {
 
 func (p *poller) close() { _ = unix.Close(p.fd) }
 
-// add watches a socket. Its events carry id. With connecting, it also waits
-// until the connection is established.
+// add watches a socket. The events of the socket carry id. If connecting is
+// set, there is also an event when the connection is established.
 func (p *poller) add(fd int, id int32, connecting bool) error {
 	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: interest(connecting), Fd: id})
 }
@@ -54,7 +54,8 @@ func (p *poller) poll() []unix.EpollEvent {
 	return p.events[:n]
 }
 
-// sleep waits at most d for a ready socket. It may return early without one.
+// sleep waits at most d until a socket is ready. It may return early without
+// one.
 func (p *poller) sleep(d time.Duration) []unix.EpollEvent {
 	if !p.coarse {
 		p.timeout = unix.NsecToTimespec(int64(d))

@@ -14,7 +14,7 @@ var caches = map[string]behaviour{
 	"memcached": {scheme: "memcached", speak: speakMemcached},
 }
 
-// TestCachesAreAskedInOpenLoop uses servers that answer nothing for a sixth of
+// TestCachesAreAskedInOpenLoop uses servers that do not answer for a sixth of
 // the run.
 func TestCachesAreAskedInOpenLoop(t *testing.T) {
 	for name, b := range caches {

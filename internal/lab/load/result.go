@@ -9,8 +9,8 @@ import (
 // IntervalLength is the length of one Interval of a Result.
 const IntervalLength = 100 * time.Millisecond
 
-// A Result is the measurement of a run. A subprocess, or a second machine,
-// sends it as JSON. The JSON keys are stable.
+// A Result is the measurement of a run. It is sent as JSON if the run was made
+// by a subprocess or on a second machine. The JSON keys are stable.
 type Result struct {
 	Schema      int           `json:"schema"` // 1
 	URL         string        `json:"url"`
@@ -24,42 +24,41 @@ type Result struct {
 	Warmup      time.Duration `json:"warmup_ns"` // whole intervals that the figures below leave out
 	Length      time.Duration `json:"length_ns"` // length of the measured part, which the figures below describe
 
-	// OfferedRate is the number of requests per second that were due in the
-	// measured part. AchievedRate is the number of good answers per second in
-	// that part.
+	// OfferedRate is how many requests per second were due in the measured
+	// part. AchievedRate is how many good answers per second arrived in that
+	// part.
 	OfferedRate  float64 `json:"offered_requests_per_second"`
 	AchievedRate float64 `json:"achieved_requests_per_second"`
 
 	Counts
-	// Reconnects counts, over the whole run including the warm-up, the idle
-	// connections that the server closed and the answers that announced a
-	// close.
+	// Reconnects counts idle connections that the server closed, and answers
+	// that announced a close. It covers the whole run, including the warm-up.
 	Reconnects int64 `json:"reconnects"`
 
-	// Latency is the time from the intended send (Run) or the actual send
-	// (Saturate) to the last byte of a good answer. Spoiled requests are left
-	// out.
+	// Latency is the time until the last byte of a good answer. It counts from
+	// the intended send (Run) or the actual send (Saturate). Spoiled requests
+	// are left out.
 	Latency Latency `json:"latency"`
 	// WithStalls is the same as Latency, but includes the Spoiled requests.
 	WithStalls Latency `json:"latency_with_stalls"`
-	// FromSend is the latency from the actual send. Its difference to Latency
-	// is the client's part.
+	// FromSend is the latency from the actual send. Latency minus FromSend is
+	// the client's part.
 	FromSend Latency `json:"latency_from_send"`
-	// Lag is how late the client sent a request. It covers the requests for
-	// which a connection was free when they were due.
+	// Lag is how late the client sent a request. It covers requests for which a
+	// connection was free when they were due.
 	Lag Latency `json:"client_lag"`
-	// BusyRatio is the share of its CPUs that the client used. It excludes the
-	// time in which the client polled the clock and its sockets.
+	// BusyRatio is for which share of the time the client's CPUs were busy.
+	// Time in which the client polled the clock and its sockets does not count.
 	BusyRatio float64 `json:"client_busy_ratio"`
 
-	// Void lists the reasons why the run must not be used; empty: the run is
-	// valid.
+	// Void lists the reasons why the run must not be used. It is empty if the
+	// run is valid.
 	Void []string `json:"void,omitempty"`
 	// Hints explain socket errors and how to prevent them on this machine.
 	Hints []string `json:"hints,omitempty"`
 
-	// Intervals are consecutive and cover the run from Started on, including
-	// the warm-up. Each is IntervalLength long; the last one may be shorter.
+	// Intervals follow each other and cover the whole run, including the
+	// warm-up. Each is IntervalLength long. Only the last one may be shorter.
 	Intervals []Interval `json:"intervals"`
 
 	// LatencyHistogram (µs, 1 µs to 60 s, 3 digits) and LagHistogram (ns, up to
@@ -68,44 +67,45 @@ type Result struct {
 	LagHistogram     Histogram `json:"client_lag_histogram_ns"`
 }
 
-// Counts counts requests by how they ended, in the interval in which they were
-// due.
+// Counts counts requests by how they ended. A request counts in the interval in
+// which it was due.
 type Counts struct {
 	Scheduled int64 `json:"scheduled"`
 	Sent      int64 `json:"sent"`
 	Completed int64 `json:"completed"` // answered with a 2xx status, in this interval or later
-	// WaitedForConnection counts the requests that were due while all
-	// connections were busy. They are not errors and have no lag.
+	// WaitedForConnection counts requests that were due while all connections
+	// were busy. They are not errors and have no lag.
 	WaitedForConnection int64 `json:"waited_for_connection"`
-	// Spoiled counts the requests that were due while the client itself did not
+	// Spoiled counts requests that were due while the client itself did not
 	// run, or shortly after that (see stalls). The counts above include them.
-	// Latency and FromSend leave them out, and WithStalls includes them.
+	// Latency and FromSend do not include them, and WithStalls does.
 	Spoiled int64  `json:"spoiled_by_client"`
 	Errors  Errors `json:"errors"`
 }
 
-// Errors counts failed requests by kind. Connect counts failed attempts to
-// connect.
+// Errors counts failed requests by the kind of failure. Connect counts failed
+// attempts to connect.
 type Errors struct {
 	Connect int64 `json:"connect"`
 	Write   int64 `json:"write"`
 	Read    int64 `json:"read"`   // connection lost before the answer was complete, or the answer was not HTTP
 	Status  int64 `json:"status"` // complete, but not 2xx
 	Timeout int64 `json:"timeout"`
-	// Unsent counts the requests that still waited for a connection at the end
-	// of the run, which is Config.Timeout after the end of the schedule.
+	// Unsent counts requests that still waited for a connection at the end of
+	// the run. This is Config.Timeout after the end of the schedule.
 	Unsent int64 `json:"unsent"`
 }
 
-// An Interval is the part of a Result for the requests that were due in it.
+// An Interval is a part of a Result. It covers the requests that were due in
+// it.
 type Interval struct {
 	At     time.Duration `json:"at_ns"` // begin, since Result.Started
 	Length time.Duration `json:"length_ns"`
 	Counts
-	// Answered counts the good answers that arrived in this interval, including
-	// those to requests that were due earlier.
+	// Answered counts good answers that arrived in this interval. Some of them
+	// answer requests that were due in an earlier one.
 	Answered int64 `json:"answered"`
-	// Busy is the client's CPU time without polling, summed over its threads.
+	// Busy is the CPU time of the client's threads without polling.
 	Busy time.Duration `json:"client_busy_ns"`
 	// Mean and P50 are those of Latency. Callers use this series to find the
 	// end of the warm-up.

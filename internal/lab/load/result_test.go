@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resultOf returns the result of a run with one request per millisecond. All
-// requests are sent on time and answered after 100 µs, unless change says
-// otherwise.
+// resultOf returns the result of a run with one request per millisecond.
+// Requests are sent on time and answered after 100 µs, except those that change
+// changes.
 func resultOf(t *testing.T, requests int, change func(i int, latency, lag *uint32)) *Result {
 	t.Helper()
 	var r record
@@ -102,8 +102,8 @@ func TestLimitsAreTheCallersOwn(t *testing.T) {
 }
 
 func TestLagThatMissesTheTailDoesNotVoid(t *testing.T) {
-	// Five percent of the requests are sent 30 µs late, and the slowest tenth
-	// is ten times slower than the rest, so the client's lag is not in P99.
+	// Five percent of the requests are sent 30 µs late. The slowest tenth is
+	// ten times slower than the others. So the client's lag is not in P99.
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		if i%20 == 1 {
 			*latency, *lag = 130, 30000
@@ -193,9 +193,9 @@ This run is void:
 	}
 }
 
-// TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot lets the client's CPU stop
-// for 3 ms. The client then sends the due requests in a burst. A slow service
-// at another time must still show in the result.
+// TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot stops the client's CPU for
+// 3 ms, after which the client sends the due requests in a burst. At another
+// time, the service is slow. This must still show in the result.
 func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		switch {
@@ -206,7 +206,8 @@ func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 			*latency = 7000
 		}
 	})
-	// Requests from 100 to 102 ms were late; until 105 ms they may queue.
+	// Requests that were due from 100 to 102 ms were late. Requests up to 105
+	// ms may have queued behind them.
 	if r.Spoiled != 5 || r.Completed != 1000 || r.LatencyHistogram.TotalCount() != 995 {
 		t.Errorf("%d spoiled, %d completed, %d in the histogram; want 5, 1000, 995", r.Spoiled, r.Completed, r.LatencyHistogram.TotalCount())
 	}

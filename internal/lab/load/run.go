@@ -19,8 +19,8 @@ import (
 // headStart is the time between the last connection set-up and the first send.
 const headStart = 20 * time.Millisecond
 
-// mostRequests is the maximum number of requests of a run. It bounds the
-// memory: each request needs 16 bytes.
+// mostRequests is the maximum number of requests of a run. It bounds the memory
+// that the run needs, 16 bytes for each request.
 const mostRequests = 200e6
 
 func run(ctx context.Context, c Config, l loop) (*Result, error) {
@@ -50,8 +50,8 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	cpus = cpus[:min(len(cpus), c.Connections)]
 	c.CPUs = unit.CPUSetOf(cpus...)
 
-	// A sleeping client thread keeps its processor of the Go scheduler (P), so
-	// the rest of the program needs more of them.
+	// A client thread that sleeps keeps its processor of the Go scheduler (P),
+	// so the other goroutines of the program need more processors.
 	procs := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(procs + len(cpus))
 	defer runtime.GOMAXPROCS(procs)
@@ -66,7 +66,8 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	var done sync.WaitGroup
 	for i, cpu := range cpus {
 		threads[i] = &thread{loop: l, target: target, cpu: cpu, total: total, timeout: c.Timeout, spin: c.Spin, cancelled: &cancelled}
-		// The pinned thread is never unlocked, so it ends with its goroutine.
+		// The pinned thread is never unlocked, so it ends when its goroutine
+		// ends.
 		done.Go(func() {
 			t := threads[i]
 			defer t.close()
@@ -118,10 +119,11 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	return r, nil
 }
 
-// share returns the size of the i-th of n nearly equal parts of whole.
+// share divides whole into n nearly equal parts and returns the size of the
+// i-th.
 func share(whole, i, n int) int { return whole*(i+1)/n - whole*i/n }
 
-// ownCPUs returns the CPUs that the calling thread may run on.
+// ownCPUs returns the CPUs on which the calling thread may run.
 func ownCPUs() (unit.CPUSet, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -136,7 +138,8 @@ func ownCPUs() (unit.CPUSet, error) {
 	return own, nil
 }
 
-// intervals makes histograms from the records of the threads.
+// intervals makes the histograms of the intervals from the records of the
+// threads.
 func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	n := int((total + IntervalLength - 1) / IntervalLength)
 	list := make([]Interval, n)
@@ -196,9 +199,8 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	return list
 }
 
-// note adds one request, by its latency in µs or by why it has none. The
-// latencies of requests that the client spoiled are stored apart from the
-// others.
+// note adds one request. latency is its latency in µs, or says why it has none.
+// Requests that the client spoiled have their own histogram.
 func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
 	if spoiled {

@@ -16,12 +16,12 @@ import (
 )
 
 // The load of these tests shares its CPUs with the server and with other tests.
-// Its threads therefore sleep whenever possible, and the tests do not check
+// Therefore its threads sleep whenever possible, and the tests do not check
 // short times.
 const shared = -1 * time.Nanosecond
 
 func TestOpenLoopShowsAStallThatClosedLoopHides(t *testing.T) {
-	// The server answers nothing for one sixth of the run.
+	// This server does not answer for one sixth of the run.
 	stalling := behaviour{stall: 200 * time.Millisecond, stallEvery: time.Second}
 	c := Config{Duration: 1200 * time.Millisecond, Rate: 1000, Connections: 300, Spin: shared, Seed: 1}
 
@@ -188,7 +188,7 @@ func TestResultTravelsAsJSON(t *testing.T) {
 	if diff := cmp.Diff(string(text), string(again)); diff != "" {
 		t.Errorf("sent -, arrived +:\n%s", diff)
 	}
-	// The received result can still be cut.
+	// The warm-up of the received result can still be changed.
 	if err := got.Discard(100 * time.Millisecond); err != nil || got.Length != 200*time.Millisecond || got.Completed == 0 {
 		t.Errorf("cut to %v with %d requests, error %v", got.Length, got.Completed, err)
 	}

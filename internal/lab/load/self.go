@@ -16,21 +16,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Self is a service that drives itself: its own process makes the requests by
-// a schedule. There is no client, and no CPU must be reserved for one.
+// A Self is a service that generates its own load: its own process makes the
+// requests by a schedule. There is no client, so no CPU must be reserved for
+// one.
 type Self struct {
 	Threads int // each has a schedule of its own
-	// Memory is the memory of each thread. A request reads it in selfReads
-	// random places, each of which depends on the one before.
+	// Memory is the memory of each thread. A request makes selfReads reads at
+	// random places. Each place depends on the result of the read before.
 	Memory unit.Bytes
 }
 
 // selfReads is the number of reads of a request.
 const selfReads = 1000
 
-// Run makes the requests of c in open loop, and measures each from the time at
-// which it was due. A thread makes one request at a time. The kernel may move
-// the threads between the CPUs of the process.
+// Run makes the requests of c in open loop. The latency of a request counts
+// from the time at which it was due. A thread makes one request at a time. The
+// kernel may move the threads between the CPUs of the process.
 //
 // After their last request the threads sleep until the caller calls release,
 // because the kernel forgets the counters of a thread that ends. If Run returns
@@ -51,8 +52,8 @@ func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err
 	return r, release, err
 }
 
-// run starts the threads. They end only after leave is closed; ended waits for
-// that.
+// run starts the threads. They end only after leave is closed. The caller can
+// wait for that with ended.
 func (s Self) run(ctx context.Context, c Config, ended *sync.WaitGroup, leave <-chan struct{}) (*Result, error) {
 	c.URL = "self"
 	c, err := c.orDefaults(openLoop)
@@ -130,8 +131,8 @@ func (s Self) memory() ([]byte, error) {
 	return m, nil
 }
 
-// serve makes the requests of a thread. A request that has not begun within the
-// timeout after the end of the schedule counts as unsent.
+// serve makes the requests of a thread. The timeout counts from the end of the
+// schedule. A request that has not begun when it is over counts as unsent.
 func (t *thread) serve(memory []byte) {
 	lines := uint64(len(memory) / 64)
 	at := uint64(1)
@@ -149,8 +150,8 @@ func (t *thread) serve(memory []byte) {
 	runtime.KeepAlive(at)
 }
 
-// sleepUntil sleeps until a time since the start of the run. It does not use
-// the Go scheduler, for the same reason as poller.
+// sleepUntil sleeps until the given time since the start of the run. Like
+// poller, it does not use the Go scheduler, because that would add a delay.
 func (t *thread) sleepUntil(at int64) {
 	for now := t.now(); now < at && !t.cancelled.Load(); now = t.now() {
 		nap := unix.NsecToTimespec(min(at-now, int64(200*time.Millisecond)))

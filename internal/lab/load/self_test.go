@@ -46,8 +46,8 @@ func TestFaultsOfAServiceThatDrivesItself(t *testing.T) {
 	}
 }
 
-// TestTheThreadsOutliveTheResult checks that the threads of the requests end
-// only when they are released, so that their counters can be read until then.
+// TestTheThreadsOutliveTheResult checks that the threads that make the requests
+// do not end before they are released. Until then their counters can be read.
 func TestTheThreadsOutliveTheResult(t *testing.T) {
 	threads := func() []int {
 		all, err := proc.Default().Threads(os.Getpid())
@@ -63,8 +63,8 @@ func TestTheThreadsOutliveTheResult(t *testing.T) {
 	before := threads()
 	release()
 	release() // the second time does nothing
-	// Only the threads of the requests end. Go keeps the other threads of a
-	// process.
+	// Only the threads that made the requests end. The other threads of the
+	// process stay.
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		left := threads()
 		if gone := len(slices.DeleteFunc(slices.Clone(before), func(tid int) bool { return slices.Contains(left, tid) })); gone >= 3 {

@@ -23,15 +23,16 @@ type server struct {
 	running  sync.WaitGroup
 }
 
-// A behaviour defines how a server answers; the zero value is a good server.
+// A behaviour defines how a server answers. The zero value answers every
+// request at once.
 type behaviour struct {
-	// speak reads a request and returns the answer; nil: the server speaks
-	// HTTP/1.1 and sends answer.
+	// speak reads a request and returns the answer. If it is nil, the server
+	// speaks HTTP/1.1 and sends answer.
 	speak  func(in *bufio.Reader) (answer string, err error)
 	scheme string // http by default
 	answer string // default: status 200 with a body of two bytes
 	// At the end of each period of stallEvery, the server holds requests for up
-	// to stall.
+	// to the time stall.
 	stall, stallEvery time.Duration
 	delay             time.Duration // before each answer
 	hangUpAfter       int           // number of answers on a connection; the server closes it after the next request; 0: never
@@ -124,8 +125,8 @@ func (s *server) request(in *bufio.Reader) (answer string, err error) {
 	}
 }
 
-// speakRedis answers a command of the Redis protocol as a cache would that has
-// two bytes under each key.
+// speakRedis answers a command of the Redis protocol. It answers like a cache
+// that has two bytes under each key.
 func speakRedis(in *bufio.Reader) (string, error) {
 	var words []string
 	var n, length int
@@ -153,8 +154,8 @@ func speakRedis(in *bufio.Reader) (string, error) {
 	return "-ERR unknown command\r\n", nil
 }
 
-// speakMemcached answers a line of memcached's text protocol as a cache would
-// that has two bytes under each key.
+// speakMemcached answers a line of memcached's text protocol. It answers like a
+// cache that has two bytes under each key.
 func speakMemcached(in *bufio.Reader) (string, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSocket begins a connection and does not wait for it. connected is true if
-// the connection is already established, as is common on loopback.
+// openSocket begins to connect and does not wait. connected is true if the
+// connection is already established, as is common on loopback.
 func openSocket(addr *net.TCPAddr) (fd int, connected bool, err error) {
 	family := unix.AF_INET6
 	if addr.IP.To4() != nil {
@@ -77,8 +77,8 @@ func socketError(fd int) error {
 	return nil
 }
 
-// send and receive do not use the Go scheduler (RawSyscall). They cannot block,
-// and to notify the scheduler would cost more than the call.
+// send and receive do not use the Go scheduler (RawSyscall). These calls cannot
+// block, and it would cost more than the call to notify the scheduler.
 
 func send(fd int, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketLimits holds, as text, the kernel's limits on the connections of a
-// client. A limit that could not be read is "?".
+// socketLimits holds, as text, the kernel's limits for the connections of a
+// client. If a limit could not be read, it is "?".
 type socketLimits struct {
 	TWReuse   string // net.ipv4.tcp_tw_reuse
 	PortRange string // net.ipv4.ip_local_port_range
@@ -19,8 +19,8 @@ type socketLimits struct {
 	OpenFiles string // RLIMIT_NOFILE, "soft (hard H)"
 }
 
-// readSocketLimits reads the limits below /proc/sys (another directory in
-// tests) and those of process pid; pid 0 is the caller.
+// readSocketLimits reads the limits below procSys, which is /proc/sys except in
+// tests, and those of the process pid. If pid is 0, this is the caller.
 //
 // Source: Documentation/networking/ip-sysctl.rst, prlimit(2).
 func readSocketLimits(procSys string, pid int) socketLimits {
@@ -46,8 +46,8 @@ func readSocketLimits(procSys string, pid int) socketLimits {
 
 func ownSocketLimits() socketLimits { return readSocketLimits("/proc/sys", 0) }
 
-// socketHints explains why connections fail and how to prevent it, with the
-// current values of the limits.
+// socketHints explains why connections fail and how to prevent it. The texts
+// contain the current values of the limits.
 func socketHints(l socketLimits) []string {
 	reuse := "is on only for loopback"
 	switch l.TWReuse {
@@ -67,7 +67,7 @@ func socketHints(l socketLimits) []string {
 	}
 }
 
-// explainSetup adds the hints to errors that they explain.
+// explainSetup adds hints to an error of the set-up, if they explain it.
 func explainSetup(err error) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):

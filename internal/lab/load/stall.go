@@ -7,13 +7,14 @@ import (
 )
 
 const (
-	// stallLag is the lag from which the client's CPU counts as stalled.
-	// Smaller lags are usual: to send another request takes some tens of µs,
-	// and a timer interrupt in a nested virtual machine takes up to 100 µs.
+	// stallLag is a lag. If a lag is at least this long, the client's CPU
+	// counts as stalled. Smaller lags are usual: another request that is sent
+	// first takes some tens of µs, and a timer interrupt in a nested virtual
+	// machine takes up to 100 µs.
 	stallLag = 150 * time.Microsecond
-	// stallAftermath is how long after a stall the burst of late requests may
-	// still queue in the service. It is a constant, so that which requests are
-	// left out does not depend on the service.
+	// stallAftermath is a time after a stall. During this time, the burst of
+	// late requests may still queue in the service. It is a constant, so that
+	// the service has no influence on which requests are left out.
 	stallAftermath = 2 * time.Millisecond
 )
 
@@ -22,13 +23,13 @@ type span struct{ from, to int64 }
 
 // stalls returns the times in which the client did not run because an
 // interrupt, another task or the hypervisor used its CPUs. Requests that were
-// due then say nothing about the service: the client sent them late, in a burst
-// that no user made. A stall of one thread spoils the requests of all threads,
-// because the burst slows them down in the service.
+// due in these times say nothing about the service: the client sent them late,
+// in a burst that no user made. A stall of one thread spoils the requests of
+// all threads, because the burst slows them down in the service.
 //
-// This does not hide a slow service. A request that is due while the service is
-// slow is sent on time, and so has no large lag. If all connections are busy,
-// the request has no lag at all.
+// This does not hide a slow service. If the service is slow when a request is
+// due, the request is still sent on time, and so has no large lag. If all
+// connections are busy, the request has no lag at all.
 func stalls(threads []*thread) []span {
 	var all []span
 	for _, t := range threads {
@@ -50,7 +51,8 @@ func stalls(threads []*thread) []span {
 	return merged
 }
 
-// covers reports whether at lies in one of the spans. The spans are in order.
+// covers reports whether the time at lies in one of the spans. The spans are in
+// order.
 func covers(spans []span, at int64) bool {
 	i, found := slices.BinarySearchFunc(spans, at, func(s span, at int64) int { return cmp.Compare(s.from, at) })
 	return found || i > 0 && at < spans[i-1].to

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Discard sets the warm-up, which does not count, and computes all figures of
-// the measured part and Void again. It is for callers that find the end of the
-// warm-up in the Intervals. warmup is rounded up to a whole interval. At least
-// one interval must remain.
+// Discard sets how long the warm-up was. The warm-up does not count, so Discard
+// computes all figures of the measured part again, and Void. It is for callers
+// that find the end of the warm-up in the Intervals. warmup is rounded up to a
+// whole interval. At least one interval must remain.
 func (r *Result) Discard(warmup time.Duration) error {
 	skip := int((warmup + IntervalLength - 1) / IntervalLength)
 	if warmup < 0 || skip >= len(r.Intervals) {
@@ -76,7 +76,7 @@ func (e Errors) kinds() []errorKind {
 	}
 }
 
-// judge sets Void and Hints.
+// judge computes Void and Hints.
 func (r *Result) judge() {
 	r.Void, r.Hints = nil, nil
 	void := func(format string, args ...any) { r.Void = append(r.Void, fmt.Sprintf(format, args...)) }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WriteText writes r for people: percentiles in the form of wrk, what the
-// client measured about itself, and the reasons why the run is void.
+// WriteText writes r for people. It writes percentiles in the form of wrk, what
+// the client measured about itself, and the reasons why the run is void.
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	kind := "open loop, " + string(r.Arrival) + " arrivals"
@@ -58,7 +58,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// micros prints microseconds with a suitable unit.
+// micros prints a number of microseconds as a duration with a suitable unit.
 func micros(us float64) string {
 	switch {
 	case us >= 1e6:

@@ -29,22 +29,22 @@ func (l loop) String() string {
 }
 
 const (
-	// longestSleep bounds how long a thread takes to notice that the run was
-	// cancelled.
+	// longestSleep bounds how long it takes until a thread notices that the run
+	// was cancelled.
 	longestSleep = 5 * time.Millisecond
 	// housekeeping is the period of checks for timeouts and broken sockets.
 	housekeeping = 5 * time.Millisecond
 	// retryAfter is the pause after a failed attempt to connect.
 	retryAfter = 20 * time.Millisecond
-	// longestWatch is the most time of one iteration that counts as polling the
-	// clock and the sockets. The rest of a longer iteration does not count,
-	// because the thread lost its CPU or was busy.
+	// longestWatch is a part of an iteration. If a thread polls, at most this
+	// much of the iteration counts as polling the clock and the sockets. If the
+	// iteration was longer, the thread lost its CPU or was busy meanwhile.
 	longestWatch = 5 * time.Microsecond
 )
 
-// A thread sends one share of the load from one CPU. Between start and end, the
-// open loop allocates no memory: the thread writes into arrays that were
-// allocated before, and histograms are made from them later.
+// A thread sends one share of the load from one CPU. While it runs, it
+// allocates no memory in open loop: it writes into arrays that were allocated
+// before, and histograms are made from them later.
 type thread struct {
 	loop      loop
 	target    wire.Target
@@ -68,7 +68,7 @@ type thread struct {
 	record record
 }
 
-// A record holds the data of a thread: one row for each request.
+// A record holds the data of a thread. It has one row for each request.
 type record struct {
 	due     []int64  // ns; in closed loop the time of the actual send
 	latency []uint32 // µs, or a fate
@@ -84,7 +84,7 @@ type usage struct {
 	at, cpu, watching int64 // ns
 }
 
-// The ways in which a request ends that has no latency.
+// The ways in which a request can end without a latency.
 const (
 	unsent  uint32 = 1<<32 - 1 - iota
 	waiting        // for a connection
@@ -97,19 +97,19 @@ const (
 	noLag = unsent // the request waited for a connection
 )
 
-// drawStream makes the random stream of the pages differ from that of the
+// drawStream makes the random stream of the pages different from that of the
 // schedule.
 const drawStream = 1 << 32
 
-// prepare pins the thread of the calling goroutine, makes the schedule and
-// connects. The same goroutine must then call run.
+// prepare binds the calling goroutine to its thread and the thread to a CPU,
+// makes the schedule and connects. The same goroutine must then call run.
 func (t *thread) prepare(c Config, index, threads, conns int) error {
 	runtime.LockOSThread()
 	if err := pinThread(unit.CPUSetOf(t.cpu)); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	// By default, the timer slack delays the wake-up of a sleeping thread by 50
-	// µs (prctl(2)).
+	// By default, the kernel may delay the wake-up of a sleeping thread by 50
+	// µs, its timer slack (prctl(2)).
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("load: set the timer slack to 1 ns: %w", err)
 	}
@@ -163,7 +163,7 @@ func filled(n int, value uint32) []uint32 {
 	return s
 }
 
-// close closes all connections. The pinned thread ends with its goroutine.
+// close closes all connections. The pinned thread ends when its goroutine ends.
 func (t *thread) close() {
 	for i := range t.conns {
 		if t.conns[i].fd >= 0 {
@@ -179,7 +179,8 @@ func (t *thread) now() int64 { return int64(time.Since(t.start)) }
 
 var errCancelled = errors.New("cancelled")
 
-// run sends and receives until the schedule and all its requests are over.
+// run sends and receives until the schedule is over and all its requests have
+// ended.
 func (t *thread) run() error {
 	end := int64(t.total)
 	tick := int64(0)
@@ -223,7 +224,8 @@ func (t *thread) run() error {
 	}
 }
 
-// nap returns how long the thread may sleep; 0: it must poll.
+// nap returns how long the thread may sleep. It returns 0 if the thread must
+// poll.
 func (t *thread) nap(now int64) time.Duration {
 	if t.busy > 0 && t.spin >= 0 {
 		return 0
@@ -247,8 +249,8 @@ func (t *thread) sendDue(now int64) (sent bool) {
 	for t.next < len(due) && due[t.next] <= now {
 		id := t.free.pop(t.conns)
 		if id < 0 {
-			// All requests that are due wait for a connection. That is no lag
-			// of the client.
+			// All requests that are due wait for a connection. This does not
+			// count as a lag of the client.
 			for t.seen = max(t.seen, t.next); t.seen < len(due) && due[t.seen] <= now; t.seen++ {
 				t.record.latency[t.seen] = waiting
 			}
@@ -266,7 +268,7 @@ func (t *thread) sendDue(now int64) (sent bool) {
 	return sent
 }
 
-// sendFree sends a request on every free connection, as the closed loop does.
+// sendFree sends one request on every free connection, as a closed loop does.
 func (t *thread) sendFree(now int64) (sent bool) {
 	for now >= 0 && now < int64(t.total) {
 		id := t.free.pop(t.conns)

@@ -21,11 +21,14 @@ const (
 type WrkConfig struct {
 	URL      string
 	Duration time.Duration // rounded up to whole seconds, because wrk accepts only those
-	// CPUs is the set of CPUs that wrk may run on; empty: those of the caller.
+	// CPUs is the set of CPUs on which wrk may run. If it is empty, these are
+	// the CPUs of the caller.
 	CPUs unit.CPUSet
-	// Threads is -t; 0: 6 as published, but at most one per CPU.
+	// Threads is the option -t. 0 means 6, as in the published experiment, but
+	// at most one per CPU.
 	Threads int
-	// Connections is -c; 0: 9 per thread, as in the published experiment.
+	// Connections is the option -c. 0 means 9 per thread, as in the published
+	// experiment.
 	Connections int
 }
 

@@ -34,8 +34,8 @@ type WrkResult struct {
 	SocketErrors WrkSocketErrors `json:"socket_errors"`
 	NonSuccess   int64           `json:"non_2xx_or_3xx_responses"`
 
-	// Void lists the reasons why the run must not be used; empty: the run is
-	// valid.
+	// Void lists the reasons why the run must not be used. It is empty if the
+	// run is valid.
 	Void []string `json:"void,omitempty"`
 	// Hints explain socket errors and how to prevent them on this machine.
 	Hints []string `json:"hints,omitempty"`
@@ -70,7 +70,8 @@ var (
 )
 
 // ParseWrk parses the output of wrk 4 with --latency. It fails if the output is
-// incomplete or is not that of wrk. It sets Void; Explain sets Hints.
+// incomplete or is not that of wrk. It sets Void. The method Explain sets
+// Hints.
 func ParseWrk(output string) (*WrkResult, error) {
 	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
 	for line := range strings.Lines(output) {
@@ -187,7 +188,7 @@ func (r *WrkResult) explain(l socketLimits) {
 	}
 }
 
-// judge fills in Void.
+// judge computes Void.
 func (r *WrkResult) judge() {
 	void := func(format string, args ...any) { r.Void = append(r.Void, fmt.Sprintf(format, args...)) }
 	e := r.SocketErrors

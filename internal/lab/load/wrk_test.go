@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The outputs in testdata/wrk come from wrk 4.1, except original.txt, which was
-// published with the original experiment.
+// The outputs in testdata/wrk come from wrk 4.1. Only original.txt does not: it
+// was published with the original experiment.
 func TestParseWrkReadsTheWholeOutput(t *testing.T) {
 	for name, want := range map[string]WrkResult{
 		"original": {
