@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestChaosOnCgroupV2 runs TestChaos in a guest with cgroup v2, with two more
-// ways of damage that need a machine of their own: it takes a CPU offline and
-// online again, and it sets the clock. It runs only in make soak.
+// TestChaosOnCgroupV2 runs TestChaos in a guest with cgroup v2. Two more ways
+// of damage need a machine that no other program uses: a CPU goes offline and
+// online again, and the clock is set. The test runs only in make soak.
 func TestChaosOnCgroupV2(t *testing.T) {
 	needMachines(t)
 	if !everything() {
@@ -24,8 +24,8 @@ func TestChaosOnCgroupV2(t *testing.T) {
 	}
 	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestChaos$", "-test.timeout=16m")
 	tests.Timeout = 17 * time.Minute
-	// If other work uses the CPUs of the host, an emulated tenond may need more
-	// than a minute for its first tick.
+	// While other work uses the CPUs of the host, an emulated tenond may need
+	// more than a minute for its first tick.
 	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_OWN_MACHINE=1", "TENON_TEST_NO_BPF=1", "TENON_TEST_PATIENCE=4m")
 	report := runOn(t, m, &image, 20*time.Minute, tests)
 	for _, o := range report.Outcomes {

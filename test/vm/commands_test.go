@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// leftovers prints the cgroups and processes that no command may leave.
+// leftovers prints cgroups and processes. No command may leave any of them
+// behind.
 const leftovers = "find /sys/fs/cgroup -mindepth 1 -type d -name 'tenon*'; pidof nginx ffmpeg tenon"
 
 // withTenon adds the tenon program to the image.
@@ -20,8 +21,8 @@ func withTenon(t *testing.T, image *Image) *Image {
 	return image
 }
 
-// contend lets LS and BE spin on the same CPU and prints the CPU time in µs
-// that each gets in four seconds in which both run.
+// contend makes LS and BE spin on the same CPU. It prints the CPU time in µs
+// that each of them gets in four seconds in which both run.
 const contend = `
 	hog() { tenon run --qos $1 --quiet -- taskset 2 sh -c "touch /tmp/$1; while :; do :; done" & }
 	here() { until test -e /tmp/$1; do sleep 0.1; done; }
@@ -121,7 +122,7 @@ func checkDoctor(t *findings, report Report) {
 	for _, m := range d.Mechanisms {
 		answers[m.Name] = m.Available
 	}
-	// These are the features that Debian's 6.18 cloud kernel has, or lacks, in
+	// These are features that Debian's 6.18 cloud kernel has, or lacks, in
 	// emulation.
 	for name, want := range map[string]string{
 		"cpu.idle": "yes", "cpu.max": "yes", "cpu.max.burst": "yes", "cpuset": "yes", "cpuset.cpus.partition": "yes",

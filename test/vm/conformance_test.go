@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// kernelPackages are the packages whose tests use the kernel and which
-// therefore also run on cgroup v2, as root.
+// kernelPackages are the packages whose tests use the kernel. Therefore these
+// tests also run on cgroup v2, as root.
 var kernelPackages = []string{
 	"internal/kernel/proc",
 	"internal/kernel/cgroup",
@@ -28,9 +28,10 @@ var kernelPackages = []string{
 // and detect its features. The other packages use the kernel through them.
 var kernelFormats = kernelPackages[:5]
 
-// skipsInGuest lists the tests that cannot run in the guest, by package and the
-// beginning of their name, with the reason. Any other skip in the guest is a
-// failure, because the guest has everything else that the tests need.
+// skipsInGuest lists tests that cannot run in the guest, with the reasons. The
+// key is the package and the beginning of the test's name. If any other test is
+// skipped in the guest, that is a failure, because the guest has everything
+// that those tests need.
 var skipsInGuest = map[string]string{
 	"internal/machine/host.TestResctrl":                                                           "this guest divides no caches: those of TestResctrl do",
 	"internal/kernel/cgroup.TestV1":                                                               "the guest has no controller on cgroup v1",
@@ -44,7 +45,8 @@ var skipsInGuest = map[string]string{
 	"internal/machine/host.TestWhatDoesNotDieIsSaid":           "on cgroup v2 what is frozen dies",
 }
 
-// skipsOnKernel lists the tests that one kernel cannot run, by its series.
+// skipsOnKernel lists tests that cannot run on one kernel. The key is the
+// series of the kernel.
 var skipsOnKernel = map[string]map[string]string{
 	"6.1": {
 		noLatency: "CONFIG_BLK_CGROUP_IOLATENCY is off",
@@ -70,8 +72,8 @@ const (
 	noCookies = "internal/kernel/task.TestCookie"
 )
 
-// seriesOf returns the series of a kernel image from kernel.sh; empty for any
-// other image.
+// seriesOf returns the series of a kernel image from kernel.sh. For any other
+// image it returns "".
 func seriesOf(image string) string {
 	release, _ := strings.CutPrefix(filepath.Base(image), "vmlinuz-")
 	for series := range skipsOnKernel {
@@ -95,8 +97,9 @@ func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 }
 
 // TestConformanceOnCgroupV2 runs all tests that use the kernel on the default
-// kernel. On 6.12, the only kernel with all features, and on the oldest or the
-// newest kernel it runs the packages whose results depend on the kernel.
+// kernel. On two more kernels it runs only the packages whose results depend on
+// the kernel: on 6.12, the only kernel with all features, and on the oldest or
+// the newest one.
 func TestConformanceOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := machine(t) // skip before building anything
@@ -116,8 +119,8 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 			var commands []Command
 			for _, pkg := range packages {
 				tests := testsOf(t, &image, pkg)
-				// TestBEScheduler tests the scheduler, with one thread in the
-				// emulator.
+				// TestBEScheduler tests the scheduler. It runs the emulator
+				// with one thread.
 				tests.Env = append(tests.Env, "TENON_TEST_NO_BPF=1")
 				commands = append(commands, tests)
 			}
@@ -129,9 +132,9 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 	}
 }
 
-// TestProbeOnCgroupV2 loads the tracing programs into a kernel other than that
-// of this machine, and reads the topology of a machine with two caches in each
-// socket and a NUMA node without CPUs.
+// TestProbeOnCgroupV2 loads the tracing programs into another kernel than that
+// of this machine. It also reads the topology of a machine that has two caches
+// in each socket, and a NUMA node without CPUs.
 func TestProbeOnCgroupV2(t *testing.T) {
 	t.Parallel() // the guest uses one CPU of the host
 	m := machine(t)
@@ -149,7 +152,7 @@ func TestProbeOnCgroupV2(t *testing.T) {
 	}
 }
 
-// withLoop gives the guest of a kernel a block device.
+// withLoop gives a guest with this kernel a block device.
 func withLoop(t *testing.T, image *Image, kernel string) {
 	t.Helper()
 	image.Text("/etc/one-disk", "")
@@ -162,8 +165,8 @@ func withLoop(t *testing.T, image *Image, kernel string) {
 	}
 }
 
-// testsOf adds the tests of a package to the image. They run as with go test:
-// in the package's folder, with its test data.
+// testsOf adds the tests of a package to the image. As with go test, they run
+// in the package's folder and have its test data.
 func testsOf(t *testing.T, image *Image, pkg string, args ...string) Command {
 	t.Helper()
 	source := filepath.Join("../..", pkg)
@@ -190,8 +193,8 @@ func testsOf(t *testing.T, image *Image, pkg string, args ...string) Command {
 	}
 }
 
-// judge reports each test of a test binary in the guest as a subtest here.
-// Failed tests are repeated, see [secondChance].
+// judge reports each test of a test binary that ran in the guest as a subtest
+// on the host. It repeats failed tests, see [secondChance].
 func judge(t *testing.T, report Report, o Outcome) {
 	o, results := secondChance(t, o, repeatIn(t, report, o.Name))
 	count := make(map[string]int)

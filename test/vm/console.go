@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// The marker lines in the guest's output around the output of the commands; see
-// init.sh and [script]. A newline before each marker ends an incomplete last
-// line of a program; [console] removes that newline.
+// The marker lines in the guest's output. They come before and after the output
+// of the commands; see init.sh and [script]. A marker begins with a newline, in
+// case that a program did not end its last line. [console] removes this
+// newline.
 const (
 	markReady = "@@tenon ready"
 	markBegin = "@@tenon begin " // followed by the name
@@ -18,8 +19,8 @@ const (
 	markDone  = "@@tenon done"
 )
 
-// A console reads the output of the guest and splits it into outcomes. It is an
-// io.Writer.
+// A console reads the output of the guest and splits it into outcomes of the
+// commands. It is an io.Writer.
 type console struct {
 	copy     io.Writer
 	begun    time.Time
@@ -38,15 +39,16 @@ func newConsole(w io.Writer, begun time.Time) *console {
 	return &console{copy: w, begun: begun}
 }
 
-// Write takes a piece of the guest's output. It fails only if copying the piece
-// fails.
+// Write handles a piece of the guest's output. It fails only if it cannot copy
+// the piece.
 func (c *console) Write(p []byte) (int, error) {
 	for piece := range bytes.Lines(p) {
 		c.line = append(c.line, piece...)
 		if piece[len(piece)-1] != '\n' {
 			break
 		}
-		// The guest's terminal ends lines with carriage return and newline.
+		// The terminal of the guest ends a line with carriage return and
+		// newline.
 		line := strings.TrimRight(string(c.line), "\r\n")
 		c.line = c.line[:0]
 		c.read(line)
@@ -89,7 +91,7 @@ func (c *console) read(line string) {
 	}
 }
 
-// where describes the last activity of the guest.
+// where describes what the guest did last.
 func (c *console) where() string {
 	switch {
 	case c.boot == 0:

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// spin prints the duration of a loop in hundredths of a second of the guest.
+// spin prints how long a loop takes, in hundredths of a second of the guest's
+// time.
 const spin = `
 	now() { sed 's/\.//; s/ .*//' /proc/uptime; }
 	since=$(now); i=0
 	while [ $i -lt 20000 ]; do i=$((i+1)); done
 	echo $(($(now) - since))`
 
-// TestCountedTimeIsTheGuestsOwn checks the property on which tests of durations
-// depend: the time in the guest does not depend on the host.
+// TestCountedTimeIsTheGuestsOwn checks that the time in the guest does not
+// depend on the host. Tests of durations rely on this.
 func TestCountedTimeIsTheGuestsOwn(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))

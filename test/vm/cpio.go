@@ -9,7 +9,7 @@ import (
 )
 
 // A cpioWriter writes an archive in the "new ASCII" format, which the kernel
-// unpacks. (Documentation/driver-api/early-userspace/buffer-format.rst)
+// can unpack. (Documentation/driver-api/early-userspace/buffer-format.rst)
 type cpioWriter struct {
 	w     io.Writer
 	inode int
@@ -42,7 +42,7 @@ func (c *cpioWriter) add(name string, f file) error {
 	return c.entry(name, mode, info.Size(), content)
 }
 
-// end appends the trailer, without which the kernel reports a broken archive.
+// end appends the trailer. Without it, the kernel reports a broken archive.
 func (c *cpioWriter) end() error { return c.entry("TRAILER!!!", 0, 0, bytes.NewReader(nil)) }
 
 func (c *cpioWriter) entry(name string, mode, size int64, content io.Reader) error {

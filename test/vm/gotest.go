@@ -12,21 +12,21 @@ type TestResult struct {
 	Output string // what the test logged
 }
 
-// verdict matches the last line of a test.
+// verdict matches the line with the result of a test.
 var verdict = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
-// switching matches the lines after which output belongs to another test.
+// switching matches a line after which output belongs to another test.
 var switching = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)$`)
 
-// ended reports whether a test binary ran all its tests. After a panic, an exit
-// or a timeout some have not run.
+// ended reports whether a test binary ran all its tests. If there was a panic,
+// an exit or a timeout, it did not.
 func ended(output string) bool { return lastWord.MatchString(output) }
 
 // lastWord matches the last line of a test binary.
 var lastWord = regexp.MustCompile(`(?m)^(PASS|FAIL)\r?$`)
 
-// ParseGoTest reads the output of a test binary run with -test.v and returns
-// its tests in the order in which they ended.
+// ParseGoTest reads the output of a test binary that ran with -test.v. It
+// returns the tests in the order in which they ended.
 func ParseGoTest(output string) []TestResult {
 	var results []TestResult
 	logged := make(map[string]*strings.Builder)

@@ -19,8 +19,8 @@ import (
 //go:embed init.sh
 var initScript []byte
 
-// An Image is the set of files in the guest's root file system, which is in
-// memory. busybox and the files for the boot are added automatically.
+// An Image is the files in the guest's root file system, which is in memory.
+// busybox and the files that are needed to boot are added automatically.
 type Image struct {
 	files map[string]file // by absolute path in the guest
 }
@@ -40,7 +40,7 @@ func (i *Image) Text(guest, content string) {
 	i.put(guest, file{mode: 0o644, content: []byte(content)})
 }
 
-// File adds a copy of a file of the host and follows symbolic links.
+// File adds a copy of a file of the host. It follows symbolic links.
 func (i *Image) File(guest, host string) error {
 	info, err := os.Stat(host)
 	if err != nil {
@@ -67,8 +67,8 @@ func (i *Image) Tree(guest, host string) error {
 	})
 }
 
-// Program adds an executable of the host with all its shared libraries, at the
-// paths where the loader looks for them.
+// Program adds an executable of the host and all its shared libraries. They
+// have the paths at which the loader looks for them.
 func (i *Image) Program(guest, host string) error {
 	if err := i.File(guest, host); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (i *Image) Program(guest, host string) error {
 			return err
 		}
 	}
-	// The loader finds libraries outside its own directories through its cache,
-	// whose paths are the same in the guest.
+	// This is the loader's cache. It has the paths of libraries outside the
+	// loader's own directories, and these paths are the same in the guest.
 	const loaderCache = "/etc/ld.so.cache"
 	if _, err := os.Stat(loaderCache); len(libraries) > 0 && err == nil {
 		return i.File(loaderCache, loaderCache)
@@ -105,8 +105,8 @@ func (i *Image) put(guest string, f file) {
 	}
 }
 
-// write packs the image with busybox, init and the commands into a file that
-// the kernel unpacks as its root file system.
+// write packs the image together with busybox, init and the commands. The
+// kernel unpacks the file as its root file system.
 func (i *Image) write(name string, commands []Command) error {
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -140,8 +140,8 @@ func (i *Image) write(name string, commands []Command) error {
 	return errors.Join(archive.end(), buffered.Flush(), out.Close())
 }
 
-// script returns the part of init that runs the commands. Each runs between two
-// markers, and the second marker has the exit status.
+// script returns the part of init that runs the commands. It prints one marker
+// before each command, and one after it with the exit status.
 func script(commands []Command) string {
 	var s strings.Builder
 	for _, c := range commands {
@@ -167,8 +167,8 @@ func script(commands []Command) string {
 // quote quotes a text as one word of the shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// sharedLibraries returns the paths of the shared libraries and of the loader
-// that a program of the host needs; none for a static program.
+// sharedLibraries returns the paths of the shared libraries that a program of
+// the host needs, and that of the loader. For a static program it returns none.
 func sharedLibraries(program string) ([]string, error) {
 	binary, err := elf.Open(program)
 	if err != nil {
@@ -185,9 +185,9 @@ func sharedLibraries(program string) ([]string, error) {
 	return parseLDD(string(listing))
 }
 
-// parseLDD parses the output of ldd. A library is printed as "libc.so.6 =>
-// /lib/libc.so.6 (0x7f…)", the loader as "/lib64/ld-linux-x86-64.so.2 (0x7f…)",
-// and a library without a file as "linux-vdso.so.1 (0x7f…)".
+// parseLDD parses the output of ldd. A library is "libc.so.6 => /lib/libc.so.6
+// (0x7f…)", the loader is "/lib64/ld-linux-x86-64.so.2 (0x7f…)", and a library
+// without a file is "linux-vdso.so.1 (0x7f…)".
 func parseLDD(listing string) ([]string, error) {
 	var paths []string
 	for line := range strings.Lines(listing) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A worker is the final report of a worker of the load.
+// A worker is what a worker of the load reports at its end.
 type worker struct {
 	Load    string        `json:"load"`
 	Rounds  int           `json:"rounds"`
@@ -18,9 +18,10 @@ type worker struct {
 	Policy  int           `json:"policy"`
 }
 
-// TestSchedulerComesAndGoes attaches and detaches the scheduler while both
-// cgroups fork: TENON_TEST_CYCLES times, by default 50. The programs are loaded
-// once, which takes the emulator some ten seconds.
+// TestSchedulerComesAndGoes attaches and detaches the scheduler again and again
+// while processes of both cgroups fork. TENON_TEST_CYCLES is how often, by
+// default 50 times. The programs are loaded only once, which takes the emulator
+// some ten seconds.
 func TestSchedulerComesAndGoes(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
@@ -69,7 +70,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 }
 
 // TestSaturatedByLS keeps all CPUs busy with LS for a minute of the guest's
-// time, twice as long as the kernel lets a thread of sched_ext wait.
+// time. This is twice as long as the kernel lets a thread of sched_ext wait.
 func TestSaturatedByLS(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
@@ -98,14 +99,14 @@ func TestSaturatedByLS(t *testing.T) {
 			if s.Spills == 0 && series != "7.3" { // 7.3 has a deadline server for starved threads
 				t.Error("no thread waited so long that it was spilled: LS has not kept the CPUs busy")
 			}
-			// Once per second the scheduler reports the threads that have
-			// waited for 8 s.
+			// Once per second, the scheduler reports threads that have waited
+			// for 8 s.
 			if s.Longest > 15*time.Second {
 				t.Errorf("a thread waited for %v before it was spilled, want at most 15 s", s.Longest)
 			}
-			// The time contains such a wait of 8 s. After it, the thread runs with
-			// the share that the fair class gives an idle cgroup. Four threads may
-			// have to divide that share on one CPU.
+			// The longest pause of a thread includes a wait of 8 s. After the
+			// wait, the thread is in the fair class, with the share of an idle
+			// cgroup. Four threads may have to divide that share on one CPU.
 			checkWorkers(t, s.BE, map[string]int{"be": 4}, 30*time.Second)
 			if len(s.LS) != 4 {
 				t.Errorf("%d workers of LS came to their end, want 4", len(s.LS))
@@ -115,7 +116,8 @@ func TestSaturatedByLS(t *testing.T) {
 	}
 }
 
-// complaints prints the lines of the kernel's log about stalls and ejections.
+// complaints prints lines of the kernel's log that report a stall or an
+// ejection.
 const complaints = "dmesg | grep -E 'sched_ext: .*(error|stall)|BUG:|WARNING:|hung task|rcu.*stall|soft lockup' || true"
 
 func checkComplaints(t *testing.T, report Report) {
@@ -125,7 +127,8 @@ func checkComplaints(t *testing.T, report Report) {
 	}
 }
 
-// readResult parses the only line of JSON of a successful command.
+// readResult parses the output of a successful command, which is one line of
+// JSON.
 func readResult(t *testing.T, o Outcome, to any) {
 	t.Helper()
 	for line := range strings.Lines(o.Output) {
@@ -141,7 +144,7 @@ func readResult(t *testing.T, o Outcome, to any) {
 }
 
 // checkWorkers checks that all workers have ended, that no worker was stopped
-// for longer than stall, and that no child had another policy.
+// for longer than stall, and that all children had the expected policy.
 func checkWorkers(t *testing.T, workers []worker, want map[string]int, stall time.Duration) {
 	t.Helper()
 	got := map[string]int{}

@@ -16,9 +16,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// isolationCases are the cases of TestIsolation on each kernel; see the guest
-// program isolation. With TENON_TEST_RAW, which saves the results, there are
-// more cases, and they run longer.
+// isolationCases are the cases that TestIsolation runs on each kernel; see the
+// guest program isolation. If TENON_TEST_RAW is set, which saves the results,
+// there are more cases, and they run longer.
 var (
 	isolationCases = []string{
 		"pinned:1ms:alone,apart,equal,idle,scx",
@@ -35,7 +35,7 @@ var (
 	cookieCases = []string{"pinned:1ms:cookie", "cores:200us:cookie", "cores:1ms:cookie", "cores:10ms:cookie"}
 )
 
-// An isolationCase is a case in the guest program's output.
+// An isolationCase is one case in the output of the guest program.
 type isolationCase struct {
 	Scene string        `json:"scene"`
 	Mode  string        `json:"mode"`
@@ -54,15 +54,15 @@ type isolationCase struct {
 	} `json:"scheduler"`
 }
 
-// wake returns the wake-up delay of the first LS thread, counted from the time
-// at which it asked to be woken.
+// wake returns how long the first LS thread waited after the time at which it
+// asked to be woken.
 func (c isolationCase) wake() schedtrace.Quantiles { return c.LS[0].Wake }
 
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
-	// Other tests of this package judge by schedtrace. Its own tests run on each
-	// kernel whose traces it reads.
+	// Other tests of this package rely on schedtrace. Therefore the tests of
+	// schedtrace run on each kernel whose traces it reads.
 	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
 	for _, series := range inTurn(t, "isolation") {
 		t.Run(series, func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// twoCores returns the machine of the isolation tests: two cores of two
-// threads.
+// twoCores returns the machine of the isolation tests, which has two cores with
+// two threads each.
 func twoCores(t *testing.T, series string, p pace) Machine {
 	t.Helper()
 	m := machine(t)
@@ -108,22 +108,23 @@ func twoCores(t *testing.T, series string, p pace) Machine {
 	return p.of(t, m)
 }
 
-// A pace sets the speed of the CPUs of a counting machine and the length of
-// their turns. The emulator runs a CPU until the machine's next timer expires,
-// and divides that time by the number of CPUs. Without another timer, a turn
-// takes up to a quarter of the guest's tick, and interrupts between CPUs are
+// A pace sets two things for a machine that counts instructions: the speed of
+// its CPUs, and the length of their turns. The emulator runs one CPU after the
+// other. It runs each until the machine's next timer expires, and divides that
+// time by the number of CPUs. Without another timer, a turn takes up to a
+// quarter of the guest's tick, and an interrupt from one CPU to another is
 // delayed as long. A network without a card empties its buffer at a short
-// interval. It is therefore a timer that makes turns shorter, and the guest
-// does not see it.
+// interval. This is a timer that makes turns shorter and that the guest does
+// not see.
 type pace struct {
 	shift int           // one instruction takes 2^shift ns; only one CPU runs at a time
 	round time.Duration // time in which each CPU runs once
 }
 
 var (
-	// finest is for delays of microseconds. Turns must be so short that they do
-	// not quantise a wake-up. Each of four busy CPUs executes 250 million
-	// instructions per second.
+	// finest is for measuring delays of microseconds. Turns must be so short
+	// that a delay is many turns long. Each of four busy CPUs executes 250
+	// million instructions per second.
 	finest = pace{shift: 0, round: 5 * time.Microsecond}
 	lively = pace{shift: 0, round: 100 * time.Microsecond}
 	// slow is for tests that take minutes of the guest's time.
@@ -160,11 +161,12 @@ func withIsolation(t *testing.T) *Image {
 	return image
 }
 
-// name returns the case in the form in which it was requested.
+// name returns the name with which the case was requested.
 func (c isolationCase) name() string { return fmt.Sprintf("%s %v %s", c.Scene, c.Burst, c.Mode) }
 
-// isolationOf parses the output of the guest program: one result for each
-// requested case, in order, each with a thread of LS.
+// isolationOf parses the output of the guest program. It checks that there is
+// one result for each requested case, in this order, and that each has an LS
+// thread.
 func isolationOf(t *testing.T, o Outcome, asked []string) []isolationCase {
 	t.Helper()
 	var cases []isolationCase
@@ -192,7 +194,8 @@ func isolationOf(t *testing.T, o Outcome, asked []string) []isolationCase {
 	return cases
 }
 
-// casesOf returns the names of the cases in "SCENE:BURST:MODE,MODE…".
+// casesOf returns the names of the cases that "SCENE:BURST:MODE,MODE…" stands
+// for.
 func casesOf(t *testing.T, asked []string) []string {
 	t.Helper()
 	var names []string
@@ -232,13 +235,13 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if c.Scheduler.Exit != "" {
 			t.Errorf("%s: the scheduler has ended: %s", name, c.Scheduler.Exit)
 		}
-		// In this race, LS woke while the scheduler was deciding for BE, which
-		// takes about ten thousand instructions. The scheduler stopped BE at
-		// once.
+		// In a race, LS woke while the scheduler was deciding for BE, which
+		// takes about ten thousand instructions. In this case the scheduler
+		// stopped BE at once.
 		if n := c.Scheduler.Counts; c.BEStartsBesideLS > n.Relief+n.Races {
 			t.Errorf("%s: BE was started beside LS %d times, of which relief %d and races %d", name, c.BEStartsBesideLS, n.Relief, n.Races)
 		}
-		// In shorter bursts, the time of expelling has a larger share.
+		// In shorter bursts, the time until BE is expelled has a larger share.
 		beside := 0.01
 		if c.Burst < 10*time.Millisecond {
 			beside = 0.06
@@ -249,8 +252,9 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if c.Unexpelled > c.Bursts/50 {
 			t.Errorf("%s: in %d of %d bursts BE stayed beside LS to the end, want at most one of fifty", name, c.Unexpelled, c.Bursts)
 		}
-		// Up to 6.18 the kernel goes idle before BE follows LS, which takes up
-		// to 11 % of short gaps (experiment 2026-11-22-ls-wakeup-beside-ext).
+		// Up to 6.18, when LS sleeps, the kernel goes idle before BE runs. That
+		// takes up to 11 % of short gaps (experiment
+		// 2026-11-22-ls-wakeup-beside-ext).
 		least := 0.9
 		if c.Burst < time.Millisecond && series != "7.3" {
 			least = 0.85
@@ -260,8 +264,8 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		}
 	}
 	judgeWake(t, by, "idle", 1.2, "apart")
-	// The target is 1.05. The same experiment explains why 6.12 and 6.18 exceed
-	// it. This bound detects an increase.
+	// The target is 1.05. The experiment named above explains why 6.12 and 6.18
+	// exceed it. This bound detects a further increase.
 	judgeWake(t, by, "scx", 1.2, "idle")
 	if equal, ok := by["pinned 1ms equal"]; ok && series != "7.3" {
 		if alone, ok := by["pinned 1ms apart"]; ok && equal.wake().P90 < 10*alone.wake().P90 {
@@ -279,8 +283,8 @@ func judgeWake(t *testing.T, by map[string]isolationCase, mode string, factor fl
 		return
 	}
 	for name, d := range map[string][2]time.Duration{"p50": {c.wake().P50, base.wake().P50}, "p90": {c.wake().P90, base.wake().P90}} {
-		// A delay is a whole number of rounds. The 90th percentile of about 200
-		// wake-ups varies by a few rounds between runs.
+		// A delay is a whole number of turns. The 90th percentile of about 200
+		// wake-ups varies by a few turns between runs.
 		slack := finest.round
 		if name == "p90" {
 			slack *= 4

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// stdout runs a script with extra environment variables and returns its output
-// and whether it succeeded.
+// stdout runs a script with extra environment variables. It returns the output,
+// and whether the script succeeded.
 func stdout(env []string, script ...string) (string, bool) {
 	command := exec.Command(script[0], script[1:]...)
 	command.Env = append(os.Environ(), env...)
@@ -99,8 +99,8 @@ func TestOnlyASoundCachedKernelIsUsed(t *testing.T) {
 	expect("no such series", "", "5.15")
 }
 
-// recipe returns the hash of the configuration and the patch in the name of a
-// built kernel.
+// recipe returns a hash of the configuration and the patch. The name of a built
+// kernel contains this hash.
 func recipe(t *testing.T) string {
 	t.Helper()
 	hash := sha256.New()

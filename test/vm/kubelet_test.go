@@ -12,19 +12,19 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// TestKubeletOnCgroupV2 runs a Kubernetes of one node in a guest; the test
-// itself is in test/cluster. The guest counts time, because Kubernetes has
-// timeouts and this machine may be busy.
+// TestKubeletOnCgroupV2 runs a Kubernetes of one node in a guest. The test that
+// runs in the guest is in test/cluster. The guest counts time by its
+// instructions, because Kubernetes has timeouts and this machine may be busy.
 func TestKubeletOnCgroupV2(t *testing.T) {
 	t.Parallel() // the guest uses one CPU of the host
 	m := counting(t, machine(t))
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}
 	m.MiBPerNode = 4096
-	// An instruction takes half of the usual time. With longer instructions the
-	// guest would be too slow for Kubernetes, and with shorter ones each second
-	// of waiting would cost more.
+	// An instruction takes half of the usual time. If it took longer, the guest
+	// would be too slow for Kubernetes. If it took less, each second of waiting
+	// would cost more.
 	m.ShorterTicks = true
-	// Images are identified by checksums, which are slow to compute without SHA
+	// Images are identified by checksums. These are slow to compute without SHA
 	// instructions.
 	m.CPU = "Skylake-Server-v4,level=0xb,+sha-ni"
 	m.Disk = clusterDisk(t)
@@ -45,8 +45,8 @@ func TestKubeletOnCgroupV2(t *testing.T) {
 	}
 }
 
-// onDisk mounts the disk and makes it the root, because containers cannot be
-// started on the guest's initial root file system (pivot_root(2)).
+// onDisk mounts the disk and makes it the root, because no container can start
+// on the guest's initial root file system (pivot_root(2)).
 const onDisk = `mkdir /disk && mount -t ext4 /dev/nvme0n1 /disk || exit
 for d in proc sys dev run; do mount -o rbind /$d /disk/$d || exit; done
 hostname guest
@@ -66,7 +66,7 @@ func clusterDisk(t *testing.T) string {
 	root.Text("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
 	root.Text("/etc/group", "root:x:0:\n")
 	root.Text("/etc/resolv.conf", "")
-	// The versions of busybox lack options that the cluster needs.
+	// The programs of this name in busybox lack options that the cluster needs.
 	for _, name := range []string{"nsenter", "unshare", "setpriv", "setsid", "mount", "umount", "ip", "env"} {
 		host, err := exec.LookPath(name)
 		if err != nil {
@@ -103,7 +103,8 @@ func clusterDisk(t *testing.T) string {
 			}
 		}
 	}
-	// Copying the libraries of an encoder would take a third of the test.
+	// The small images have no encoder, because copying the libraries of one
+	// would take a third of the test.
 	images, err := image.BuildSmall(t.Context(), t.TempDir())
 	if err != nil {
 		missing(t, "%v", err)

@@ -10,9 +10,9 @@ import (
 )
 
 // TestLabOnCgroupV2 runs the lab with real nginx and ffmpeg. It checks what the
-// lab does and not its numbers, which have no meaning in emulation. It counts
-// time, because the lab refuses to measure if nginx is too slow, as on a busy
-// host.
+// lab does. It does not check the lab's numbers, which have no meaning in
+// emulation. The guest counts time by its instructions, because the lab refuses
+// to measure if nginx is too slow, as on a busy host.
 func TestLabOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))
@@ -48,7 +48,7 @@ func checkLab(t *findings, report Report) {
 	t.Run("the result has its keys", func(t *findings) { checkResult(t, report) })
 }
 
-// checkRuns checks the raw data of all runs, void or not.
+// checkRuns checks the raw data of all runs, even of void ones.
 func checkRuns(t *findings, report Report) {
 	o, _ := report.Outcome("runs")
 	requests := int64(0)
@@ -82,7 +82,7 @@ func checkRuns(t *findings, report Report) {
 	}
 }
 
-// checkResult looks for the documented keys of result.json.
+// checkResult checks that result.json has the documented keys.
 func checkResult(t *findings, report Report) {
 	o, _ := report.Outcome("result")
 	var result struct {
@@ -95,7 +95,7 @@ func checkResult(t *findings, report Report) {
 		t.Errorf("result.json: %v\n%s", err, o.Output)
 		return
 	}
-	// Emulation may spoil a run; then the run must be void.
+	// Emulation may spoil a run. Then the run must be void.
 	void := make(map[string]bool)
 	for _, r := range result.VoidRuns {
 		void[r.Mode] = true
@@ -153,8 +153,8 @@ func smallClip(t *testing.T) string {
 }
 
 // TestKernelQOSOnCgroupV2 runs the mechanisms of the default kernel on cores
-// with siblings. It checks what they do and not their latencies. It also counts
-// time.
+// with siblings. It checks what they do, and not their latencies. The guest
+// counts time by its instructions.
 func TestKernelQOSOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))
@@ -216,7 +216,7 @@ func checkKernelQOS(t *findings, report Report) {
 	t.Run("every run did its mode", func(t *findings) { checkRungRuns(t, report, e.Modes) })
 }
 
-// checkRungRuns checks the raw data of all runs, void or not.
+// checkRungRuns checks the raw data of all runs, even of void ones.
 func checkRungRuns(t *findings, report Report, modes []string) {
 	wrote := map[string]string{"default": "", "tenon-siblings": "cpuset.cpus", "tenon-scx": "scheduler"}
 	o, _ := report.Outcome("runs")

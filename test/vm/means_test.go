@@ -11,8 +11,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// meansMachines are the kernels and the numbers of CPUs of TestMeansByCounts.
-// make soak runs all of them. TENON_TEST_MEANS names some: "6.18/8 7.3/16".
+// meansMachines are the kernels and the numbers of CPUs with which
+// TestMeansByCounts runs. make soak runs all of them. TENON_TEST_MEANS selects
+// some of them: "6.18/8 7.3/16".
 var meansMachines = func() (all []string) {
 	for _, cpus := range []int{8, 4, 16} {
 		for _, series := range []string{"6.18", "6.12", "7.3", "6.1"} {
@@ -22,11 +23,11 @@ var meansMachines = func() (all []string) {
 	return all
 }()
 
-// TestMeansByCounts counts behind which threads a service waits beside batch
-// work and daemons, with each means. It checks the load and not the counts.
-// TENON_TEST_RAW=DIR saves the counts, and go run ./test/vm/isolation table
-// DIR/means-* prints their table. A machine takes minutes, so only make soak
-// runs this test.
+// TestMeansByCounts runs a service beside batch work and daemons, with each
+// means of isolation. It counts for which threads the service waits. It checks
+// the load and not the counts. TENON_TEST_RAW=DIR saves the counts, and go run
+// ./test/vm/isolation table DIR/means-* prints them as a table. A machine takes
+// minutes, so only make soak runs this test.
 func TestMeansByCounts(t *testing.T) {
 	t.Parallel()
 	machines := meansMachines
@@ -62,9 +63,9 @@ func TestMeansByCounts(t *testing.T) {
 	}
 }
 
-// manyCPUs returns a machine of cores without siblings, with eight cores for
-// each cache. A turn of its CPUs has as many instructions as with four CPUs and
-// turns of 10 µs.
+// manyCPUs returns a machine whose cores have no siblings. Eight cores share a
+// cache. A turn of a CPU has as many instructions as on a machine with four
+// CPUs and turns of 10 µs.
 func manyCPUs(t *testing.T, series string, cpus int) Machine {
 	t.Helper()
 	m := machine(t)
@@ -74,12 +75,13 @@ func manyCPUs(t *testing.T, series string, cpus int) Machine {
 	return pace{shift: 0, round: time.Duration(cpus) * 2500 * time.Nanosecond}.of(t, m)
 }
 
-// lateOn returns the waiting time from which on a wake-up is late. It is the
-// time of 25,000 instructions of a CPU, which is several times what the kernel
-// needs for a switch.
+// lateOn returns a waiting time. A wake-up that waits longer counts as late. It
+// is the time in which a CPU executes 25,000 instructions, which is several
+// times what the kernel needs for a switch.
 func lateOn(cpus int) time.Duration { return time.Duration(cpus) * 25 * time.Microsecond }
 
-// judgeMeans checks that every cell exists and had its load.
+// judgeMeans checks that every combination was run, and that it had the
+// intended load.
 func judgeMeans(t *testing.T, output string, means []string) {
 	t.Helper()
 	cells := map[string]int{}

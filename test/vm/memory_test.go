@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// withFileSystem gives the machine a disk with an empty file system, because
-// page cache can be reclaimed only if a device backs it.
+// withFileSystem gives the machine a disk with an empty file system. It is
+// needed because page cache can be reclaimed only if a device backs it.
 func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 	t.Helper()
 	m.Disk = filepath.Join(t.TempDir(), "disk")
@@ -37,9 +37,10 @@ func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 }
 
 // TestMemoryAndReactionOnCgroupV2 runs the memory and reaction experiments with
-// a real tenond. It checks what they do and not their times, which have no
+// a real tenond. It checks what they do. It does not check times, which have no
 // meaning in emulation. The kernel handles pages as on real hardware. The guest
-// counts time, because tenond must be ready within a limit also on a busy host.
+// counts time by its instructions, because tenond must be ready within a limit
+// even on a busy host.
 func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := withFileSystem(t, counting(t, machine(t)), 512)
@@ -93,8 +94,9 @@ func checkExperiments(t *findings, report Report) {
 	t.Run("PSI wakes tenond", func(t *findings) { checkSteps(t, report) })
 }
 
-// keepRaw writes outputs, the raw data of an experiment in this machine, to the
-// directory TENON_TEST_RAW, if it is set.
+// keepRaw writes the outputs with the given names to the directory
+// TENON_TEST_RAW, if it is set. They are the raw data of an experiment in this
+// machine.
 func keepRaw(t *testing.T, report Report, names ...string) {
 	dir := os.Getenv("TENON_TEST_RAW")
 	if dir == "" {
@@ -108,7 +110,7 @@ func keepRaw(t *testing.T, report Report, names ...string) {
 	}
 }
 
-// checkMemory checks the raw data of all runs, including void runs.
+// checkMemory checks the raw data of all runs, even of void ones.
 func checkMemory(t *findings, report Report) {
 	o, _ := report.Outcome("memory.json")
 	refaults := map[string]int64{}
@@ -150,7 +152,7 @@ func checkMemory(t *findings, report Report) {
 	}
 }
 
-// checkSteps looks for events and ticks in the raw data.
+// checkSteps checks that the raw data contain events and ticks.
 func checkSteps(t *findings, report Report) {
 	o, _ := report.Outcome("reaction.jsonl")
 	steps, events, answers := map[string]int{}, map[string]int{}, 0

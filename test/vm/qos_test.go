@@ -7,7 +7,7 @@ import (
 )
 
 // TestQOSByHandInKernels loads and unloads each isolation mechanism of a kernel
-// through tenond, with running work.
+// through tenond while work runs.
 func TestQOSByHandInKernels(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -11,26 +11,26 @@ import (
 )
 
 // Timing has no meaning in emulation, and the machines that run these tests are
-// busy. A test that fails in a guest is therefore repeated once, alone in a new
-// guest. If it fails twice, it fails. If it passes the second time, it passes
-// with a note that contains both logs, because it may be an accident of timing
+// busy. Therefore, if a test fails in a guest, it is repeated once, alone in a
+// new guest. If it fails twice, it fails. If it passes the second time, it
+// passes, with a note that contains both logs: it may be an accident of timing
 // or a rare bug. (Decision 7 has the reasons.)
 
-// note logs a message about a test for the summary of the whole run; see
-// test/digest.
+// note logs a message about a test. The summary of the whole run contains it;
+// see test/digest.
 func note(t testing.TB, test, what, first, second string) {
 	t.Helper()
 	t.Logf("NOTE: %s: %s\nfirst:\n%s\nrepeated:\n%s", test, what, lastLines(first, 15), lastLines(second, 15))
 }
 
-// accidents is the number of tests of one binary that may fail by accident. If
-// more fail, something is broken, and no test is repeated.
+// accidents is how many tests of one binary may fail by accident. If more fail,
+// something is broken, and no test is repeated.
 const accidents = 3
 
 // A repeater runs a test binary again in a new guest, with more arguments.
 type repeater func(args ...string) (Outcome, error)
 
-// repeatIn returns the repeater of a binary that has run.
+// repeatIn returns a function that repeats a binary that ran in the report.
 func repeatIn(t *testing.T, r Report, name string) repeater {
 	return func(args ...string) (Outcome, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -44,9 +44,9 @@ func repeatIn(t *testing.T, r Report, name string) repeater {
 	}
 }
 
-// secondChance repeats the failed tests of a test binary, each alone. If the
-// binary did not run all its tests, it repeats the whole binary. It returns the
-// outcome and the results to judge.
+// secondChance repeats each failed test of a test binary alone. If the binary
+// did not run all its tests, it repeats the whole binary. It returns the
+// outcome, and the results that count.
 func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResult) {
 	t.Helper()
 	results := ParseGoTest(o.Output)
@@ -85,8 +85,8 @@ func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResu
 	return o, results
 }
 
-// failures returns the failed tests without their subtests, with the logs of
-// these.
+// failures returns the failed tests, each with its log. The log of a test
+// contains those of its subtests.
 func failures(results []TestResult) map[string]string {
 	logs := make(map[string]string)
 	for _, r := range results {
@@ -105,8 +105,8 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// findings are the results of a check of a run. They have the methods of a
-// testing.T and can be dropped when the run is repeated.
+// findings collects what the check of a run finds. It has the methods of a
+// testing.T. If the run is repeated, the findings can be dropped.
 type findings struct {
 	said, wrong []string
 	parts       map[string]*findings
@@ -120,7 +120,7 @@ func (f *findings) Errorf(format string, args ...any) {
 	f.wrong = append(f.wrong, fmt.Sprintf(format, args...))
 }
 
-// Run runs a check that has its own name.
+// Run runs a check under its own name.
 func (f *findings) Run(name string, check func(*findings)) {
 	if f.parts == nil {
 		f.parts = make(map[string]*findings)
@@ -155,7 +155,7 @@ func (f *findings) report(t *testing.T) {
 }
 
 // runChecked runs commands and checks their output. If the check finds a fault,
-// it repeats all commands once.
+// it runs all commands once more.
 func runChecked(t *testing.T, m Machine, image *Image, limit time.Duration, check func(*findings, Report), commands ...Command) Report {
 	t.Helper()
 	report := runOn(t, m, image, limit, commands...)

@@ -8,21 +8,22 @@ import (
 )
 
 // A divider is a machine whose kernel believes that it can divide its L3
-// caches. The emulator lacks this feature, but the resctrl of the kernel is
-// real, and setcpuid= makes the kernel believe in the feature. The kernel then
-// reads CPUID leaf 0x10. It is above the processor's last leaf (level=0xb), so
+// caches. The emulator lacks this feature. The resctrl of the kernel is real,
+// and setcpuid= makes the kernel believe in the feature. The kernel then reads
+// CPUID leaf 0x10. This leaf is above the processor's last leaf (level=0xb), so
 // the processor returns the last leaf instead. Therefore the number of ways is
 // the size of a package, and the number of groups (CLOSIDs) is the number of
-// the CPU that reads it. isolcpus= makes that the last CPU. Masks and groups
-// behave as on hardware, but nothing is divided, and the counters stay 0.
+// the CPU that reads the leaf. isolcpus= makes the last CPU read it. Masks and
+// groups behave as on hardware, but nothing is divided, and the counters stay
+// 0.
 type divider struct {
 	cpu      string
 	topology Topology
 	features string // for setcpuid=
 	rdt      string // for rdt=
 	isolate  string // for isolcpus=
-	// closids and resources are the values that the mounted resctrl must show.
-	// They verify that the machine is as intended.
+	// closids and resources are values that the mounted resctrl must show. They
+	// prove that the machine is as intended.
 	closids, resources string
 }
 
@@ -31,9 +32,10 @@ const (
 	monitored  = ",cmt,mbmtotal,mbmlocal"
 )
 
-// alwaysDividing are the dividers that each test something that no other
-// divider tests: groups for code and data, tenond, and bandwidth in addition to
-// caches. Of the others, one runs for each commit, in turn.
+// alwaysDividing are dividers that run for each commit, because each tests
+// something that no other divider tests: groups for code and data, tenond, and
+// bandwidth in addition to caches. Of the others, in dividingInTurn, one runs
+// for each commit.
 var alwaysDividing, dividingInTurn = []string{"8 groups", "bandwidth in amounts"}, []string{"16 groups", "1 group", "bandwidth alone"}
 
 var dividers = map[string]divider{
@@ -69,9 +71,9 @@ const (
 	untouched = "cd /sys/fs/resctrl; ls -d */ | grep -vE '^(info|mon_data|mon_groups)/'; cat schemata"
 )
 
-// TestResctrl runs the suite about resctrl and its restore on the kernel's
-// resctrl: with different numbers of groups, with only cache or only bandwidth,
-// and with separate masks for code and data.
+// TestResctrl runs the conformance suite about resctrl, and its restore, on the
+// kernel's resctrl. The machines have different numbers of groups. Some have
+// only caches, only bandwidth, or separate masks for code and data.
 func TestResctrl(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -112,7 +114,8 @@ func TestResctrl(t *testing.T) {
 	}
 }
 
-// checkDivision checks the values that a mount shows, and that nothing is left.
+// checkDivision checks the values that a mounted resctrl shows, and that
+// nothing is left afterwards.
 func checkDivision(t *findings, report Report, mounted string) {
 	before, _ := report.Outcome("before")
 	for name, want := range map[string]string{
@@ -132,7 +135,7 @@ func checkDivision(t *findings, report Report, mounted string) {
 	}
 }
 
-// allRun judges tests that must not be skipped.
+// allRun checks tests of which none may be skipped.
 func allRun(t *findings, o Outcome) {
 	results := ParseGoTest(o.Output)
 	for _, r := range results {
@@ -153,8 +156,8 @@ resource-qos-config:
   beClass: {resctrlQOS: {enable: true, catRangeEndPercent: 50}}
 `
 
-// divide lets tenond give BE one of the three ways of each cache, kills tenond,
-// and restores the node.
+// divide lets tenond give BE one of the three ways of each cache. Then it kills
+// tenond, and restores the node.
 const divide = `
 	group=/sys/fs/resctrl/BE
 	tenond --config /etc/divide.yaml --no-watchdog >/tmp/tenond.log 2>&1 & tenond=$!
@@ -170,6 +173,6 @@ const divide = `
 	wait
 	` + untouched
 
-// words returns the words of a text with one space between them, because
+// words replaces each sequence of spaces in a text by one space, because
 // kernels pad schemata.
 func words(text string) string { return strings.Join(strings.Fields(text), " ") }

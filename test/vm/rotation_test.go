@@ -12,11 +12,11 @@ import (
 )
 
 // Some suites check the same facts on several machines. For each commit, such a
-// suite runs on one of them. In make soak, it runs on all of them.
+// suite runs on one machine. In make soak, it runs on all of them.
 
-// rotating are the suites that run on one kernel in each run of the tests, and
-// on another kernel in the next run. Suites that are neighbours in this list
-// get different kernels, so that each run uses every kernel with sched_ext.
+// rotating are suites that run on one kernel for each commit, and on another
+// kernel for the next commit. Neighbours in this list get different kernels, so
+// that for each commit every kernel with sched_ext is used.
 var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs", "by hand"}
 
 // withSchedExt are the series of the kernels with sched_ext. They have three
@@ -26,7 +26,7 @@ var withSchedExt = []string{"6.12", "6.18", "7.3"}
 // everything reports whether suites run on all of their machines.
 func everything() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
 
-// inTurn returns the kernels for a suite of rotating.
+// inTurn returns the kernels on which a suite of rotating runs for this commit.
 func inTurn(t *testing.T, suite string) []string {
 	t.Helper()
 	place := slices.Index(rotating, suite)
@@ -36,8 +36,9 @@ func inTurn(t *testing.T, suite string) []string {
 	return turn(t, place, withSchedExt)
 }
 
-// turn returns the element of all that is place after the commit's turn, or all
-// elements. TENON_TEST_KERNELS is all or the number of the turn.
+// turn returns one element of all, or all of them. The index of the element is
+// the number of the commit's turn plus place. TENON_TEST_KERNELS is the word
+// all, or the number of the turn.
 func turn(t *testing.T, place int, all []string) []string {
 	t.Helper()
 	if everything() {
@@ -61,7 +62,7 @@ func turn(t *testing.T, place int, all []string) []string {
 	return []string{chosen}
 }
 
-// turnOf returns the turn of a commit.
+// turnOf returns the number of a commit's turn.
 func turnOf(commit string) uint {
 	h := fnv.New32a()
 	h.Write([]byte(strings.TrimSpace(commit)))

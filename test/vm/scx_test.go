@@ -6,8 +6,9 @@ import (
 )
 
 // TestBEScheduler runs the tests of the BE scheduler on a kernel with
-// sched_ext, which this machine may not have. TestQOSByHandInKernels loads the
-// scheduler into all test kernels, one for each form of the kernel's interface.
+// sched_ext, which the kernel of this machine may lack. TestQOSByHandInKernels
+// loads the scheduler into all test kernels with sched_ext. Each of these has
+// another form of the kernel's interface.
 func TestBEScheduler(t *testing.T) {
 	t.Parallel()
 	for _, series := range inTurn(t, "scheduler") {
@@ -19,8 +20,8 @@ func TestBEScheduler(t *testing.T) {
 			var image Image
 			report := runOn(t, m, &image, 15*time.Minute,
 				testsOf(t, &image, "internal/kernel/scx", "-test.skip=^(TestIsolatedCPUs|TestHookLeavesThroughput)$"),
-				// These tests cover the adapter of the scheduler, and the state
-				// after its agent was killed.
+				// These tests check how the host uses the scheduler, and the
+				// state of the node after an agent with a scheduler was killed.
 				testsOf(t, &image, "internal/machine/host", "-test.run=^TestKilledAgent"))
 			for _, o := range report.Outcomes {
 				t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
@@ -30,7 +31,7 @@ func TestBEScheduler(t *testing.T) {
 }
 
 // TestBESchedulerBesideIsolatedCPUs uses isolcpus=, which excludes CPUs from
-// the kernel's load balancing. Some kernels then refuse to load a scheduler.
+// the kernel's load balancing. Some kernels then refuse to load any scheduler.
 func TestBESchedulerBesideIsolatedCPUs(t *testing.T) {
 	t.Parallel()
 	for _, series := range inTurn(t, "beside isolated CPUs") {

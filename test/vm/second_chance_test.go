@@ -19,8 +19,8 @@ func (l *listener) Logf(format string, args ...any) {
 	l.heard = append(l.heard, fmt.Sprintf(format, args...))
 }
 
-// ranAs returns the output of a test binary with the given tests, such as
-// "TestA PASS".
+// ranAs returns the output of a test binary that ran these tests. An example of
+// a test is "TestA PASS".
 func ranAs(end string, tests ...string) Outcome {
 	var s strings.Builder
 	exit := 0

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Go starts the first parallel test of a package first, and then the others
-// from the last one backwards. This file, one of the last, therefore has the
-// tests that take longest, so that no other test waits for them at the end.
+// Go starts the first parallel test of a package first, and then the others in
+// reverse order. This file is one of the last. Therefore it has the tests that
+// take longest, so that nothing waits for them at the end.
 
-// TestTenondOnCgroupV2 runs the end-to-end tests of tenond with cgroup v2 and
-// with a clock that only the guest uses.
+// TestTenondOnCgroupV2 runs the end-to-end tests of tenond with cgroup v2. The
+// tests may set the clock, because only the guest uses it.
 func TestTenondOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -23,8 +23,9 @@ func TestTenondOnCgroupV2(t *testing.T) {
 	}
 	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skipped(), "-test.timeout=16m")
 	tests.Timeout = 17 * time.Minute // a busy host gives two guests half of what they want
-	// TestProbe and TestSignals load the tracing program. To load it for each
-	// test would take the emulator some ten seconds each time.
+	// TestProbe and TestSignals test the tracing program. These tests do not
+	// load it, because that would take the emulator some ten seconds for each
+	// test.
 	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_OWN_CLOCK=1", "TENON_TEST_NO_BPF=1")
 	report := runOn(t, m, &image, 20*time.Minute, tests)
 	for _, o := range report.Outcomes {
@@ -32,7 +33,7 @@ func TestTenondOnCgroupV2(t *testing.T) {
 	}
 }
 
-// skipped matches the tests of tenond that do not run in the guest.
+// skipped matches the names of tests that do not run in the guest.
 func skipped() string {
 	const noRuntime = "ByTheirLabels" // a container runtime is not there
 	if everything() {
@@ -44,8 +45,8 @@ func skipped() string {
 	return noRuntime + "|RefusesASecondOne|WithABadNewConfig|WithABadFirstConfig|ConfigBecomesAPipe|WatchdogIsASession"
 }
 
-// TestSignalsOnCgroupV2 checks on cgroup v2 that run-queue delay and pressure
-// wake tenond.
+// TestSignalsOnCgroupV2 checks that run-queue delay and pressure wake tenond,
+// on cgroup v2.
 func TestSignalsOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := counting(t, machine(t))                                            // tenond has to answer in time

@@ -1,11 +1,11 @@
 // Package vm boots temporary virtual machines in software emulation and runs
-// programs in them. Code is thus tested against kernels, topologies and cgroup
-// versions that this machine does not have. Only the packed files of the host
-// are visible inside, and nothing inside outlives the run.
+// programs in them. So code is tested against kernels, topologies and cgroup
+// versions that this machine does not have. Inside, only those files of the
+// host are visible that were packed. Nothing inside remains after the run.
 //
 // Emulation needs no hardware support and no privileges. It is ten to twenty
-// times slower than the host, and its timing has no meaning: test functions and
-// not latencies with it.
+// times slower than the host, and its timing has no meaning. Use it to test
+// functions, and not latencies.
 package vm
 
 import (
@@ -25,58 +25,59 @@ import (
 	"time"
 )
 
-// A Topology is the arrangement of the CPUs of a machine. Every socket is a
+// A Topology says how the CPUs of a machine are arranged. Every socket is a
 // NUMA node.
 type Topology struct {
 	Sockets        int
 	CoresPerSocket int
 	ThreadsPerCore int
-	// CachesPerSocket is the number of last-level caches of a socket, which
-	// share its cores equally; 0: one.
+	// CachesPerSocket is how many last-level caches a socket has. The caches
+	// divide the socket's cores equally. 0 means one.
 	CachesPerSocket int
 }
 
-// CPUs returns the number of logical CPUs. Numbers are consecutive: the threads
-// of core 0 of socket 0 are 0, 1, …, and the next core follows.
+// CPUs returns the number of logical CPUs. CPUs have consecutive numbers: first
+// the threads of core 0 of socket 0, then those of the next core, and so on.
 func (t Topology) CPUs() int { return t.Sockets * t.CoresPerSocket * t.ThreadsPerCore }
 
 // A Machine is the hardware and the kernel of a virtual machine.
 type Machine struct {
 	Kernel   string // path of a bzImage
 	Topology Topology
-	// MiBPerNode is the memory of each NUMA node in MiB. It must hold the
-	// unpacked image and the memory of the programs.
+	// MiBPerNode is the memory of each NUMA node in MiB. The unpacked image and
+	// the memory of the programs must fit into it.
 	MiBPerNode int
-	// MiBWithoutCPUs is the memory of one more NUMA node, which has no CPUs, as
-	// persistent or CXL memory; 0: there is no such node.
+	// MiBWithoutCPUs is the memory of one more NUMA node. This node has no
+	// CPUs, like persistent or CXL memory. 0 means that there is no such node.
 	MiBWithoutCPUs int
-	// Emulator is the path of the emulator; empty: qemu-system-x86_64 of the
-	// Debian package qemu-system-x86.
+	// Emulator is the path of the emulator. If it is empty, this is
+	// qemu-system-x86_64 of the Debian package qemu-system-x86.
 	Emulator string
-	// ICount makes the guest's clock count its instructions, 4 ns each,
-	// independent of the load of the host. Times then repeat within a few
-	// percent, and an idle guest costs nothing. All CPUs share one stream of
-	// instructions, so a busy CPU slows the others down. Medians, shares and
-	// counts can then be judged, but not the tails of some thousand samples. It
-	// needs QEMU 10 (see qemu.sh), because older versions run one CPU for whole
-	// ticks.
+	// ICount makes the guest's clock count instructions, 4 ns each, whatever
+	// the load of the host is. Then times differ only by a few percent between
+	// runs, and an idle guest costs nothing. All CPUs share one stream of
+	// instructions, so a busy CPU slows the others down. Therefore medians,
+	// shares and counts can be judged, but not the tails of some thousand
+	// samples. ICount needs QEMU 10 (see qemu.sh), because older versions run
+	// one CPU for whole ticks.
 	ICount bool
-	// ShorterTicks counts 2 ns for an instruction instead of 4, so that
-	// programs execute twice as many instructions in a second of the guest.
+	// ShorterTicks counts 2 ns for an instruction, and not 4. So programs
+	// execute twice as many instructions in a second of the guest.
 	ShorterTicks bool
-	// Disk is a file that the guest uses as /dev/nvme0n1, because Debian's
-	// cloud kernel has that driver built in. The guest's writes are discarded.
-	// Empty: no disk.
+	// Disk is a file that the guest uses as /dev/nvme0n1. Debian's cloud kernel
+	// has the driver for that device built in. What the guest writes is
+	// discarded. If Disk is empty, there is no disk.
 	Disk string
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string
-	// CPU is the emulator's model of the processor; empty: Skylake, whose
-	// siblings share an L2 cache, as on hardware.
+	// CPU is the emulator's model of the processor. If it is empty, this is
+	// Skylake, whose siblings share an L2 cache, as on hardware.
 	CPU string
 }
 
-// TwoSockets returns the machine of most tests: two sockets of two cores of two
-// threads, two NUMA nodes, 1.5 GiB each.
+// TwoSockets returns the machine of most tests. It has two sockets, two cores
+// in each socket, and two threads in each core. Each of the two NUMA nodes has
+// 1.5 GiB.
 func TwoSockets(kernel string) Machine {
 	return Machine{
 		Kernel:     kernel,
@@ -119,8 +120,8 @@ type Report struct {
 	commands []Command
 }
 
-// Outcome returns the outcome of the named command. It returns false if the
-// command did not end.
+// Outcome returns the outcome of the command with this name. It returns false
+// if the command did not end.
 func (r Report) Outcome(name string) (Outcome, bool) {
 	for _, o := range r.Outcomes {
 		if o.Name == name {
@@ -130,8 +131,8 @@ func (r Report) Outcome(name string) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// Again repeats the named command of the run, alone in a new machine, with args
-// appended to its arguments.
+// Again runs the command with this name once more, alone in a new machine. It
+// appends args to the arguments of the command.
 func (r Report) Again(ctx context.Context, console io.Writer, name string, args ...string) (Report, error) {
 	i := slices.IndexFunc(r.commands, func(c Command) bool { return c.Name == name })
 	if i < 0 {
@@ -143,9 +144,9 @@ func (r Report) Again(ctx context.Context, console io.Writer, name string, args 
 }
 
 // Run boots the machine with the files of image, runs all commands one after
-// another, and powers off. It copies all output of the guest to console. It
-// returns an error if the machine did not reach the end. A failed command is
-// not an error but an Outcome.
+// another, and powers off. It copies all output of the guest to console. If the
+// machine did not reach the end, it returns an error. If a command fails, that
+// is no error: its Outcome shows it.
 func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
 	dir, err := os.MkdirTemp("", "tenon-vm-")
 	if err != nil {
@@ -171,9 +172,9 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	qemu.Stdout = log
 	qemu.Stderr = &complaints
 	qemu.WaitDelay = 5 * time.Second
-	// The emulator must die with this process, however that dies. The kernel
-	// ties the signal to the thread that starts the emulator, so that thread
-	// must live as long.
+	// The emulator must die together with this process, however this process
+	// dies. The kernel sends the signal when the thread that started the
+	// emulator ends. So this thread must live as long as the emulator.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -202,11 +203,11 @@ func (m Machine) arguments(initrd string) []string {
 	t := m.Topology
 	caches := cmp.Or(t.CachesPerSocket, 1)
 	args := []string{
-		// One thread emulates all CPUs. With one thread per CPU, a CPU
-		// sometimes executes partly written code while another CPU patches the
-		// kernel's code (Oops: int3), for example when a program is attached or
-		// the first quota is set. Two guests of one thread each are as fast as
-		// one guest of several threads.
+		// One thread emulates all CPUs. If each CPU had a thread, a CPU would
+		// sometimes execute partly written code while another CPU patches the
+		// kernel's code (Oops: int3). This happens, for example, when a program
+		// is attached or the first quota is set. Two guests with one thread
+		// each are as fast as one guest with several threads.
 		"-accel", "tcg,thread=single",
 		// Without leaf 0xd there is no XSAVE, whose emulation slows each
 		// context switch.
@@ -218,11 +219,11 @@ func (m Machine) arguments(initrd string) []string {
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-kernel", m.Kernel, "-initrd", initrd,
 		// tsc=reliable: otherwise the guest finds that its TSCs are not
-		// synchronous and uses the slow hpet. panic=-1 with -no-reboot ends the
-		// emulator. loglevel=3 keeps messages about slowness out of the
-		// outputs. transparent_hugepage=never: khugepaged has the least weight
-		// and locks the memory map of the test's process while it makes a huge
-		// page; if services keep every emulated CPU busy, that takes ten
+		// synchronous and uses the slow hpet. panic=-1 together with -no-reboot
+		// ends the emulator. loglevel=3 keeps messages about slowness out of
+		// the outputs. transparent_hugepage=never: khugepaged has the least
+		// weight and locks the memory map of the test's process while it makes
+		// a huge page. If services keep every emulated CPU busy, that takes ten
 		// seconds and more.
 		"-append", strings.Join(append([]string{
 			"console=ttyS0", "panic=-1", "oops=panic", "loglevel=3", "tsc=reliable", "mitigations=off",

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// machine returns the machine of the tests. If a needed program is missing, it
-// skips the test, or fails it with TENON_TEST_STRICT=1.
+// machine returns the machine of the tests. If a needed program is missing, the
+// test is skipped, or fails with TENON_TEST_STRICT=1.
 func machine(t *testing.T) Machine {
 	t.Helper()
 	needMachines(t)
@@ -27,7 +27,7 @@ func machine(t *testing.T) Machine {
 	return TwoSockets(kernel(t))
 }
 
-// needMachines skips the test unless tests may boot virtual machines.
+// needMachines skips the test if tests may not boot virtual machines.
 func needMachines(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -38,15 +38,16 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// kernel returns the image of a kernel of the series, by default that of most
-// tests; see kernel.sh. If there is none, it skips or fails the test.
+// kernel returns the image of a kernel of the series. Without a series, it is
+// the kernel of most tests; see kernel.sh. If there is no image, the test is
+// skipped or fails.
 func kernel(t *testing.T, series ...string) string {
 	t.Helper()
 	return fromScript(t, "./kernel.sh", append([]string{"--cached"}, series...)...)
 }
 
-// fromScript returns the path that a script prints. If the script fails, it
-// reports the script's message as a missing dependency.
+// fromScript returns the path that a script prints. If the script fails, its
+// message names the missing dependency, and the test is skipped or fails.
 func fromScript(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	output, err := exec.Command(script, args...).Output()
@@ -60,7 +61,8 @@ func fromScript(t *testing.T, script string, args ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// counting makes the machine count instructions; see [Machine].ICount.
+// counting makes the clock of the machine count instructions; see
+// [Machine].ICount.
 func counting(t *testing.T, m Machine) Machine {
 	t.Helper()
 	m.ICount, m.Emulator = true, fromScript(t, "./qemu.sh", "--cached")
@@ -75,9 +77,9 @@ func missing(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// runOn boots the machine, runs the commands and logs their durations. The test
-// fails if the machine does not reach the end within limit in two attempts; see
-// [note].
+// runOn boots the machine, runs the commands, and logs how long each command
+// took. If the machine does not reach the end within the limit, it tries once
+// more; see [note]. If that fails, too, the test fails.
 func runOn(t *testing.T, m Machine, image *Image, limit time.Duration, commands ...Command) Report {
 	t.Helper()
 	report, err := attempt(t, m, image, limit, commands)
@@ -103,8 +105,8 @@ func attempt(t *testing.T, m Machine, image *Image, limit time.Duration, command
 	return m.Run(ctx, image, commands, t.Output())
 }
 
-// build compiles a package of this module without cgo, so that it runs in a
-// guest without libraries. It returns the path of the program.
+// build compiles a package of this module without cgo, so that the program runs
+// in a guest without libraries. It returns the path of the program.
 func build(t *testing.T, verb []string, pkg string) string {
 	t.Helper()
 	one, _ := programs.LoadOrStore(strings.Join(slices.Concat(verb, []string{pkg}), " "), sync.OnceValues(func() (string, error) {
