@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waysOfAMachine are the ways of damage that affect more than cgroups. They run
+// waysOfAMachine are ways of damage that affect more than cgroups. They run
 // only on a machine that no other program uses (TENON_TEST_OWN_MACHINE).
 var waysOfAMachine = []way{
 	{"a CPU goes and comes back", func(c *chaos) {
@@ -41,7 +41,7 @@ func (c *chaos) step(d time.Duration) {
 	c.check(unix.ClockSettime(unix.CLOCK_REALTIME, &next))
 }
 
-// ways returns the ways of damage that this machine allows.
+// ways returns the ways of damage that are allowed on this machine.
 func ways() []way {
 	if os.Getenv("TENON_TEST_OWN_MACHINE") != "1" {
 		return chaosWays

@@ -19,13 +19,15 @@ import (
 )
 
 // TestChaos damages a running machine in every way that it knows, and checks
-// two invariants. First, the knobs of a service are never worse than without
-// Tenon for longer than an agent needs to notice. Second, a restore either
-// leaves nothing behind, or it fails and lists what it could not restore.
+// two invariants. First, if the knobs of a service are worse than without
+// Tenon, this lasts no longer than an agent needs to notice it. Second, a
+// restore either leaves nothing behind, or it fails and lists what it could not
+// restore.
 //
-// The short form has each way once. TENON_TEST_CHAOS is the duration of the
-// long form, whose rounds have some ways in random order. A failed round prints
-// its seed, and TENON_TEST_CHAOS_SEED repeats that round.
+// The short form uses each way of damage once. TENON_TEST_CHAOS is how long the
+// long form runs. Its rounds have some ways of damage in random order. If a
+// round fails, it prints its seed, and TENON_TEST_CHAOS_SEED repeats that
+// round.
 func TestChaos(t *testing.T) {
 	needRoot(t)
 	long, _ := time.ParseDuration(os.Getenv("TENON_TEST_CHAOS"))
@@ -54,8 +56,8 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 65, cpuSu
 resource-qos-config: {beClass: {cpuQOS: {enable: true}}}
 `
 
-// The service and the job have the same parent, because the kernel cannot move
-// a cgroup to another parent.
+// The service and the job have the same parent, because exchange renames
+// cgroups, and the kernel cannot move a cgroup to another parent.
 const (
 	lsPod = "pods/ls"
 	bePod = "pods/be"
@@ -79,12 +81,12 @@ type way struct {
 	do   func(*chaos)
 }
 
-// chaosRound damages a new site n times. seed determines the order of the ways.
-// With seed 0, it is the order of the list.
+// chaosRound damages a new site n times. seed determines the order of the ways
+// of damage. If seed is 0, this is the order of the list.
 func chaosRound(t *testing.T, seed uint64, n int) {
 	s := plantSite(t, chaosConfig)
 	c := &chaos{site: s, random: rand.New(rand.NewPCG(seed, seed)), file: s.config + ".file"}
-	// The state directory is a small file system, which a way can fill.
+	// The state directory is a small file system. One way of damage fills it.
 	small := t.TempDir()
 	if err := unix.Mount("tenon-test", small, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatal(err)
@@ -130,7 +132,7 @@ func (s *site) check(errs ...error) {
 	}
 }
 
-// up starts tenond if it does not run.
+// up starts tenond if it is not running.
 func (c *chaos) up() {
 	c.t.Helper()
 	if c.d == nil || c.d.ended() {
@@ -152,8 +154,8 @@ func (c *chaos) kill(both bool) {
 	}
 }
 
-// servicesAreWell waits until services have at least the values from before
-// Tenon.
+// servicesAreWell waits until the values of services are at least as good as
+// before Tenon.
 func (c *chaos) servicesAreWell(after string) {
 	c.t.Helper()
 	c.isWell(service, after)
@@ -176,7 +178,7 @@ func (c *chaos) isWell(group, after string) {
 	c.t.Errorf("after %q %s is worse off than without Tenon (weight %+v, no quota, CPUs %s): %s", after, group, c.weight, c.cpus, said)
 }
 
-// bounded waits until a job has its memory limit. The limit shows that the loop
+// bounded waits until a job has its memory limit. The limit shows that tenond
 // manages the job.
 func (c *chaos) bounded(group string) {
 	c.t.Helper()
@@ -186,7 +188,7 @@ func (c *chaos) bounded(group string) {
 	})
 }
 
-// exchange swaps the names of two groups, in every hierarchy.
+// exchange exchanges the names of two groups, in every hierarchy.
 func (c *chaos) exchange(a, b string) {
 	c.t.Helper()
 	c.rename(a, a+"-aside")

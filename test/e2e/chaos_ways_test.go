@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// chaosWays are the ways of damage. Each restores the site, except the names
-// that exchange has swapped.
+// chaosWays are the ways of damage. Each repairs the site afterwards. Only the
+// names that exchange has exchanged stay as they are.
 var chaosWays = []way{
 	{"names exchanged", func(c *chaos) {
 		if c.tree.Version() == 1 {
@@ -124,8 +124,8 @@ var chaosWays = []way{
 		c.tasks = slices.DeleteFunc(c.tasks, func(pid int) bool { return pid == storm.Process.Pid })
 	}},
 	{"CPUs narrowed by another", func(c *chaos) {
-		// The owner of the service may lower its limits, so such a change is
-		// not damage, and this way chooses the job.
+		// This way of damage uses the job, because for a service it would be no
+		// damage: the owner of a service may lower its limits.
 		p := string(c.path(job))
 		if c.tree.Version() == 2 {
 			return // with cgroup v2 this damage cannot be undone, because the kernel refuses an empty set for a group with processes
@@ -165,7 +165,8 @@ var chaosWays = []way{
 	}},
 }
 
-// removeState removes the state directory. tenond may write into it meanwhile.
+// removeState removes the state directory, although tenond may write into it
+// meanwhile.
 func (c *chaos) removeState() {
 	c.t.Helper()
 	eventually(c.t, "the state is removed", func() bool { return os.RemoveAll(c.state) == nil })
@@ -201,8 +202,8 @@ func (c *chaos) overwrite(path string) {
 }
 
 // hang moves the configuration to a file system that never answers (FUSE). It
-// returns a function that restores the configuration; nil: this kernel has no
-// FUSE.
+// returns a function that moves the configuration back. If this kernel has no
+// FUSE, it returns nil.
 func (c *chaos) hang() (answer func()) {
 	c.t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -216,8 +217,8 @@ func (c *chaos) hang() (answer func()) {
 		c.t.Logf("no file system that hangs: %v", err)
 		return nil
 	}
-	// The kernel first asks for the version. It does not need answers to later
-	// requests.
+	// The kernel first asks for the version. To its later requests, it needs no
+	// answer.
 	request := make([]byte, 1<<17)
 	n, err := unix.Read(fd, request)
 	if err != nil || n < 40 {

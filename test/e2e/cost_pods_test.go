@@ -23,10 +23,10 @@ func strategies() *corev1.ConfigMap {
 	}}
 }
 
-// TestCostBesideAHundredPods prints the CPU time of tenond on a node of a
-// cluster with a hundred pods. Each pod has one sleeping process, and a third
-// of the pods are services. The result does not include the work of the kubelet
-// and the runtime.
+// TestCostBesideAHundredPods prints how much CPU time tenond uses on a node of
+// a cluster with a hundred pods. Each pod has one sleeping process, and a third
+// of the pods are services. The work of the kubelet and the runtime does not
+// count.
 func TestCostBesideAHundredPods(t *testing.T) {
 	if os.Getenv("TENON_TEST_LONG") != "1" {
 		t.Skip("it measures for a minute and proves nothing: set TENON_TEST_LONG=1")

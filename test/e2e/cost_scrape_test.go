@@ -21,8 +21,8 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// scraped returns the metrics of an agent, keyed by name with labels as in the
-// text format.
+// scraped returns the metrics of an agent. The keys are the names with their
+// labels, as in the text format.
 func scraped(tb testing.TB, address string) map[string]float64 {
 	tb.Helper()
 	r, err := http.Get("http://" + address + "/metrics")
@@ -47,9 +47,9 @@ func scraped(tb testing.TB, address string) map[string]float64 {
 	return all
 }
 
-// reportTurns shows the cost of a tick between two scrapes: the time of each
-// part, and the allocations. The time is wall-clock time, so it includes waits
-// for other work on the machine.
+// reportTurns reports the cost of a tick between two scrapes: how long each
+// part takes, and the allocations. The time is wall-clock time, so it includes
+// waits for other work on the machine.
 func reportTurns(b *testing.B, before, after map[string]float64) {
 	b.Helper()
 	grew := func(name string) float64 { return after[name] - before[name] }

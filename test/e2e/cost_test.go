@@ -17,19 +17,19 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// costSpan is the time for which the benchmark measures tenond.
+// costSpan is how long the benchmark measures a tenond.
 const costSpan = 20 * time.Second
 
-// costRounds is the number of measurements of each tenond.
+// costRounds is how often each tenond is measured.
 const costRounds = 5
 
 // BenchmarkAgentCost prints the cost of tenond with 100 and 1000 workloads at
 // the default period. Each workload is a cgroup with one process, and a quarter
 // of them are services. The cost is the CPU time as a share of one CPU, the
-// private memory, the times of the parts of a tick, and the allocations of a
+// private memory, how long the parts of a tick take, and the allocations of a
 // tick. Run it with -benchtime 1x. TENON_TEST_AGENTS, such as "before=DIR
-// after=DIR", names folders with a tenon and a tenond each. The benchmark then
-// measures them in turn with the same cgroups.
+// after=DIR", names folders that each contain a tenon and a tenond. Then the
+// benchmark measures these in turn, with the same cgroups.
 func BenchmarkAgentCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root: it makes cgroups")
@@ -64,7 +64,7 @@ func BenchmarkAgentCost(b *testing.B) {
 	}
 }
 
-// plantJobs makes n cgroups, each with a sleeping process.
+// plantJobs makes n cgroups. Each contains one sleeping process.
 func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	b.Helper()
 	var sleepers []*exec.Cmd
@@ -98,8 +98,8 @@ func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	}
 }
 
-// keep runs the tenond of a folder on the cgroups for costSpan and reports the
-// cost.
+// keep runs the tenond in the folder dir for costSpan. This tenond manages the
+// cgroups. keep reports the cost.
 func keep(b *testing.B, dir, root string) {
 	b.Helper()
 	state := b.TempDir()

@@ -28,8 +28,8 @@ import (
 )
 
 // TestRestoreAfterKillLeavesNothing kills all Tenon processes with SIGKILL at
-// full load (the lab, tenon run, and an agent that manages a foreign tree with
-// unusual values), and then runs tenon restore. Every knob and every task
+// full load: the lab, tenon run, and an agent that manages a foreign tree with
+// unusual values. Then it runs tenon restore. Every knob and every task
 // attribute of the foreign tree must have its earlier value, no lab process may
 // be left, and the user's command must still run unchanged.
 func TestRestoreAfterKillLeavesNothing(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 		t.Fatal("the agent changed nothing, so the test would check nothing")
 	}
 
-	// A user's command, and the lab during its run.
+	// Now a command of the user runs, and the lab makes a run.
 	name := fmt.Sprintf("kill-%d", os.Getpid())
 	run := start(t, tenon, "--state-dir", state, "run", "--qos", "BE", "--name", name, "--cpus", "0.5", "--", "sleep", "600")
 	user := waitForProc(t, tree, "tenon-be/"+name)
@@ -124,8 +124,8 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	}
 }
 
-// strict fails a test that would otherwise be skipped, if the test must run
-// here.
+// strict fails a test that would otherwise be skipped, if the test must run on
+// this machine.
 func strict(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -164,8 +164,8 @@ func needPrograms(t *testing.T, names ...string) {
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	// The output goes to a file and not to a pipe, because a process that
-	// survives the command may keep a pipe open.
+	// The output goes to a file. A pipe would be kept open by a process that
+	// survives the command.
 	out, err := os.Create(filepath.Join(t.TempDir(), "output"))
 	if err != nil {
 		t.Fatal(err)
@@ -195,8 +195,8 @@ type foreign struct {
 func (f foreign) path(p string) node.CgroupPath { return node.CgroupPath(f.root + "/" + p) }
 
 // plantForeignTree makes a tree like kubepods with unusual values: shares 333,
-// a narrow cpuset, a quota with an odd period and a burst, and tasks with
-// different policies, nice values and affinities.
+// a narrow cpuset, and a quota with an odd period and a burst. The tasks in it
+// have different policies, nice values and affinities.
 func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
 	t.Helper()
 	f := foreign{tree: tree, root: fmt.Sprintf("tenon-test-foreign-%d", os.Getpid())}
@@ -245,8 +245,8 @@ func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
 	return f
 }
 
-// dump reads every writable file of the tree in every hierarchy and the
-// attributes of its tasks.
+// dump reads every writable file of the tree in every hierarchy, and the
+// attributes of the tasks in the tree.
 func (f foreign) dump(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -283,7 +283,8 @@ func (f foreign) dump(t *testing.T) map[string]string {
 	return all
 }
 
-// volatile reports whether a file is writable but shows use and not a setting.
+// volatile reports whether a file shows use and no setting, although it is
+// writable.
 func volatile(name string) bool {
 	for _, part := range []string{"usage", "failcnt", "pressure", "peak", "cgroup.procs", "cgroup.threads", "tasks", "event_control", "force_empty", "watermark", "reclaim"} {
 		if strings.Contains(name, part) {
@@ -342,7 +343,7 @@ func waitForProc(t *testing.T, tree *cgroup.Tree, path string) int {
 	}
 }
 
-// descendants maps the PIDs of pid and of all its descendants to their names.
+// descendants returns the names of pid and of all its descendants, by PID.
 func descendants(t *testing.T, pid int) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

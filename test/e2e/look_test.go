@@ -15,15 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readOnlyVar tells this test binary, in a new mount namespace, to mount /sys
-// and /proc read-only and to execute the command in its arguments. The value is
-// a file that must then refuse writes.
+// readOnlyVar is an environment variable. If it is set, this test binary runs
+// in a new mount namespace. It mounts /sys and /proc read-only and executes the
+// command in its arguments. The value is the path of a file that must then
+// refuse writes.
 const readOnlyVar = "TENON_E2E_READ_ONLY"
 
 // readOnly mounts the file systems and executes the command. It returns only
 // after an error.
 func readOnly(probe string) error {
-	// The mounts must not propagate to the machine's own namespace.
+	// The mounts must not propagate to the mount namespace of the machine.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
@@ -69,17 +70,17 @@ func (s *site) looks(args ...string) (string, error) {
 	return string(text), err
 }
 
-// changing matches those parts of the output that differ between two calls:
+// changing matches parts of the output that may differ between two calls:
 // amounts, ages, and the spaces of the columns that contain them. It also
 // matches the capability cgroup.delegation, because access(2) gives another
 // answer on read-only mounts.
 var changing = regexp.MustCompile(`(?m)^cgroup\.delegation .*$|-*[0-9][0-9.]*[a-zA-Zµ%]*|[ \t]+`)
 
 // TestReadingCommandsWriteNothing runs each read-only command twice. The normal
-// run must not change a file of the site's cgroups. The run on read-only mounts
-// must print the same. A command that needs a write, or tries one, fails this
-// test. Beside an agent, which changes knobs at any time, the command only has
-// to succeed.
+// run must not change any file of the site's cgroups. The other run has
+// read-only mounts and must print the same. So a command that needs a write, or
+// tries one, fails this test. If an agent runs, it changes knobs at any time,
+// and the command only has to succeed.
 func TestReadingCommandsWriteNothing(t *testing.T) {
 	s := plantSite(t, generous)
 	text, err := s.looks("run", "--qos", "BE", "--name", fmt.Sprint("look-", os.Getpid()), "--", "true")

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// lockstep runs 16 threads that wait for each other after each step, like those
-// of a numeric program. A thread that has finished its step spins until all
-// others have finished theirs.
+// lockstep runs 16 threads that wait for each other after each step, as in a
+// numeric program. A thread that has finished its step spins until all others
+// have finished theirs.
 func lockstep() {
 	const threads = 16
 	runtime.GOMAXPROCS(threads)
@@ -44,10 +44,11 @@ func lockstep() {
 }
 
 // TestLimitsThatDoNotFitAreNamed runs an encoder and a program of 16 threads in
-// lockstep, both with a quota, beside a service that stays within its limit.
-// The quota is so small that it throttles even if the machine is busy with
-// other work. The window is short here. The scenarios test the real window. On
-// cgroup v1, the counters of BE work may be ten seconds old.
+// lockstep, both with a quota, and a service that stays within its limit. The
+// quota is so small that it throttles even if the machine is busy with other
+// work. The window in this test is short. The scenarios of the policies test
+// the real window. On cgroup v1, the counters of BE work may be ten seconds
+// old.
 func TestLimitsThatDoNotFitAreNamed(t *testing.T) {
 	tree := needRoot(t)
 	if runtime.NumCPU() < 2 {

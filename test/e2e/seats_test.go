@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// encoders is a configuration that gives encoders a CPU limit, which means
-// seats if SEATS is true.
+// encoders is a configuration that gives encoders a CPU limit. If SEATS is
+// true, a limited encoder has seats.
 const encoders = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -44,8 +44,8 @@ type encoder struct {
 	pid      int
 }
 
-// encode starts an encoder. The process waits a moment before it executes
-// ffmpeg, because ffmpeg counts the CPUs that it may use when it starts.
+// encode starts an encoder. ffmpeg counts the CPUs on which it may run when it
+// starts. So the process waits a moment before it executes ffmpeg.
 func (s *site) encode(group string) *encoder {
 	s.t.Helper()
 	e := &encoder{s: s, group: group, progress: filepath.Join(s.t.TempDir(), "progress")}
@@ -55,8 +55,9 @@ func (s *site) encode(group string) *encoder {
 	return e
 }
 
-// rest ends the programs of the site. Beside a spinning program of normal
-// weight, an encoder with the least weight would get only a hundredth of a CPU.
+// rest ends the programs of the site. The encoder has the least weight, and
+// beside a spinning program of normal weight it would get only a hundredth of a
+// CPU.
 func (s *site) rest() {
 	for _, pid := range s.tasks {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -73,7 +74,7 @@ func (e *encoder) kill() {
 	eventually(e.s.t, "the encoder has ended", func() bool { return !e.alive() })
 }
 
-// frames returns the number of frames that the encoder has finished.
+// frames returns how many frames the encoder has finished.
 func (e *encoder) frames() int {
 	text, _ := os.ReadFile(e.progress) // there is no file at first
 	at := bytes.LastIndex(text, []byte("frame="))
@@ -92,7 +93,8 @@ func (e *encoder) quota() time.Duration {
 	return v.Quota
 }
 
-// use returns the CPU time of the encoder's cgroup, and how often it was throttled.
+// use returns how much CPU time the encoder's cgroup has used, and how often it
+// was throttled.
 func (e *encoder) use() cgroup.CPUUse {
 	u, err := e.s.tree.CPUUse(string(e.s.path(e.group)))
 	e.s.check(err)
@@ -100,8 +102,8 @@ func (e *encoder) use() cgroup.CPUUse {
 }
 
 // TestSeatsFollowTheLimit changes the limit of an encoder under load between
-// one CPU and two. TENON_TEST_RESIZES is the number of changes in the long
-// form.
+// one CPU and two. In the long form, TENON_TEST_RESIZES is the number of
+// changes.
 func TestSeatsFollowTheLimit(t *testing.T) {
 	needPrograms(t, "ffmpeg")
 	s := plantSite(t, limitedTo(1, true))
@@ -143,7 +145,7 @@ func TestSeatsFollowTheLimit(t *testing.T) {
 			t.Errorf("tenond says %q of its own writes:\n%s", trouble, d.said())
 		}
 	}
-	// Without seats, tenond restores the quota, and the encoder may use all
+	// If seats are off, tenond restores the quota, and the encoder may use all
 	// CPUs.
 	s.configure(limitedTo(1, false))
 	d.signal(syscall.SIGHUP)
@@ -157,10 +159,11 @@ func TestSeatsFollowTheLimit(t *testing.T) {
 	s.restore()
 }
 
-// TestSeatsAgainstAQuota compares a quota with a seat. It measures an encoder
-// with a limit of one of two CPUs, in pairs in random order, and then two such
-// encoders. It runs for the time in TENON_TEST_SEATS, such as 5m, and prints
-// the frames of each run and the ratio with its interval of 95 %.
+// TestSeatsAgainstAQuota compares a quota with a seat. There are two CPUs. It
+// first measures one encoder with a limit of one CPU, and then two such
+// encoders. It measures in pairs, in random order. It runs for the time in
+// TENON_TEST_SEATS, such as 5m, and prints the frames of each run, the ratio,
+// and the 95 % interval of the ratio.
 func TestSeatsAgainstAQuota(t *testing.T) {
 	limit, err := time.ParseDuration(os.Getenv("TENON_TEST_SEATS"))
 	if err != nil {
@@ -200,7 +203,7 @@ type pace struct {
 	throttled, periods int64
 }
 
-// measured starts encoders, waits two seconds, and measures them for eight
+// measured starts encoders, waits for two seconds, and then measures for eight
 // seconds.
 func (s *site) measured(d *daemon, seats bool, jobs int) pace {
 	s.t.Helper()

@@ -24,10 +24,11 @@ resource-qos-config: {policies: {cpuIsolation: weight}, beClass: {cpuQOS: {enabl
 signals: {runQueueDelay: off}
 `
 
-// TestSlicesAreResizedWhileWorkRuns resizes a worker with two encoders in it
-// between one CPU and two, by the requests that tenon slice makes. A size holds
-// for the next tenond, and the former sets come back in the end.
-// TENON_TEST_RESIZES is the number of resizes of the long form.
+// TestSlicesAreResizedWhileWorkRuns resizes a worker that contains two
+// encoders. It changes the size between one CPU and two, by the requests that
+// tenon slice makes. The next tenond must keep the size, and in the end the
+// former sets must be back. In the long form, TENON_TEST_RESIZES is the number
+// of resizes.
 func TestSlicesAreResizedWhileWorkRuns(t *testing.T) {
 	needPrograms(t, "ffmpeg")
 	s := plantSite(t, workers)

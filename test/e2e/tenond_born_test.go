@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestCgroupsBornNarrowGetAllCPUsBack checks cgroups that are created inside
-// narrowed ones, while tenond runs and after it was killed. A service has an
-// exclusive CPU, so that other cgroups are narrowed. On cgroup v1, each new
-// cgroup copies the narrow set of its parent. It must not keep that set when
-// the CPU is shared again, nor after a restore.
+// TestCgroupsBornNarrowGetAllCPUsBack creates cgroups inside narrowed ones,
+// while tenond runs and after it was killed. Other cgroups are narrowed because
+// a service has an exclusive CPU. On cgroup v1, each new cgroup copies the
+// narrow set of its parent. It must not keep that set when the CPU is shared
+// again, nor after a restore.
 func TestCgroupsBornNarrowGetAllCPUsBack(t *testing.T) {
 	s := plantSite(t, own)
 	all := s.cpus("services")

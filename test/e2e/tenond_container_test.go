@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// labelled selects batch work only by the labels of containers.
+// labelled is a configuration that selects batch work only by the labels of
+// containers.
 const labelled = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -25,8 +26,8 @@ resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {en
 `
 
 // TestTenondTakesContainersByTheirLabels checks that a container with the label
-// becomes best-effort work when it starts, and that tenond does not touch a
-// container without the label.
+// becomes best-effort work when it starts. tenond must not change a container
+// without the label.
 func TestTenondTakesContainersByTheirLabels(t *testing.T) {
 	s, socket := plantContainerd(t)
 	d := s.tenond()
@@ -43,9 +44,9 @@ func TestTenondTakesContainersByTheirLabels(t *testing.T) {
 	}
 }
 
-// TestTenondRestartedKeepsContainersByTheirLabels checks that a restart changes
-// nothing, although the first tick runs before the first answer of the runtime.
-// It also checks a runtime that does not answer.
+// TestTenondRestartedKeepsContainersByTheirLabels checks that a restart of
+// tenond changes nothing, although the first tick comes before the runtime
+// answers. It also checks a runtime that never answers.
 func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 	s, socket := plantContainerd(t)
 	d := s.tenond()
@@ -102,7 +103,7 @@ func plantContainerd(t *testing.T) (s *site, socket string) {
 	t.Cleanup(func() { _ = runtime.Process.Signal(syscall.SIGTERM) })
 	eventually(t, "containerd serves", func() bool { _, err := os.Stat(socket); return err == nil })
 	t.Cleanup(func() {
-		// The runtime makes cgroups in every hierarchy, but the site removes
+		// The runtime makes cgroups in every hierarchy. The site itself removes
 		// cgroups only in the hierarchies that tenond uses.
 		for _, below := range []string{"/pods/*", "/pods", ""} {
 			dirs, _ := filepath.Glob("/sys/fs/cgroup/*/" + s.root + below)

@@ -10,16 +10,17 @@ import (
 )
 
 // TestTenondOutlivesItsStateDirectory removes the directory with the journal
-// and the lease, as another program might. Tenond must write both again from
-// memory. It must then bound new work, the watchdog must guard it, and after
-// kill -9 a restore must restore everything.
+// and the lease, as another program might. Tenon must write both again from
+// memory. Then it must bound new work, and the watchdog must guard it. After a
+// kill -9, a restore must restore everything.
 func TestTenondOutlivesItsStateDirectory(t *testing.T) {
 	s := plantSite(t, limited)
 	d := s.tenond()
 	s.roomy()
 	first := s.guarded()
-	// The directory is renamed first, because tenond may create a file while
-	// the directory is being emptied, and then the directory cannot be removed.
+	// The directory is renamed before it is removed. Otherwise tenond could
+	// create a file while the directory is being emptied, and then it could not
+	// be removed.
 	gone := filepath.Join(t.TempDir(), "gone")
 	if err := os.Rename(s.state, gone); err != nil {
 		t.Fatal(err)

@@ -55,9 +55,9 @@ func TestTenondStartsAnotherWatchdog(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondsWatchdogIsASessionOfItsOwn checks that a signal to tenond's
-// session or process group does not end the watchdog, and that the watchdog
-// holds none of tenond's files.
+// TestTenondsWatchdogIsASessionOfItsOwn sends a signal to the session and to
+// the process group of tenond. It must not end the watchdog. The watchdog must
+// have none of tenond's files open.
 func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 	s := plantSite(t, generous)
 	s.tenond()
@@ -73,8 +73,8 @@ func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 }
 
 // TestTenondAnnouncesItsStop checks that the watchdog narrows nothing after an
-// announced stop, and that the next daemon continues from there.
-// internal/machine/lease tests the full minute on a virtual clock.
+// announced stop, and that the next daemon takes over the knobs. A test of
+// internal/machine/lease covers the full minute on a virtual clock.
 func TestTenondAnnouncesItsStop(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
@@ -103,8 +103,8 @@ func TestTenondAnnouncesItsStop(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondRestartedWritesNothingIfNothingChanged uses a configuration whose
-// decisions do not depend on the load of the machine.
+// TestTenondRestartedWritesNothingIfNothingChanged restarts tenond. Its
+// configuration makes no decision depend on the load of the machine.
 func TestTenondRestartedWritesNothingIfNothingChanged(t *testing.T) {
 	steady := strings.NewReplacer("Percent: 100", "Percent: 30", "Percent: 5", "Percent: 30").Replace(generous)
 	s := plantSite(t, steady)
@@ -152,8 +152,8 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 		t.Errorf("the fault is not named:\n%s", d.said())
 	}
 	time.Sleep(time.Second) // ten ticks
-	// The message appears twice if a tick saw the change before the signal,
-	// because the signal makes tenond read the file again.
+	// The message appears twice if a tick saw the change before the signal
+	// came, because the signal makes tenond read the file again.
 	if n := strings.Count(d.said(), "refused"); n > 2 {
 		t.Errorf("the log names the fault %d times, want at most 2:\n%s", n, d.said())
 	}
@@ -170,7 +170,7 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 }
 
 // TestTenondGoesOnWhenItsConfigBecomesAPipe checks that tenond does not open a
-// pipe, because that would block the loop until a writer comes.
+// pipe. If it did, the loop would block until a writer comes.
 func TestTenondGoesOnWhenItsConfigBecomesAPipe(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()

@@ -22,8 +22,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// evicting evicts batch work above 60 % of the memory, down to 50 %. It exempts
-// the job that spins, and the processes of tenon run on this machine.
+// evicting is a configuration that evicts batch work if more than 60 % of the
+// memory is used, until 50 % is used. It exempts the job that spins, and
+// processes that tenon run has started on this machine.
 const evicting = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -38,8 +39,9 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 
 const mib = unit.Bytes(1) << 20
 
-// A memory simulates the memory of the node for tenond: 512 MiB. The cgroups of
-// the site really use their part, and simulated other work uses a given part.
+// A memory simulates a node with 512 MiB of memory for tenond. The cgroups of
+// the site really use a part of it. Other work is simulated and uses a given
+// part.
 type memory struct {
 	s      *site
 	file   *os.File
@@ -59,8 +61,8 @@ func (s *site) memory(others unit.Bytes) *memory {
 	return m
 }
 
-// settle writes the available memory, in one write and always with the same
-// length, because tenond may read the file at any time.
+// settle writes the available memory. It always writes the same number of bytes
+// in one write, because tenond may read the file at any time.
 func (m *memory) settle() {
 	used, err := m.s.tree.MemoryCurrent(m.s.root)
 	if err != nil {
@@ -73,7 +75,7 @@ func (m *memory) settle() {
 	}
 }
 
-// until updates the available memory until the function is returns true.
+// until updates the available memory again and again, until is returns true.
 func (m *memory) until(what string, is func() bool) {
 	m.s.t.Helper()
 	eventually(m.s.t, what, func() bool { m.settle(); return is() })
@@ -92,8 +94,8 @@ type hog struct {
 	in io.Writer
 }
 
-// hogs is the hog program. For each line it allocates the number of bytes on
-// the line.
+// hogs is the main function of a hog. It reads lines that contain a number of
+// bytes, and allocates as many bytes for each line.
 func hogs() {
 	if os.Getenv("TENON_TEST_STUBBORN") != "" {
 		signal.Ignore(syscall.SIGTERM)
@@ -106,7 +108,7 @@ func hogs() {
 	runtime.KeepAlive(held)
 }
 
-// hog starts a hog in a cgroup of the site. It ends with the test.
+// hog starts a hog in a cgroup of the site. The hog ends when the test ends.
 func (s *site) hog(group string, env ...string) hog {
 	s.t.Helper()
 	p := string(s.path(group))
@@ -147,7 +149,8 @@ func (s *site) lives(group string) bool {
 	return err == nil && lives
 }
 
-// written returns the writes to the knobs of a cgroup in the audit log.
+// written returns the writes to the knobs of a cgroup that are in the audit
+// log.
 func (s *site) written(group string) (all []record.Write) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
@@ -163,9 +166,9 @@ func (s *site) written(group string) (all []record.Write) {
 	return all
 }
 
-// TestTenondEndsAsLittleBatchWorkAsNeeded runs two jobs. The job of the lowest
-// priority ignores SIGTERM and is killed. The job of high priority continues
-// until memory is short again, and then ends on SIGTERM.
+// TestTenondEndsAsLittleBatchWorkAsNeeded runs two jobs. The job with the
+// lowest priority ignores SIGTERM and is killed. The job with the high priority
+// continues until memory is short again, and then ends on SIGTERM.
 func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "1", 1))
 	m := s.memory(30 * mib)
@@ -224,8 +227,8 @@ func waitStatus(c hog) syscall.WaitStatus {
 }
 
 // TestTenondFreezesAJobThatGoesOnAfterRestore checks that tenond freezes a job
-// that grows while another one ends slowly. Then tenond is killed, and tenon
-// restore thaws the job.
+// whose memory grows while another job ends slowly. Then it kills tenond. tenon
+// restore must thaw the job.
 func TestTenondFreezesAJobThatGoesOnAfterRestore(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "600", 1))
 	if _, err := s.tree.Frozen(string(s.path(batch))); err != nil {

@@ -22,8 +22,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// limited also sets a limit for each job, so that tenond needs a journal entry
-// for each new job.
+// limited is generous with a limit for each job, so that tenond needs a journal
+// entry for each new job.
 var limited = strings.Replace(generous, `["ROOT/batch/*"]}`, `["ROOT/batch/*"], limits: {memory: 64Mi}}`, 1)
 
 // smallTmpfs mounts a file system of the given size as the state directory.
@@ -62,7 +62,7 @@ func (s *site) fill() (free func()) {
 // TestTenondWithAFullJournalTouchesNothingNew checks that tenond does not make
 // a change that it cannot journal, and logs that once for each knob. Existing
 // values must stay, BE must still be narrowed, and the service must not change.
-// When there is space again, tenond must continue.
+// When there is space again, tenond must make the changes.
 func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s := plantSite(t, limited)
 	s.smallTmpfs("512k")
@@ -70,7 +70,7 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	s.roomy()
 	s.guarded()
 	free := s.fill()
-	// The last page of the journal has room for a few more lines.
+	// The journal has room for a few more lines in its last page.
 	var late []string
 	for len(late) < 100 && !strings.Contains(d.said(), "no space left") {
 		late = append(late, fmt.Sprintf("batch/late-%d", len(late)))
@@ -114,7 +114,7 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 }
 
 // TestTenondWithAFullJournalFromTheStartTouchesNothing checks that tenond logs
-// the fault and then ends or waits, and that the node is unchanged.
+// the fault, and then ends or waits. The node must be unchanged.
 func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
 	s := plantSite(t, limited)
 	s.smallTmpfs("64k")
@@ -126,8 +126,8 @@ func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
 }
 
 // TestTenondGoesOnWithoutAFileThatRefuses runs tenond in a mount namespace in
-// which one file is read-only. tenond must report that knob once and set all
-// others.
+// which one file is read-only. tenond must report that knob once, and set all
+// other knobs.
 func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	needPrograms(t, "unshare", "mount")
 	s := plantSite(t, generous)
@@ -153,10 +153,10 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondBoundsAJobThatBoundsAPartOfItself checks a job with a quota on one
-// of its children. Cgroup v1 refuses a parent's quota below that of a child.
-// tenond must therefore narrow the child, too, although no rule names it, and
-// must restore its quota afterwards.
+// TestTenondBoundsAJobThatBoundsAPartOfItself checks a job that has given one
+// of its child cgroups a quota. Cgroup v1 refuses a parent's quota below that
+// of a child. So tenond must also narrow the child, although no rule names it,
+// and must restore the child's quota afterwards.
 func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 	s := plantSite(t, limited)
 	part := string(s.path("batch/job/part"))
@@ -181,7 +181,7 @@ func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 }
 
 // TestTenondFollowsWorkloadsThatComeAndGo creates and removes jobs faster than
-// the ticks, so that many vanish between the snapshot and the write. With
+// tenond ticks, so that many vanish between the snapshot and the write. With
 // TENON_TEST_LONG=1 it creates a thousand jobs in a minute.
 func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 	count, each := 200, 30*time.Millisecond
@@ -251,7 +251,8 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 	s.restore()
 }
 
-// openFiles returns how many files whose path contains part a process has open.
+// openFiles returns how many open files of a process have a path that contains
+// part.
 func openFiles(t *testing.T, pid int, part string) (n int) {
 	t.Helper()
 	dir := filepath.Join("/proc", itoa(pid), "fd")
@@ -260,7 +261,7 @@ func openFiles(t *testing.T, pid int, part string) (n int) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		// A file that was closed meanwhile has no link.
+		// A descriptor that was closed meanwhile has no link.
 		if path, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && strings.Contains(path, part) {
 			n++
 		}
@@ -304,8 +305,8 @@ func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 }
 
 // TestASecondTenondIsRefusedWhateverItsDirectory checks that a second tenond
-// does not start, because two of them would undo each other's writes in every
-// tick.
+// does not start, even with another state directory. Two of them would undo
+// each other's writes in every tick.
 func TestASecondTenondIsRefusedWhateverItsDirectory(t *testing.T) {
 	s := plantSite(t, generous)
 	first := s.tenond()

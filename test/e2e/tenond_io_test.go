@@ -12,7 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bounded lets batch work read 1 MB and write 100 times a second on a disk.
+// bounded is a configuration in which batch work may read 1 MB and write 100
+// times a second on a disk.
 const bounded = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -41,8 +42,8 @@ func aDisk(t *testing.T) (name string, id unit.Device) {
 }
 
 // TestTenondLimitsBlockIOOfTheClass checks that the limits apply to all batch
-// work together, for any number of jobs. An existing limit is an upper bound
-// and is restored.
+// work together, whatever the number of jobs is. A limit that was there before
+// is an upper bound and is restored.
 func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	disk, id := aDisk(t)
 	config := strings.ReplaceAll(bounded, "DISK", disk)
@@ -60,7 +61,7 @@ func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	const none = cgroup.NoIORate
 	own := map[unit.Device]cgroup.IOLimits{id: {ReadBPS: none, WriteBPS: 5000, ReadIOPS: none, WriteIOPS: 30}}
 	// On cgroup v1 a limit does not apply to the cgroups below, so Tenon writes
-	// it to each of them.
+	// a limit to each of them.
 	top, bound := batch, []string{batch}
 	if s.tree.VersionOf("io") == 1 {
 		top, bound = job, []string{job, "batch/more"}
@@ -91,7 +92,7 @@ func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 		t.Errorf("tenon explain: %v\n%s", err, text)
 	}
 
-	// Without the key tenond restores the limits while it runs.
+	// If the key is disabled, tenond restores the limits while it runs.
 	s.configure(strings.Replace(config, "blkioQOS: {enable: true", "blkioQOS: {enable: false", 1))
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the limits have their earlier values", func() bool { return limits(top) == own[id] })

@@ -25,7 +25,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A kubelet lists pods. While it is away, it does not answer.
+// A kubelet lists pods. While away is set, it does not answer.
 type kubelet struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -45,8 +45,8 @@ func (k *kubelet) put(p corev1.Pod) {
 	k.pods = append(k.pods, p)
 }
 
-// plantNode makes a site that is a node of a cluster: a kubelet and an API
-// server with the answers of the test, and cgroups like those of a kubelet.
+// plantNode makes a site that is a node of a cluster. It has a kubelet and an
+// API server whose answers the test sets, and cgroups like those of a kubelet.
 func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	t.Helper()
 	tree := needRoot(t)
@@ -71,8 +71,8 @@ func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 		case r.Header.Get("Authorization") != "Bearer agent":
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/pods":
-			// The order of the list is random, because the real kubelet keeps
-			// its pods in a map.
+			// The list has a random order, because the real kubelet keeps its
+			// pods in a map.
 			rand.Shuffle(len(k.pods), func(i, j int) { k.pods[i], k.pods[j] = k.pods[j], k.pods[i] })
 			_ = json.NewEncoder(w).Encode(corev1.PodList{Items: k.pods})
 		case r.URL.Path == "/configz":
@@ -86,7 +86,7 @@ func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	return s, k, api
 }
 
-// pod returns a pod in the form of a kubelet's list, with many unused fields.
+// pod returns a pod as a kubelet lists it, with many fields that are not used.
 func pod(name, class string, i int, limits corev1.ResourceList) corev1.Pod {
 	uid := types.UID(fmt.Sprintf("aaaaaaaa-0000-4000-8000-%012d", i))
 	var env []corev1.EnvVar
@@ -114,7 +114,7 @@ func groupOf(p corev1.Pod) string {
 	return "kubepods/" + level + "/pod" + string(p.UID)
 }
 
-// admit makes the cgroups of a pod, with a process in the cgroup of its
+// admit makes the cgroups of a pod, starts a process in the cgroup of its
 // container, and adds the pod to the kubelet's list.
 func (s *site) admit(k *kubelet, p corev1.Pod) (group string) {
 	s.t.Helper()
@@ -142,10 +142,10 @@ func (s *site) max(group string) node.CPUMax {
 	return node.CPUMax(v)
 }
 
-// TestTenondOfAClusterOutlastsAPIServerAndKubelet checks that tenond holds its
-// knobs without kubelet and API server, also after a kill and a restart. When
-// both are back, it finds the cgroup of a new pod at once and follows the
-// ConfigMap.
+// TestTenondOfAClusterOutlastsAPIServerAndKubelet checks that tenond keeps its
+// knobs while kubelet and API server are away, even after a kill and a restart.
+// When both are back, it must find the cgroup of a new pod at once, and apply
+// changes of the ConfigMap.
 func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))
@@ -195,8 +195,8 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondThatKnowsNothingLetsGoOfNothing checks that a daemon without saved
-// pods and without an answer does not treat the node as empty.
+// TestTenondThatKnowsNothingLetsGoOfNothing checks a daemon that has no saved
+// pods and gets no answer. It must not treat the node as empty.
 func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))
@@ -227,8 +227,8 @@ func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 	s.restore()
 }
 
-// TestTenondIsSmallOnANodeOf110Pods measures the memory of tenond with its
-// Kubernetes client.
+// TestTenondIsSmallOnANodeOf110Pods measures how much memory tenond with its
+// Kubernetes client uses.
 func TestTenondIsSmallOnANodeOf110Pods(t *testing.T) {
 	const pods, most = 110, 45 << 20
 	s, k, api := plantNode(t)

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// own is a configuration that gives one service an exclusive CPU, and the other
-// one a limit with CPU burst.
+// own is a configuration that gives one service an exclusive CPU. It gives the
+// other service a limit with CPU burst.
 const own = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -25,7 +25,7 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 cpu-burst-config: {policy: auto}
 `
 
-// cpus returns the CPUs that the tasks of a cgroup may use.
+// cpus returns the CPUs on which the tasks of a cgroup may run.
 func (s *site) cpus(group string) unit.CPUSet {
 	s.t.Helper()
 	set, err := s.tree.EffectiveCPUs(string(s.path(group)))
@@ -35,11 +35,10 @@ func (s *site) cpus(group string) unit.CPUSet {
 	return set
 }
 
-// wholeSets returns those files of CPUs and memory nodes that are empty on
-// cgroup v2, with the set of the parent as the value of each. An empty file
-// means the set of the parent. After a change of such a file, the kernel
-// refuses an empty value while tasks run in the cgroup, so Tenon writes the
-// parent's set instead.
+// wholeSets returns the files of CPUs and memory nodes that are empty on cgroup
+// v2. The value of each is the set of the parent, which is what an empty file
+// means. After a change of such a file, the kernel refuses an empty value while
+// tasks run in the cgroup. So Tenon writes the parent's set instead.
 func (s *site) wholeSets() map[string]string {
 	s.t.Helper()
 	sets := map[string]string{}
@@ -57,8 +56,8 @@ func (s *site) wholeSets() map[string]string {
 }
 
 // TestTenondGivesCPUsAndTakesThemBack checks that a service gets an exclusive
-// CPU, and that no other managed work runs on it. The service must keep the CPU
-// when tenond is killed, and tenon restore must restore everything.
+// CPU, and that no other managed work runs on this CPU. When tenond is killed,
+// the service must keep the CPU. tenon restore must restore everything.
 func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 	s := plantSite(t, own)
 	all := s.cpus("services")
@@ -107,8 +106,8 @@ func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 		t.Error("CPUs changed when tenond was started again")
 	}
 
-	// A service whose class is not LSE any more gives its CPU back while all
-	// others run.
+	// If the class of the service is no longer LSE, it gives its CPU back,
+	// while all others go on.
 	s.configure(strings.Replace(own, "class: LSE", "class: LS", 1))
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the CPU is shared again", func() bool {

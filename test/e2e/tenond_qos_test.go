@@ -31,8 +31,9 @@ func (s *site) qos(args ...string) control.QOS {
 	return q
 }
 
-// choose runs tenon qos and returns its output after the mechanism is in use.
-// In an emulator the kernel verifies a scheduler for longer than tenon waits.
+// choose runs tenon qos. It waits until the mechanism is in use, and returns
+// the output. In an emulator the kernel verifies a scheduler for longer than
+// tenon waits.
 func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	s.t.Helper()
 	then := time.Now()
@@ -40,8 +41,9 @@ func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		s.t.Logf("tenon qos %v: %v\n%s", args, err, text)
 		// On a slow machine, tenon may stop waiting before the mechanism is
-		// loaded or before the previous one is released. Both messages are
-		// correct in that case, and the mechanism must still be in use later.
+		// loaded, or before the previous one is released. In that case one of
+		// these two messages is correct, and the mechanism must be in use
+		// later.
 		if !strings.Contains(string(text), "tenond has applied it yet") && !strings.Contains(string(text), "not in use yet") {
 			s.t.FailNow()
 		}
@@ -76,7 +78,7 @@ func (s *site) policy(pid int) task.Policy {
 	return p
 }
 
-// isolated requires that a mechanism is in use and affects the batch job.
+// isolated checks that a mechanism is in use and affects the batch job.
 func (s *site) isolated(mechanism node.Mechanism, q control.QOS, job int) {
 	s.t.Helper()
 	if q.Selection.Mechanism != mechanism || !q.Selection.ByHand {
@@ -97,7 +99,7 @@ func (s *site) isolated(mechanism node.Mechanism, q control.QOS, job int) {
 	}
 }
 
-// goesOn requires that the batch job gets CPU time.
+// goesOn checks that the batch job gets CPU time.
 func (s *site) goesOn(job int) {
 	s.t.Helper()
 	used := func() time.Duration {
@@ -111,8 +113,8 @@ func (s *site) goesOn(job int) {
 	eventually(s.t, "the job goes on", func() bool { return used() > before+20*time.Millisecond })
 }
 
-// TestQOSIsLoadedAndUnloadedByHand switches through all mechanisms that this
-// kernel supports, and to cpu.idle between them, while the job spins.
+// TestQOSIsLoadedAndUnloadedByHand selects each mechanism that this kernel
+// supports while the job spins. Between two mechanisms it selects cpu.idle.
 func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	job := s.tasks[len(s.tasks)-1]
@@ -149,10 +151,10 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	}
 }
 
-// TestQOSIsChosenByHandAndKept pins the two mechanisms that all test kernels
+// TestQOSIsChosenByHandAndKept selects the two mechanisms that all test kernels
 // support.
 func TestQOSIsChosenByHandAndKept(t *testing.T) {
-	// The period is so long that a change before the next tick must be an
+	// The period is so long that any change before the next tick must be an
 	// effect of the choice.
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	d := s.tenond()

@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 )
 
-// patient is a configuration with such a long period that only an event can
-// make tenond narrow BE in time. BE has the weight of the service, so that the
+// patient is a configuration with a very long period. Only an event can make
+// tenond narrow BE in time. BE has the same weight as the service, so that the
 // service waits.
 const patient = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
@@ -42,10 +42,10 @@ func withSignals(delay, pressure string) string {
 // the period.
 const early = 20 * time.Second
 
-// crowd starts a spinning thread on each CPU in a cgroup. Each thread is bound
-// to one CPU. Otherwise the kernel may put two cgroups of equal weight on
-// different CPUs, and then the service waits only for itself, which raises no
-// event.
+// crowd starts a spinning thread on each CPU, all in one cgroup. Each thread
+// may run only on its CPU. Otherwise the kernel may put two cgroups of equal
+// weight on different CPUs, and then the service waits only for itself, which
+// raises no event.
 func (s *site) crowd(group string) {
 	s.t.Helper()
 	var may unix.CPUSet
@@ -66,7 +66,7 @@ func (s *site) crowd(group string) {
 }
 
 // settle waits until BE has a quota that tenond computed from measured rates.
-// The first two ticks happen because of new cgroups.
+// The first two ticks do not count, because new cgroups cause them.
 func (s *site) settle() {
 	s.t.Helper()
 	for _, group := range []string{"batch/first", "batch/second"} {
@@ -76,8 +76,8 @@ func (s *site) settle() {
 	s.roomy()
 }
 
-// woken returns the writes to BE's quota after the time since which an event of
-// the given kind caused.
+// woken returns writes to BE's quota: those after the time since that an event
+// of the given kind caused.
 func (s *site) woken(kind string, since time.Time) []record.Write {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
@@ -97,8 +97,8 @@ func (s *site) woken(kind string, since time.Time) []record.Write {
 	return found
 }
 
-// step loads the service, and requires that an event of the given kind narrows
-// BE long before the period is over.
+// step loads the service. An event of the given kind must narrow BE long before
+// the period is over.
 func (s *site) step(kind string) {
 	s.t.Helper()
 	before, begun := s.quota(), time.Now()
@@ -113,8 +113,9 @@ func (s *site) step(kind string) {
 	}
 }
 
-// TestSignalsOfDelayNarrowBEAtOnce checks that run-queue delay narrows BE at
-// once. It also ends and restarts the service while tenond watches it.
+// TestSignalsOfDelayNarrowBEAtOnce checks that run-queue delay makes tenond
+// narrow BE at once. It also ends and restarts the service while tenond watches
+// it.
 func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("auto", "off"))
 	s.crowd(job)
@@ -136,8 +137,9 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestSignalsOfPressureNarrowBEAtOnce checks that pressure narrows BE at once.
-// It uses no BPF, and needs a kernel with pressure for each cgroup.
+// TestSignalsOfPressureNarrowBEAtOnce checks that pressure makes tenond narrow
+// BE at once. It uses no BPF. It needs a kernel with pressure files for each
+// cgroup.
 func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s := plantSite(t, withSignals("off", "auto"))
 	if s.tree.Version() == 1 {
@@ -151,8 +153,8 @@ func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 	s.restore()
 }
 
-// TestAStormOfAlarmsCostsLittle checks a service whose objective cannot be met.
-// Events therefore arrive all the time, although BE has its minimum.
+// TestAStormOfAlarmsCostsLittle uses a service whose objective cannot be met.
+// So events arrive all the time, although BE has only its minimum.
 func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	s := plantSite(t, strings.NewReplacer("500us", "10us", "MinPercent: 5", "MinPercent: 90").Replace(withSignals("auto", "off")))
 	s.crowd(job)
@@ -211,8 +213,8 @@ func cpuOf(t *testing.T, pid int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// TestSignalsThatCannotBeAreSaidOnce checks that tenond without the permission
-// for BPF logs this once, and ticks at its period.
+// TestSignalsThatCannotBeAreSaidOnce runs a tenond without the permission for
+// BPF. It must log this once, and tick at its period.
 func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s := plantSite(t, generous)
 	t.Setenv(withoutVar, strings.Join([]string{strconv.Itoa(unix.CAP_BPF), strconv.Itoa(unix.CAP_PERFMON), strconv.Itoa(unix.CAP_SYS_ADMIN)}, ","))
@@ -232,8 +234,9 @@ func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s.restore()
 }
 
-// withoutVar makes this test binary drop the capabilities in its value, given
-// by number, and then execute the command in its arguments.
+// withoutVar is an environment variable that lists capabilities by number. If
+// it is set, this test binary drops these capabilities and executes the command
+// in its arguments.
 const withoutVar = "TENON_E2E_WITHOUT"
 
 // without drops the capabilities and executes the command.
@@ -270,7 +273,7 @@ func (s *site) remove(group string) {
 	eventually(s.t, "the group is removed", func() bool { return s.tree.Remove(p) == nil })
 }
 
-// settleAgain waits until BE has again the CPU that the service no longer uses.
+// settleAgain waits until BE has the CPU again that the service no longer uses.
 func (s *site) settleAgain() {
 	s.t.Helper()
 	narrow := s.quota()

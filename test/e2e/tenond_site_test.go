@@ -31,8 +31,8 @@ const (
 )
 
 // generous is a configuration that gives BE nearly the whole node while the
-// service sleeps, and a twentieth of it while no agent runs. BE is idle and not
-// bound to CPUs.
+// service sleeps. While no agent runs, BE gets a twentieth of the node. BE is
+// idle and not bound to CPUs.
 const generous = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
@@ -43,7 +43,7 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 100, cpuS
 resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {enable: true}}}
 `
 
-// A site is a service that sleeps and a batch job that spins. Each is in a
+// A site has a service that sleeps and a batch job that spins. Each is in a
 // cgroup that tenond's rules name and that Tenon did not make.
 type site struct {
 	foreign
@@ -115,8 +115,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// programs builds tenon and tenond once, or takes them from TENON_TEST_BIN,
-// because a test machine may have no compiler.
+// programs builds tenon and tenond once. If TENON_TEST_BIN is set, it takes
+// them from there, because a test machine may have no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
@@ -137,7 +137,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// configure writes the configuration file and replaces ROOT by the site's root.
+// configure writes the configuration file. In the text, it replaces ROOT by the
+// root of the site.
 func (s *site) configure(text string) {
 	s.t.Helper()
 	if os.Getenv("TENON_TEST_NO_BPF") == "1" {
@@ -175,11 +176,11 @@ type daemon struct {
 	end chan struct{}
 }
 
-// lock returns a lock file of the site and not of the machine, so that sites
-// are independent of each other.
+// lock returns the path of a lock file. Each site has its own, so that sites do
+// not depend on each other.
 func (s *site) lock() string { return filepath.Join(s.state, "machine.lock") }
 
-// launch starts tenond on the site. wrap is put in front of its command line.
+// launch starts tenond on the site. The command line begins with wrap.
 func (s *site) launch(wrap ...string) *daemon {
 	s.t.Helper()
 	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--machine-lock", s.lock(), "--metrics", "", "--log-format", "text")
@@ -258,7 +259,8 @@ func (d *daemon) signal(sig syscall.Signal) {
 	}
 }
 
-// stop ends tenond like a service manager and requires a clean exit.
+// stop ends tenond as a service manager does, and checks that it exits without
+// an error.
 func (d *daemon) stop() {
 	d.t.Helper()
 	d.signal(syscall.SIGTERM)
@@ -268,8 +270,8 @@ func (d *daemon) stop() {
 	}
 }
 
-// patience is the longest time that a test waits for an expected event. The
-// machine may be busy or an emulator (TENON_TEST_PATIENCE).
+// patience is how long a test waits for an expected event. The machine may be
+// busy or an emulator (TENON_TEST_PATIENCE).
 var patience = max(time.Minute, allowed())
 
 func allowed() time.Duration {
@@ -331,7 +333,7 @@ func (s *site) roomy() {
 	})
 }
 
-// within2s checks that BE has its safe bound at most 2 s after the time then.
+// within2s checks that BE has its safe bound 2 s after the time then.
 func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	s.t.Helper()
 	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().Narrower(bound) <= 0 })
@@ -342,8 +344,8 @@ func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	}
 }
 
-// restore runs tenon restore and requires that no change, no lease and no
-// watchdog is left.
+// restore runs tenon restore. Afterwards no change, no lease and no watchdog
+// may be left.
 func (s *site) restore() {
 	s.t.Helper()
 	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "restore").CombinedOutput()
@@ -353,8 +355,8 @@ func (s *site) restore() {
 	s.isBack(text)
 }
 
-// isBack checks that the cgroups are as before, and that no process and no
-// lease of Tenon is left. text is the output of tenon restore.
+// isBack checks that the cgroups have their earlier values, and that no process
+// and no lease of Tenon is left. text is the output of tenon restore.
 func (s *site) isBack(text []byte) {
 	s.t.Helper()
 	s.alone()
@@ -375,8 +377,8 @@ func (s *site) isBack(text []byte) {
 	}
 }
 
-// alone waits for the end of every process that got the path of the state
-// directory, so that no such process writes any more.
+// alone waits until all processes have ended that have the path of the state
+// directory in their arguments, so that none of them writes any more.
 func (s *site) alone() {
 	s.t.Helper()
 	eventually(s.t, "no process of Tenon is left", func() bool {
@@ -394,7 +396,7 @@ func (s *site) alone() {
 	})
 }
 
-// guarded waits for the watchdog and returns its process.
+// guarded waits until a watchdog runs, and returns its process.
 func (s *site) guarded() int {
 	s.t.Helper()
 	var pid int
@@ -405,7 +407,7 @@ func (s *site) guarded() int {
 	return pid
 }
 
-// intends returns the number of writes that any process began.
+// intends returns how many writes all processes together began.
 func (s *site) intends() int {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))
@@ -439,7 +441,7 @@ func (s *site) journaled() journal.State {
 }
 
 // untouched checks that the cgroup path and all cgroups below it are unchanged.
-// An empty path means all cgroups of the site.
+// If path is empty, it checks all cgroups of the site.
 func (s *site) untouched(path string, before map[string]string) {
 	s.t.Helper()
 	below := "/" + strings.TrimSuffix(string(s.path(path)), "/") + "/"

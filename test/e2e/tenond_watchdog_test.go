@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestTheWatchdogMayBeAContainerOfItsOwn starts a watchdog that tenond did not
-// start. It waits for a lease, guards the lease of each tenond, narrows
-// best-effort work when a tenond is lost, and keeps running.
+// TestTheWatchdogMayBeAContainerOfItsOwn starts a watchdog separately from
+// tenond. It must wait for a lease, guard the lease of each tenond, and narrow
+// best-effort work when a tenond is lost. Then it must keep running.
 func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 	s := plantSite(t, generous)
 	s.args = []string{"--no-watchdog"}
