@@ -16,8 +16,8 @@ import (
 // manager and the scheduler each add a delay.
 const onItsWay = 30 * time.Second
 
-// mostRequested is the largest sum of requests that is reported. It exceeds
-// every real machine, and fits the number types of all readers.
+// mostRequested is the largest sum of requests that is reported. It is more
+// than any real machine has, and fits into the number types of all readers.
 const mostRequested = 1 << 54
 
 // requested is how much of the batch resources the running pods request. The

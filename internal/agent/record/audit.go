@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// DefaultAuditSize is the size, in bytes, at which the audit log becomes
-	// the old log and a new one begins. It holds some four thousand writes.
-	// There are two files.
+	// DefaultAuditSize is a size in bytes. When the audit log reaches it, the
+	// log is renamed to AuditFileOld and a new one begins. There are two files.
+	// A log of this size holds some four thousand writes.
 	DefaultAuditSize = 1 << 20
-	// AuditFile is the present log, and AuditFileOld the one before it.
+	// AuditFile is the present log. AuditFileOld is the one before it.
 	AuditFile    = "audit.jsonl"
 	AuditFileOld = "audit.1.jsonl"
-	// waiting is the maximum number of ticks with writes that wait for a slow
-	// disk. Further ticks are lost, and counted.
+	// waiting is how many ticks with writes may wait for a slow disk. If there
+	// are more, they are lost, and counted.
 	waiting = 256
 )
 
@@ -38,8 +38,8 @@ type Write struct {
 	Old string `json:"old"` // "?": it could not be read
 	New string `json:"new"`
 	Why string `json:"why"`
-	// Woken describes the events that started the tick early; empty: it started
-	// at its time.
+	// Woken describes the events that started the tick early. It is empty if
+	// the tick started when it was due.
 	Woken string `json:"woken,omitempty"`
 	// Release says that Tenon gave the knob back and does not own it any more.
 	Release bool   `json:"release,omitempty"`
@@ -48,7 +48,7 @@ type Write struct {
 	// Repeated is how often the same write failed in the same way since the
 	// last line about this knob.
 	Repeated int `json:"repeated,omitempty"`
-	// Lost is the number of ticks before this line whose writes are not in the
+	// Lost is how many ticks before this line have writes that are not in the
 	// log, because the disk was full or too slow.
 	Lost int `json:"lost,omitempty"`
 }
@@ -59,8 +59,8 @@ const (
 	Failed  = "failed"
 )
 
-// An Audit is the log of all writes. Its size is bounded. Recording never waits
-// for the disk.
+// An Audit is the log of all writes. Its size is bounded. It never waits for
+// the disk when it records a write.
 type Audit struct {
 	path, old string
 	size      int64
@@ -74,16 +74,16 @@ type Audit struct {
 	broken bool // the last line could not be written
 }
 
-// A failure says how the last write to a knob failed, and how many writes in a
-// row have failed in this way.
+// A failure says how the last write to a knob failed, and how many writes
+// before it failed in the same way without a success between them.
 type failure struct {
 	text  string
 	times int
 }
 
 // OpenAudit opens the log in dir. A size of 0 means DefaultAuditSize. If the
-// log cannot be written, it calls complain once, and again only after a write
-// has succeeded meanwhile.
+// log cannot be written, it calls complain once. It calls complain again only
+// if a write has succeeded meanwhile.
 func OpenAudit(dir string, size int64, complain func(error)) *Audit {
 	a := &Audit{
 		path: filepath.Join(dir, AuditFile), old: filepath.Join(dir, AuditFileOld),
@@ -109,8 +109,8 @@ func (a *Audit) Record(t tick.Tick) {
 	}
 }
 
-// writesOf lists the writes of a tick. It omits a failure that is the same as
-// in the tick before, because Tenon tries to write such a knob in every tick.
+// writesOf lists the writes of a tick. If a write failed as in the tick before,
+// it is left out, because Tenon tries to write such a knob in every tick.
 func (a *Audit) writesOf(t tick.Tick) []Write {
 	var writes []Write
 	failing := map[node.Knob]failure{}
@@ -145,8 +145,9 @@ func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	return w
 }
 
-// errorOf removes the step with which an error begins. The line contains the
-// step already, and the reason in it differs from tick to tick.
+// errorOf removes the step from the beginning of an error. The line of the log
+// contains the step already, and the reason in the step differs from tick to
+// tick.
 func errorOf(s plan.Step, err error) string {
 	text := err.Error()
 	if inner := errors.Unwrap(err); inner != nil && text == fmt.Sprintf("apply %v: %v", s, inner) {
@@ -155,7 +156,7 @@ func errorOf(s plan.Step, err error) string {
 	return text
 }
 
-// run writes the lines that wait, until Close is called.
+// run writes the waiting lines until Close is called.
 func (a *Audit) run() {
 	defer close(a.ended)
 	for writes := range a.queue {
@@ -175,7 +176,7 @@ func (a *Audit) run() {
 	}
 }
 
-// write appends the lines in one write.
+// write appends the lines with a single write(2).
 func (a *Audit) write(writes []Write) (err error) {
 	var text []byte
 	for _, w := range writes {
@@ -200,14 +201,14 @@ func (a *Audit) write(writes []Write) (err error) {
 		return err
 	}
 	if _, err := f.Write(text); err != nil {
-		// The disk became full within the lines. Remove the part that was
-		// written, so that the log has no incomplete line.
+		// The disk became full in the middle of the lines. Remove the part that
+		// was written, so that the log has no incomplete line.
 		return errors.Join(err, f.Truncate(begin))
 	}
 	return nil
 }
 
-// Close writes the lines that still wait, and ends the log.
+// Close writes the waiting lines, and ends the log.
 func (a *Audit) Close() {
 	close(a.queue)
 	<-a.ended

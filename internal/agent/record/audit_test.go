@@ -115,8 +115,8 @@ func TestTheAuditLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestALogThatCannotBeWrittenIsOneError checks that several failed writes cause
-// one error, and that the log later says how many ticks are lost.
+// TestALogThatCannotBeWrittenIsOneError checks that several failed writes of
+// the log cause one error, and that the log later says how many ticks are lost.
 func TestALogThatCannotBeWrittenIsOneError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	complaints := make(chan error, 100)

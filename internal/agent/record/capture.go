@@ -13,9 +13,9 @@ import (
 // ErrNone means that there is no record that could be captured.
 var ErrNone = errors.New("there is no record")
 
-// Capture copies the ring in stateDir to w, the oldest tick first, as one
-// compressed file that Replay (and zcat) can read. It returns the number of
-// ticks. The recorder may still be running, or have crashed.
+// Capture copies the ring in stateDir to w as one compressed file, beginning
+// with the oldest tick. Replay (and zcat) can read this file. Capture returns
+// the number of ticks. The recorder may still be running, or may have crashed.
 func Capture(stateDir string, w io.Writer) (int, error) {
 	dir := filepath.Join(stateDir, subdir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -43,9 +43,9 @@ func Capture(stateDir string, w io.Writer) (int, error) {
 	return turns, nil
 }
 
-// copyLines copies the complete lines of one file. If the file has left the
-// ring meanwhile, it copies none. It stops at the first damage, as after a
-// crash. The next file does not depend on this one.
+// copyLines copies the complete lines of one file. If the recorder has removed
+// the file meanwhile, it copies none. It stops at the first damaged line, such
+// as a crash leaves. The next file does not depend on this one.
 func copyLines(w io.Writer, path string) (int, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

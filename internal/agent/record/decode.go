@@ -17,19 +17,19 @@ type decoder struct {
 	last  int // the number of the line before; 0: there was none
 }
 
-// errNoKey means that a line depends on lines before it that were not read.
+// errNoKey means that a line depends on earlier lines that were not read.
 var errNoKey = errors.New("it says what is new since a turn that is not in the record")
 
 // entry is one tick of a record.
 type entry struct {
 	Tick
 	key bool // the line is a key line; Before is its stored state
-	// follows says that the record also has the tick before this one.
+	// follows says that the record also has the tick just before this one.
 	follows bool
 }
 
 // next returns the tick of the line l. If the tick has several wants for one
-// knob, only the first one is returned; the wants are in the order of knobs.
+// knob, it returns only the first one. The wants are in the order of knobs.
 // After an error the decoder needs a key line to continue.
 func (d *decoder) next(l line) (e entry, err error) {
 	defer func() {
@@ -66,8 +66,8 @@ func (d *decoder) next(l line) (e entry, err error) {
 	return e, nil
 }
 
-// snapshot applies the changes of the line to the snapshot. It makes new copies
-// of everything that the State of a policy may keep.
+// snapshot applies the changes in the line to the snapshot. If the State of a
+// policy may keep a value, it makes a new copy of it.
 func (d *decoder) snapshot(l line) error {
 	old := d.tick.Snapshot
 	s := old
@@ -152,7 +152,7 @@ func applyKnobs(last map[node.Knob]node.Value, changes []knobLine) (map[node.Kno
 	return now, nil
 }
 
-// decisions applies the changes of the line to the wants, and reads the steps.
+// decisions applies the changes in the line to the wants, and reads the steps.
 func (d *decoder) decisions(l line) error {
 	for _, w := range l.spellOut(d.wants) {
 		if w.Gone {
@@ -179,9 +179,9 @@ func (d *decoder) decisions(l line) error {
 	return nil
 }
 
-// spellOut returns the changed wants of the line, one entry for each want. An
-// entry with Alike stands for several wants. last has the wants of the line
-// before.
+// spellOut returns the changed wants in the line, one entry for each want. In
+// the line, an entry with Alike stands for several wants. last has the wants of
+// the previous line.
 func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	if !slices.ContainsFunc(l.Wants, func(w wantLine) bool { return w.Alike }) {
 		return l.Wants
@@ -206,7 +206,8 @@ func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	return all
 }
 
-// checkCPUs refuses CPU numbers beyond unit.MaxCPUs, which no real record has.
+// checkCPUs returns an error if a CPU number is not below unit.MaxCPUs, as in
+// every real record.
 func checkCPUs(s node.Snapshot) error {
 	check := func(c unit.CPU) error {
 		if c < 0 || c >= unit.MaxCPUs {

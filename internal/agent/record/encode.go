@@ -9,17 +9,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An encoder turns ticks into lines. It remembers the tick before. It need not
-// copy that tick, because a host never changes the maps of an earlier snapshot.
+// An encoder turns ticks into lines. It remembers the previous tick. It need
+// not copy that tick, because a host never changes the maps of an earlier
+// snapshot.
 type encoder struct {
 	last Tick
 	rest node.Snapshot
-	// distinct says that the tick before had at most one want for each knob.
+	// distinct says that the previous tick had at most one want for each knob.
 	distinct bool
 }
 
-// line returns the line of the tick with the given number. If key is set, it is
-// a key line. That is necessary if the line of the tick before was not written.
+// line returns the line for the tick with the given number. If key is set, it
+// is a key line. A key line is needed if the line of the previous tick was not
+// written.
 func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot
 	if i := misplaced(s.Workloads); i > 0 {
@@ -64,8 +66,8 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	return l, nil
 }
 
-// misplaced returns the index of the first workload that does not sort after
-// the one before it; 0: there is none.
+// misplaced returns the index of the first workload that is not sorted after
+// the one before it. It returns 0 if all are in order.
 func misplaced(all []node.Workload) int {
 	for i := 1; i < len(all); i++ {
 		if all[i].ID <= all[i-1].ID {
@@ -75,8 +77,8 @@ func misplaced(all []node.Workload) int {
 	return 0
 }
 
-// restOf returns a snapshot without the parts that have a field of their own in
-// a line. If a field is added to node.Snapshot later, it stays in the rest and
+// restOf returns a snapshot without the parts that have their own field in a
+// line. If node.Snapshot gets a new field later, the field is in the rest and
 // is therefore recorded.
 func restOf(s node.Snapshot) node.Snapshot {
 	s.At, s.SLOViolated, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil

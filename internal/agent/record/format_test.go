@@ -18,9 +18,9 @@ import (
 var update = flag.Bool("update", false, "rewrite the fields of the record")
 
 // TestANewFieldIsANewVersion compares the fields of a record, and the kinds of
-// knobs, with those that belong to the present version. If they changed without
-// a new version, a program could read a record of another version, lose the
-// fields that it does not know, and decide something else.
+// knobs, with those that belong to the present version. They must not change
+// without a new version. Otherwise a program could read a record of another
+// version, lose the fields that it does not know, and make other decisions.
 func TestANewFieldIsANewVersion(t *testing.T) {
 	const golden = "testdata/format.txt"
 	fields := fieldsOf(reflect.TypeFor[line](), "")
@@ -113,8 +113,8 @@ func isText(t reflect.Type) bool {
 }
 
 // TestWhatThePoliciesRememberIsRecorded sets every field of the State of the
-// policies and reads the State back from a record. It finds fields that the
-// JSON form omits.
+// policies, records the State and reads it back. It finds a field that is
+// missing in the JSON form.
 func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
 	for _, f := range hiddenIn(reflect.TypeFor[policy.State](), "State", map[reflect.Type]bool{}) {
 		t.Errorf("%s is not in its JSON form: it is lost in a record", f)
@@ -134,7 +134,7 @@ func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
 	}
 }
 
-// hiddenIn lists the fields of a type that its JSON form omits.
+// hiddenIn lists the fields of a type that are missing in its JSON form.
 func hiddenIn(t reflect.Type, path string, seen map[reflect.Type]bool) []string {
 	switch {
 	case isMaybe(t) || isText(t) || seen[t]:

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A life is a simulated node over time. It has services of changing load, batch
-// jobs that start and end, counters that sometimes cannot be read, and a tick
-// whose writes fail.
+// A life is a simulated node over time. The load of its services changes, and
+// its batch jobs start and end. Some counters sometimes cannot be read, and in
+// one tick all writes fail.
 type life struct {
 	config policy.Config
 	state  policy.State
@@ -90,7 +90,7 @@ func (l *life) add(class node.Class, i int) {
 	}
 }
 
-// tick lets the time every pass, and makes a tick.
+// tick advances the time by every, and makes a tick.
 func (l *life) tick(every time.Duration) Tick {
 	l.number++
 	s := l.snap
@@ -218,7 +218,7 @@ func (l *life) eject() {
 	}
 }
 
-// wait adds some waits to those of a workload, and returns the sum.
+// wait adds some waits to those of a workload, and returns their sum.
 func (l *life) wait(w node.Workload, every time.Duration) node.RunQueueDelay {
 	counts := make([]uint64, 29)
 	copy(counts, w.Usage.Delay.Counts)
@@ -226,7 +226,7 @@ func (l *life) wait(w node.Workload, every time.Duration) node.RunQueueDelay {
 	return node.RunQueueDelay{Sum: node.Some(w.Usage.Delay.Sum.Or(0) + time.Duration(l.random.Int64N(int64(every)))), Counts: counts}
 }
 
-// waits returns waits of every service for every second job.
+// waits returns how long every service waited for every second job.
 func (l *life) waits() []node.Wait {
 	var all []node.Wait
 	for _, w := range l.snap.Workloads {

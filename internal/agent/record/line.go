@@ -13,14 +13,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// version is the version of the lines below. A new field needs a new version:
-// without one of its fields, a record would replay to something else.
-// testdata/format.txt lists the fields of each version.
+// version is the version of the form of a line. A new field needs a new
+// version, because a program that does not know the field would replay the
+// record differently. testdata/format.txt lists the fields of each version.
 const version = 16
 
-// A line is the form of a tick in a record. A key line has a State and holds
-// everything. Every other line holds only what differs from the line before. A
-// tick of a quiet node is therefore a short line.
+// A line is a tick as a record has it. A key line has a State and holds
+// everything. Every other line holds only what differs from the previous line.
+// So a tick of a quiet node is a short line.
 type line struct {
 	Version     int            `json:"version,omitempty"` // only in key lines
 	Tick        int            `json:"turn"`              // counts from 1 since the recorder was opened
@@ -32,8 +32,8 @@ type line struct {
 	Config      *policy.Config `json:"config,omitempty"`
 	MaxSteps    *int           `json:"max_steps,omitempty"`
 	SLOViolated bool           `json:"hurt,omitempty"` // the snapshot was taken because a service waited
-	// Rest is the snapshot without the parts that have a field of their own in
-	// the line.
+	// Rest is the snapshot without the parts that have their own field in the
+	// line.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
@@ -45,8 +45,9 @@ type line struct {
 	Waits  []node.Wait `json:"waits,omitempty"`
 	Waited waited      `json:"waited,omitzero"` // part of Waits
 	// Gone are workloads that left the node. Come are workloads that are new or
-	// whose description changed; a change of their use alone does not count.
-	// The keys of Used are indexes into the resulting list of workloads.
+	// whose description changed. If only the use of a workload changed, it is
+	// in neither. The keys of Used are indexes into the list of workloads that
+	// results.
 	Gone   []node.WorkloadID `json:"gone,omitempty"`
 	Come   []node.Workload   `json:"come,omitempty"`
 	Used   map[int]usedLine  `json:"used,omitempty"`
@@ -63,7 +64,7 @@ type usedLine struct {
 	Counted counted `json:"counted,omitzero"` // part of Delay.Counts
 }
 
-// took is the duration of each part of the tick.
+// took is how long each part of the tick took.
 type took struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
@@ -79,8 +80,8 @@ type knobLine struct {
 }
 
 // A wantLine is a want, or says that there is no want for the knob any more. If
-// Alike is set, the entry is for all wants that in the line before were equal
-// to the want for this knob, except for the cgroup.
+// Alike is set, the entry stands for several wants: those that, in the previous
+// line, were equal to the want for this knob except for the cgroup.
 type wantLine struct {
 	node.Knob
 	Intent plan.Intent `json:"intent,omitempty"`
@@ -104,7 +105,7 @@ type doneLine struct {
 	Error   string     `json:"error,omitempty"`
 }
 
-// unknown takes the place of a value that could not be read. No knob prints
+// unknown stands for a value that could not be read. No value of a knob has
 // this text.
 const unknown = "?"
 

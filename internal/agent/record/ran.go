@@ -9,13 +9,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ran says how long each CPU ran since the line before, in the order of the
-// CPUs, up to the last CPU that ran. A hundred workloads on a hundred CPUs have
-// ten thousand counters in a tick, and few of them change. Nil: the line has
-// the counters in full.
+// ran says for how long each CPU ran since the previous line. It is in the
+// order of the CPUs and ends with the last CPU that ran. A hundred workloads on
+// a hundred CPUs have ten thousand counters in a tick, and few of them change.
+// If ran is nil, the line has all counters in full.
 type ran []time.Duration
 
-// ranSince returns nil if the two readings have different CPUs.
+// ranSince returns the differences between two readings. It returns nil if the
+// readings have different CPUs.
 func ranSince(last, now map[unit.CPU]time.Duration) ran {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -41,8 +42,8 @@ func ranSince(last, now map[unit.CPU]time.Duration) ran {
 	return all[:end]
 }
 
-// after adds the differences to the counters of the line before, and returns
-// the sum.
+// after adds the differences to the counters of the previous line, and returns
+// the result.
 func (r ran) after(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
 	now := maps.Clone(last)
 	for i, c := range slices.Sorted(maps.Keys(last)) {
@@ -54,7 +55,7 @@ func (r ran) after(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
 	return now
 }
 
-// usedSince returns the entry of a workload for its use since the line before.
+// usedSince returns how much a workload used since the previous line.
 func usedSince(last, now node.Usage) usedLine {
 	l := usedLine{Usage: now, Ran: ranSince(last.PerCPU, now.PerCPU)}
 	if l.Ran != nil {

@@ -10,8 +10,8 @@ import (
 	"io"
 )
 
-// maxLine is the maximum length of a line in bytes. A key line of a node with
-// ten thousand workloads is shorter.
+// maxLine is the maximum length of a line in bytes. A key line for ten thousand
+// workloads is shorter.
 const maxLine = 64 << 20
 
 // A reader reads the ticks of a record. The record may be compressed.
@@ -21,9 +21,9 @@ type reader struct {
 	number  int  // of the line, from 1
 	skipped int  // lines before the first key line
 	begun   bool // there was a key line
-	// foreign is the number of lines that have another version of the record,
-	// and other is the version of the last of them. inside says that the line
-	// before had another version.
+	// foreign counts lines of another version of the record, and other is the
+	// version of the last one. inside says that the previous line was of
+	// another version.
 	foreign, other int
 	inside         bool
 }
@@ -33,9 +33,10 @@ func newReader(r io.Reader) (*reader, error) {
 	return &reader{lines: lines}, err
 }
 
-// next returns the next tick; io.EOF: there is none. It skips ticks of another
-// version of the record: when a newer tenond replaces an older one, the older
-// ticks stay in the ring, and those of the newer one must still be readable.
+// next returns the next tick, or io.EOF if there is none. It skips ticks of
+// another version of the record: if a newer tenond has replaced an older one,
+// the ring still has ticks of the older one, and those of the newer one must be
+// readable.
 func (r *reader) next() (entry, error) {
 	for {
 		text, err := r.lines.next()
@@ -50,8 +51,8 @@ func (r *reader) next() (entry, error) {
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields() // a replay without the unknown fields would have other results
 		err = d.Decode(&l)
-		// The version is the first field of a line, so it is known even if the
-		// rest cannot be read.
+		// The version is the first field of a line. So it is known even if the
+		// fields after it cannot be read.
 		if r.isForeign(l.Version) {
 			continue
 		}
@@ -71,9 +72,9 @@ func (r *reader) next() (entry, error) {
 	}
 }
 
-// isForeign records the version v of a line and reports whether this program
-// cannot read it. Only key lines have a version; 0: the line has none and
-// belongs to the version before it.
+// isForeign records the version v of a line. It reports whether this program
+// cannot read that version. Only key lines have a version. If v is 0, the line
+// has none, and is of the same version as the previous line.
 func (r *reader) isForeign(v int) bool {
 	if v != 0 {
 		r.inside = v != version
@@ -88,8 +89,8 @@ func (r *reader) isForeign(v int) bool {
 	return true
 }
 
-// lines splits a text, compressed or not, into lines. It drops an incomplete
-// last line, which a crash may leave.
+// lines splits a text into lines. The text may be compressed. If the last line
+// is incomplete, as after a crash, it is dropped.
 type lines struct {
 	from *bufio.Reader
 	torn bool

@@ -1,11 +1,12 @@
-// Package record is the flight recorder: for each tick of the loop, it records
-// the inputs, the decisions and the writes as one JSON line, in a ring of files
-// of bounded size. A replay computes the same decisions again from this record.
-// The package also writes the audit log, which has one line for each write.
+// Package record is the flight recorder. For each tick of the loop, it records
+// the inputs, the decisions and the writes as one JSON line. The lines are in a
+// ring of files of bounded size. From this record, a replay computes the same
+// decisions again. The package also writes the audit log, which has one line
+// for each write.
 //
-// The ring is in files on tmpfs, and not in the memory of the agent. After a
-// crash of the agent, when it is needed most, it is still there and can be read
-// without the agent.
+// The ring is in files on tmpfs, and not in the memory of the agent. So it is
+// still there after a crash of the agent, when it is needed most, and can be
+// read without the agent.
 package record
 
 import (
@@ -14,19 +15,19 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A Tick is one tick of the loop, with everything else on which its decisions
-// depend.
+// A Tick is one tick of the loop, together with everything else on which the
+// decisions depend.
 type Tick struct {
 	tick.Tick
 	Config policy.Config
 	// Before is the state of the policies when the tick began.
 	Before policy.State
-	// MaxSteps is the maximum number of writes of the tick; 0: no maximum.
+	// MaxSteps is how many writes the tick may make. 0 means any number.
 	MaxSteps int
 }
 
-// decide decides the tick again, with the given configuration and state of the
-// policies.
+// decide makes the decisions of the tick again, with the given configuration
+// and state of the policies.
 func (t Tick) decide(config policy.Config, st policy.State) (policy.State, []plan.Want, []plan.Step) {
 	next, wants := policy.Decide(config, st, t.Snapshot)
 	return next, wants, plan.Bound(plan.Diff(t.Snapshot.Knobs, wants), t.MaxSteps)

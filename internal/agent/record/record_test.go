@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// exactly compares values including their unexported fields. It treats a nil
-// map or slice as equal to an empty one. It returns the difference, or "".
+// exactly compares values including their unexported fields. A nil map or slice
+// equals an empty one. It returns the difference, or "".
 func exactly(a, b any) string {
 	return cmp.Diff(a, b,
 		cmp.Exporter(func(reflect.Type) bool { return true }),
@@ -31,8 +31,7 @@ func empty(x any) bool {
 	return (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
-// linesOf records ticks as text. Every so many lines, as every says, it writes
-// a key line.
+// linesOf records ticks as text. One in every lines is a key line.
 func linesOf(t *testing.T, turns []Tick, every int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -85,7 +84,7 @@ func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 }
 
 // TestAnHourReplaysIdentically records an hour with every kind of event and
-// replays it. The replay must be identical: this is what the flight recorder
+// replays it. The replay must be identical. This is what the flight recorder
 // promises.
 func TestAnHourReplaysIdentically(t *testing.T) {
 	turns := lived(6, 3600, time.Second)
@@ -99,8 +98,8 @@ func TestAnHourReplaysIdentically(t *testing.T) {
 }
 
 // TestTheOrdersOfTheBESchedulerReplay records half an hour in which the BE
-// scheduler is loaded, ejected and loaded again, and work starts and ends. The
-// replay must decide the same orders, word for word.
+// scheduler is loaded, ejected and loaded again, while work starts and ends.
+// The replay must give the same orders, word for word.
 func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	l := newLife(8)
 	l.isolates()
@@ -125,7 +124,8 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	if err != nil || !r.Identical() || r.Ticks != 1800 || r.ReplayedSteps != r.RecordedSteps {
 		t.Errorf("%v: %+v", err, r)
 	}
-	// A record of the replayed ticks must be the same, byte for byte.
+	// If the replayed ticks are recorded again, the record must be the same,
+	// byte for byte.
 	from, err := newReader(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
@@ -149,9 +149,9 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsRecorded changes each field of a snapshot in turn, records it
-// and reads it back. It finds a new field of package node that the record would
-// lose.
+// TestEveryFieldIsRecorded changes one field of a snapshot after the other,
+// records the snapshot and reads it back. If package node gets a new field and
+// the record loses it, this test fails.
 func TestEveryFieldIsRecorded(t *testing.T) {
 	full := filled()
 	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
@@ -190,8 +190,8 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 	}
 }
 
-// filled returns a tick in which no field has the zero value. Every call
-// returns the same tick.
+// filled returns a tick in which no field is zero. Every call returns the same
+// tick.
 func filled() Tick {
 	var t Tick
 	fill(reflect.ValueOf(&t.Config), 1)
@@ -209,7 +209,7 @@ func filled() Tick {
 	return t
 }
 
-// fill sets the value to which v points, and everything in it, to values that
+// fill sets the value to which v points, and everything inside it. All values
 // depend on n.
 func fill(v reflect.Value, n int64) {
 	if m, isMaybe := v.Interface().(json.Unmarshaler); isMaybe && strings.Contains(v.Type().String(), "Maybe") {
@@ -263,8 +263,8 @@ func fill(v reflect.Value, n int64) {
 	}
 }
 
-// leaves visits those fields of v that fill changes as a unit, and returns
-// their paths. It omits the fields of a Tick that do not describe the node.
+// leaves visits the parts of v that fill changes as a unit, and returns their
+// paths. It omits fields of a Tick that do not describe the node.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
 	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Misfits", ".Tick.Slices", ".Tick.Watermark", ".Tick.Batch", ".Tick.Held", ".Tick.Trials", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
@@ -390,9 +390,8 @@ func versioned(version int, rest string) string {
 	return fmt.Sprintf(`{"version":%d,`, version) + rest + "\n"
 }
 
-// TestTicksOfAnotherVersionAreLeftOut reads a ring with ticks of another
-// version, as a tenond leaves them that a newer one replaces. The reader must
-// skip them.
+// TestTicksOfAnotherVersionAreLeftOut reads a ring that also has ticks of
+// another version, as after an update of tenond. The reader must skip them.
 func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	turns := lived(4, 30, time.Second)
 	old := strings.Replace(linesOf(t, turns[:10], 50), strings.TrimSpace(versioned(version, "")), strings.TrimSpace(versioned(version-1, `"color":"red",`)), 1)

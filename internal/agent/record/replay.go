@@ -14,16 +14,16 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Replay decides all ticks of a record again and compares the results. If
-// config is nil, each tick has the configuration that it had when it was
-// recorded, and every want and step should be the same. With another config,
-// the report says what that would have changed. The knobs then have the values
-// that it would have written. The workloads still use what they used in the
-// record, because how they would have reacted is not known.
+// Replay makes all decisions of a record again and compares the results. If
+// config is nil, each tick has the configuration with which it was recorded,
+// and every want and step should be the same. With another config, the report
+// says what that would have changed. The knobs then have the values that this
+// configuration would have written. The workloads still use as much as in the
+// record, because it is not known how they would have reacted.
 //
-// If a crash has cut the record off, Replay reads it up to there. If it returns
-// an error because something cannot be read, the report is about the ticks
-// before.
+// If a crash has cut the end of the record off, Replay reads the remaining
+// part. If it returns an error because something cannot be read, the report
+// covers the ticks before that.
 func Replay(r io.Reader, config *policy.Config) (Report, error) {
 	from, err := newReader(r)
 	if err != nil {
@@ -81,9 +81,9 @@ func (p *player) play(e entry) error {
 	return nil
 }
 
-// checkpoint handles an entry with the state of the policies. If the
-// record lacks the tick before, checkpoint continues from the state of the
-// entry. Otherwise it compares that state with the replayed one.
+// checkpoint handles an entry that has a state of the policies. If the record
+// lacks the tick before the entry, it continues with the state of the entry.
+// Otherwise it compares that state with the replayed one.
 func (p *player) checkpoint(e entry) error {
 	if !e.follows {
 		p.report.Stretches++
@@ -148,8 +148,8 @@ func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 	}
 }
 
-// compareValues compares the wanted values of the knobs, and ignores the
-// reasons.
+// compareValues compares the wanted values of the knobs. It does not compare
+// the reasons.
 func (p *player) compareValues(t Tick, wants []plan.Want) {
 	differ := false
 	recorded, replayed := firstByKnob(t.Wants), firstByKnob(wants)
@@ -199,8 +199,8 @@ func bothKeys(a, b map[node.Knob]plan.Want) []node.Knob {
 	return keys
 }
 
-// askOf prints the intent and the value of a want; exists says whether there is
-// one.
+// askOf prints the intent and the value of a want. exists says whether there is
+// a want.
 func askOf(w plan.Want, exists bool) string {
 	switch {
 	case !exists:
@@ -214,7 +214,7 @@ func askOf(w plan.Want, exists bool) string {
 	}
 }
 
-// saysOf prints a want in full; exists says whether there is one.
+// saysOf prints all fields of a want. exists says whether there is a want.
 func saysOf(w plan.Want, exists bool) string {
 	s := askOf(w, exists)
 	if exists {
@@ -223,7 +223,7 @@ func saysOf(w plan.Want, exists bool) string {
 	return s
 }
 
-// String prints the step. If there is none, it says so.
+// String prints the step, or says that there is none.
 func (l doneLine) String() string {
 	if l == (doneLine{}) {
 		return "no step"

@@ -15,44 +15,43 @@ type Report struct {
 	Ticks int       `json:"turns"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
-	// Stretches is the number of parts without a gap in the record. Between two
-	// parts tenond was restarted, or ticks are missing. Each part begins with
-	// the state of the policies from the record.
+	// Stretches is the number of parts of the record that have no gap. Between
+	// two parts tenond was restarted, or ticks are missing. Each part begins
+	// with the state of the policies from the record.
 	Stretches int `json:"stretches"`
-	// Skipped is the number of lines at the start that cannot be used, because
-	// they depend on ticks that are not in the record.
+	// Skipped is how many lines at the start cannot be used, because they
+	// depend on ticks that are not in the record.
 	Skipped int `json:"skipped,omitempty"`
-	// Foreign is the number of lines that were skipped because they have
-	// another version of the record. OtherVersion is the version of the last of
-	// them.
+	// Foreign is how many lines were skipped because they have another version
+	// of the record. OtherVersion is the version of the last one.
 	Foreign      int `json:"foreign,omitempty"`
 	OtherVersion int `json:"other_version,omitempty"`
 	// Torn says that the last line is incomplete.
 	Torn bool `json:"torn,omitempty"`
-	// Other says that the replay used another configuration than the record.
+	// Other says that the replay did not use the configuration in the record.
 	Other bool `json:"other_config,omitempty"`
-	// Differ is the number of ticks with a difference. Drifted is the number of
-	// checkpoints at which the state of the policies differs.
+	// Differ is how many ticks have a difference. Drifted is at how many
+	// checkpoints the state of the policies differs.
 	Differ  int `json:"differ"`
 	Drifted int `json:"drifted,omitempty"`
-	// RecordedSteps and ReplayedSteps are the numbers of writes in the record
-	// and in the replay.
+	// RecordedSteps is the number of writes in the record, and ReplayedSteps
+	// that in the replay.
 	RecordedSteps int      `json:"recorded_steps"`
 	ReplayedSteps int      `json:"replayed_steps"`
 	Changes       []Change `json:"changes,omitempty"`
 }
 
-// A Change is a knob for which the replay wants something else than the record.
+// A Change is a knob for which the replay wants another value than the record.
 type Change struct {
 	node.Knob
-	// Ticks is the number of ticks in which it differs. First is the time of
-	// the first of them; the other fields describe that tick.
+	// Ticks is in how many ticks the knob differs. First is the time of the
+	// first of them. The other fields describe that tick.
 	Ticks    int       `json:"turns"`
 	First    time.Time `json:"first"`
 	Recorded string    `json:"recorded"`
 	Replayed string    `json:"replayed"`
-	// Reason is the reason that the replay gives; empty if Recorded and
-	// Replayed contain the reasons.
+	// Reason is the reason in the replay. It is empty if Recorded and Replayed
+	// contain the reasons.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -69,7 +68,7 @@ func (r *Report) add(t Tick, steps int) {
 	r.ReplayedSteps += steps
 }
 
-// String prints the report as tenon replay does.
+// String prints the report in the form that the command tenon replay prints.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Record: %d turns from %s to %s (%v), %d writes.\n", r.Ticks, clock(r.From), clock(r.To),

@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// DefaultSize is the size of the ring in bytes. A tick of a node with a
-	// hundred workloads that all change takes 3.1 KB. It takes 3.7 KB if most
-	// workloads wait for most others, waits are counted, and the BE scheduler
-	// has orders for all. An hour of ticks of one second therefore fits, even
-	// right after the oldest file was removed.
+	// DefaultSize is the size of the ring in bytes. If a node has a hundred
+	// workloads and all of them change, a tick takes 3.1 KB. It takes 3.7 KB
+	// if, in addition, waits are counted, most workloads wait for most others,
+	// and the BE scheduler has orders for all. With ticks of one second, an
+	// hour fits, even right after the oldest file was removed.
 	DefaultSize = 16 << 20
-	// segments is the number of files that share the size of the ring. When the
-	// ring is full, one of them is removed.
+	// segments is how many files the ring has. When the ring is full, the
+	// oldest file is removed.
 	segments = 8
-	// again is how long after a failure the recorder tries again. Each try
-	// writes a key line, which is about ten times as long as other lines.
+	// again is how long the recorder waits after a failure before it tries
+	// again. Each try writes a key line, which is about ten times as long as
+	// other lines.
 	again = 10 * time.Second
 )
 
@@ -38,8 +39,8 @@ const (
 const subdir = "record"
 
 // A Recorder keeps the last ticks in files of compressed lines. Each file
-// begins with a key line, so that the oldest file can be removed. A tick is in
-// the file as soon as it is recorded, so it can be read after a crash. A
+// begins with a key line, so that the file before it can be removed. A tick is
+// in the file as soon as it is recorded, so it can be read after a crash. A
 // Recorder is not safe for concurrent use.
 type Recorder struct {
 	dir  string
@@ -71,9 +72,9 @@ func Open(stateDir string, size int64) (*Recorder, error) {
 	return r, nil
 }
 
-// Record adds a tick. It does not record a tick that could not read the node,
-// because such a tick decides nothing. After an error it records nothing for
-// some seconds, and returns the same error again.
+// Record adds a tick. If a tick could not read the node, it decided nothing,
+// and is not recorded. After an error, Record records nothing for some seconds,
+// and returns the same error again.
 func (r *Recorder) Record(t Tick) error {
 	at := t.Snapshot.At
 	if at.IsZero() {
@@ -150,7 +151,7 @@ func (r *Recorder) open() error {
 }
 
 // roomLeft returns an error if the file system is almost full. The journal is
-// on the same file system, and is more important.
+// on the same file system, and is more important than the ring.
 func (r *Recorder) roomLeft() error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(r.dir, &st); err != nil {
@@ -162,7 +163,8 @@ func (r *Recorder) roomLeft() error {
 	return nil
 }
 
-// Close closes the file that is being written. The files of the ring stay.
+// Close closes the file that is being written. It does not remove the files of
+// the ring.
 func (r *Recorder) Close() error {
 	if r.file == nil {
 		return nil
@@ -186,7 +188,7 @@ func create(path string) (*segment, error) {
 		return nil, err
 	}
 	s := &segment{file: f, buf: bufio.NewWriterSize(f, 16<<10)}
-	// NewWriterLevel fails only for a level that does not exist.
+	// NewWriterLevel fails only if the level does not exist.
 	s.gzip, _ = gzip.NewWriterLevel(s.buf, gzip.BestSpeed)
 	return s, nil
 }
@@ -226,8 +228,8 @@ const (
 
 func nameOf(number int) string { return fmt.Sprintf("%s%09d%s", prefix, number, suffix) }
 
-// list returns the files of a ring, the oldest first. It ignores files with
-// other names. A directory that does not exist has none.
+// list returns the files of a ring, beginning with the oldest. It ignores files
+// with other names. If the directory does not exist, the list is empty.
 func list(dir string) ([]ringFile, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -59,9 +59,9 @@ func TestTheRingIsBoundedAndWhatIsInItReplays(t *testing.T) {
 	}
 }
 
-// TestAnHourFitsIntoTheRing checks what tenon capture promises: the ring holds
-// an hour of ticks of one second with a hundred workloads. The case is the
-// worst one: there are orders for the BE scheduler, waits are counted, and the
+// TestAnHourFitsIntoTheRing checks what tenon capture promises: with a hundred
+// workloads and ticks of one second, the ring holds an hour. It checks the
+// worst case: there are orders for the BE scheduler, waits are counted, and the
 // oldest file was just removed.
 func TestAnHourFitsIntoTheRing(t *testing.T) {
 	const turns = 400
@@ -99,7 +99,8 @@ func TestAnHourFitsIntoTheRing(t *testing.T) {
 	}
 }
 
-// TestACrashLosesNothing never closes the recorder, as if the agent was killed.
+// TestACrashLosesNothing does not close the recorder, as if the agent had been
+// killed.
 func TestACrashLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := newLife(4)

@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// Ticks calls each with every tick of a record, the oldest first. If a crash
-// has cut the record off, it reads it up to there. It skips ticks of another
-// version of the record; if there are no others, it returns an error. The Tick
-// that each gets is valid until each returns.
+// Ticks calls each with every tick of a record, beginning with the oldest. If a
+// crash has cut the end of the record off, it reads the remaining part. It
+// skips ticks of another version of the record. If no other ticks are there, it
+// returns an error. A Tick is valid until each returns.
 func Ticks(r io.Reader, each func(Tick)) error {
 	from, err := newReader(r)
 	if err != nil {

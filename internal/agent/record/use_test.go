@@ -27,9 +27,9 @@ func without(v reflect.Value, name string, visit func(name string)) {
 	v.Set(old)
 }
 
-// TestSameUseLooksAtEveryCounter empties each counter of Usage by itself.
-// sameUse must notice each, because a counter that it ignores would be missing
-// in every record.
+// TestSameUseLooksAtEveryCounter empties one counter of Usage after the other.
+// sameUse must notice each of them, because a counter that it ignores would be
+// missing in every record.
 func TestSameUseLooksAtEveryCounter(t *testing.T) {
 	var full, one node.Usage
 	fill(reflect.ValueOf(&full), 3)
@@ -49,8 +49,8 @@ func TestSameUseLooksAtEveryCounter(t *testing.T) {
 	}
 }
 
-// TestSameButUseLooksAtAllElse empties each other part of a workload by itself.
-// sameButUse must notice each.
+// TestSameButUseLooksAtAllElse empties one part of a workload after the other,
+// except its use. sameButUse must notice each of them.
 func TestSameButUseLooksAtAllElse(t *testing.T) {
 	var full, one node.Workload
 	fill(reflect.ValueOf(&full), 3)

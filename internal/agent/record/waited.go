@@ -7,12 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waited says for each entry of the list how much longer the waiter has waited
-// for the runner since the line before. It ends with the last entry that
-// changed. Nil: the line has the list in full.
+// waited says, for each entry of the list, how long the waiter has waited for
+// the runner since the previous line. It ends with the last entry that changed.
+// If it is nil, the line has the list in full.
 type waited []time.Duration
 
-// waitedSince returns nil if the two lists have different pairs.
+// waitedSince returns how much the waits have grown. It returns nil if the two
+// lists have different pairs.
 func waitedSince(last, now []node.Wait) waited {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -31,8 +32,8 @@ func waitedSince(last, now []node.Wait) waited {
 	return all[:end]
 }
 
-// after returns the waits of a line of the record: those of the line before,
-// plus the differences w.
+// after adds the differences w to the waits of the previous line, and returns
+// the result.
 func (w waited) after(last []node.Wait) []node.Wait {
 	now := slices.Clone(last)
 	for i := range min(len(w), len(now)) {
@@ -41,12 +42,13 @@ func (w waited) after(last []node.Wait) []node.Wait {
 	return now
 }
 
-// counted says by how much each of some counters has grown since the line
-// before, modulo 2⁶⁴. It ends with the last counter that changed. Nil: the line
-// has the counters in full.
+// counted says by how much each counter in a list has grown since the previous
+// line, modulo 2⁶⁴. It ends with the last counter that changed. If it is nil,
+// the line has the counters in full.
 type counted []uint64
 
-// countedSince returns nil if the number of counters changed.
+// countedSince returns how much the counters have grown. It returns nil if the
+// number of counters changed.
 func countedSince(last, now []uint64) counted {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -61,8 +63,8 @@ func countedSince(last, now []uint64) counted {
 	return all[:end]
 }
 
-// after adds the differences to the counters of the line before, and returns
-// the sum.
+// after adds the differences to the counters of the previous line, and returns
+// the result.
 func (c counted) after(last []uint64) []uint64 {
 	now := slices.Clone(last)
 	for i := range min(len(c), len(now)) {

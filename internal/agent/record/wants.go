@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// changedWants returns how the wants have changed since the tick before. Most
-// ticks have wants for the same knobs in the same order. For these it needs no
-// map.
+// changedWants returns how the wants have changed since the previous tick. Most
+// ticks have wants for the same knobs in the same order. For such ticks it
+// needs no map.
 func (e *encoder) changedWants(wants []plan.Want) []wantLine {
 	last := e.last.Wants
 	if e.distinct && sameKnobs(last, wants) {
@@ -31,7 +31,7 @@ func sameKnobs(a, b []plan.Want) bool {
 }
 
 // firstByKnob keeps the first want for each knob, as plan.Diff does. The order
-// of wants for different knobs has no meaning.
+// in which a tick returns wants for different knobs has no meaning.
 func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 	first := make(map[node.Knob]plan.Want, len(wants))
 	for _, w := range wants {
@@ -42,7 +42,7 @@ func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 	return first
 }
 
-// A move is the new form of wants that were equal in the line before, except
+// A move is the new form of wants that, in the previous line, were equal except
 // for their cgroups.
 type move struct {
 	to    plan.Want // a want without its cgroup
@@ -50,10 +50,10 @@ type move struct {
 	line  int       // number of the line with the first of them; 0: not written yet
 }
 
-// movesOf returns how wants for the same knobs, in the same order, have
-// changed. If equal wants all change in the same way, that is one line. This is
-// frequent: the reason of a bound says how busy the node is, so it changes in
-// most ticks, and for all best-effort cgroups at once.
+// movesOf returns how wants have changed that are for the same knobs in the
+// same order. If wants were equal and all change in the same way, they are one
+// line. This is frequent: the reason of a bound says how busy the node is, so
+// it changes in most ticks, and for all best-effort cgroups at once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
 	// lengths has the lengths of the reasons in moves, modulo its size. A want
@@ -99,8 +99,8 @@ func movesOf(last, now []plan.Want) []wantLine {
 	return changes
 }
 
-// anywhere returns a want without its cgroup. It also removes the value if the
-// intent has none.
+// anywhere returns a want without its cgroup. If the intent has no value, it
+// also removes the value.
 func anywhere(w plan.Want) plan.Want {
 	w.Knob.Cgroup = ""
 	if !hasValue(w.Intent) {

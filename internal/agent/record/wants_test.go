@@ -11,9 +11,9 @@ import (
 )
 
 // TestWantsThatChangeAlikeAreOneLine records wants that are equal for three
-// cgroups and different for a fourth. The wants that are read must be those
-// that were recorded, even if equal wants become different or different wants
-// become equal.
+// cgroups and different for a fourth one. The wants that are read must be those
+// that were recorded. This must hold even if equal wants become different, or
+// different wants become equal.
 func TestWantsThatChangeAlikeAreOneLine(t *testing.T) {
 	wants := func(reasons ...string) Tick {
 		var all []plan.Want

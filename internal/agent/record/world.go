@@ -13,8 +13,8 @@ type world struct {
 	now, before map[node.Knob]node.Value
 }
 
-// see returns the recorded snapshot with the knobs of this world. A knob that
-// appears has the recorded value; a knob that disappears is forgotten.
+// see returns the recorded snapshot with the knobs of this world. If a knob
+// appears, it has the recorded value. If it disappears, it is forgotten.
 func (w *world) see(s node.Snapshot) node.Snapshot {
 	if w.now == nil {
 		w.now, w.before = map[node.Knob]node.Value{}, map[node.Knob]node.Value{}
