@@ -1,7 +1,7 @@
 package pick
 
-// Apart says that a workload shares its cores or its NUMA nodes with no other
-// workload that is Apart, too. It may share them with all other work.
+// Apart says that a workload must not share its cores, or its NUMA nodes, with
+// any other workload that is Apart. It may share them with all other work.
 type Apart uint8
 
 // The values of Apart.
@@ -12,7 +12,7 @@ const (
 	aparts
 )
 
-// mark records the cores or NUMA nodes of a workload that stays apart.
+// mark records the cores or NUMA nodes of a workload that is Apart.
 func (m *Map) mark(s *Seats, h *Hold) {
 	if h.Apart == Anywhere {
 		return

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// half returns a machine of 256 CPUs (two sockets of eight L3 caches). Random
-// claims take about half of them.
+// half returns a machine of 256 CPUs (two sockets with eight L3 caches each).
+// Random claims hold about half of the CPUs.
 func half() (*Map, Seats, []Hold) {
 	rnd := rand.New(rand.NewPCG(71, 72))
 	m := Compile(machine(2, 8, 8, 2))
@@ -101,8 +101,9 @@ func TestAFilterDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// reportCPU adds to a benchmark the CPU time of the process for each operation.
-// On a busy machine the elapsed time says little. Call the result at the end.
+// reportCPU makes a benchmark report how much CPU time of the process each
+// operation takes. On a busy machine the elapsed time says little. Call the
+// returned function at the end.
 func reportCPU(b *testing.B) func() {
 	used := func() int64 {
 		var r syscall.Rusage

@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// mostCaches is the largest number of sets of caches that a choice compares one
-// by one.
+// mostCaches bounds the work of a choice. If there are more sets of caches than
+// this, a choice does not compare them one by one.
 const mostCaches = 600
 
-// bestCaches chooses k of the free caches, in addition to those of base.
+// bestCaches chooses k of the free caches. The choice also has the caches in
+// base.
 func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	if k == 0 {
 		s, ok := f.rate(slices.Clone(base))
@@ -21,8 +22,8 @@ func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	return f.packedCaches(base, free, k)
 }
 
-// choices returns the number of ways to choose k of n, or a large number if
-// there are many.
+// choices returns the number of ways to choose k of n things, or some large
+// number if there are many.
 func choices(n, k int) int {
 	all := 1
 	for i := range min(k, n-k) {
@@ -60,8 +61,8 @@ func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
 }
 
 // packedCaches chooses k caches among many by dynamic programming. For each
-// number of caches and each number of CPUs, it keeps the set with the most
-// whole cores.
+// pair of a number of caches and a number of CPUs, it keeps the set with the
+// most whole cores.
 func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 	type state struct {
 		whole int32
@@ -79,8 +80,8 @@ func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 		most = max(most, f.leaves[i].room)
 	}
 	width := n + most + 1
-	// table[c*width+r] is the best set of c caches with r CPUs. The last r
-	// stands for r or more CPUs.
+	// table[c*width+r] is the best set of c caches that has r CPUs. The largest
+	// r stands for r or more CPUs.
 	layers := [][]state{make([]state, int32(k+1)*width)}
 	for i := range layers[0] {
 		layers[0][i] = state{whole: -1}
@@ -125,7 +126,8 @@ func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 	return &best, found
 }
 
-// rate rates a set of caches. It returns false if the claim has no room there.
+// rate rates a set of caches. It returns false if the claim does not fit into
+// them.
 func (f *finder) rate(set []int32) (s selection, ok bool) {
 	sum, open := int32(0), int32(0)
 	if len(set) == 1 {
@@ -153,9 +155,9 @@ func (f *finder) rate(set []int32) (s selection, ok bool) {
 	return s, true
 }
 
-// splitOf returns how many CPUs that the claim takes from a set of caches share
-// a core with other work, and whether the claim takes only a part of a wholly
-// free core.
+// splitOf looks at the CPUs that the claim takes from a set of caches. It
+// returns how many of them share a core with other work. It also returns
+// whether the claim takes only a part of a core that was wholly free.
 func (f *finder) splitOf(set []int32) (int32, bool) {
 	clear(f.counts)
 	partly, n := int32(0), f.n
@@ -178,9 +180,9 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 	return rest, rest > partly
 }
 
-// wholeCounts returns how many cores of each size to take so that the sum of
-// their sizes is as large as possible but at most n. sizes are descending, and
-// count is the number of cores of each size.
+// wholeCounts chooses how many cores of each size to take. The sum of their
+// sizes is as large as possible, but at most n. sizes are descending, and count
+// is the number of cores of each size.
 func wholeCounts(sizes, count []int32, n int32) []int32 {
 	best := make([]int32, len(sizes))
 	sum := int32(0)
@@ -215,9 +217,9 @@ func wholeCounts(sizes, count []int32, n int32) []int32 {
 	return best
 }
 
-// take takes the CPUs from the chosen caches, first from the one with the
-// fewest free CPUs. Of equal CPUs it takes the highest, because the system's
-// own work prefers low numbers.
+// take takes the CPUs from the chosen caches, beginning with the cache that has
+// the fewest free CPUs. If CPUs are equal, it takes the one with the highest
+// number, because the system's own work prefers low numbers.
 func (f *finder) take(s *selection) mask {
 	m := f.m
 	t := taker{finder: f, set: m.mask(), left: slices.Clone(f.room), n: f.n}
@@ -267,10 +269,10 @@ func (t *taker) done() mask {
 	return t.set
 }
 
-// pass takes CPUs from the cores for which fits is true, at most most CPUs of
-// each. If whole is set, it takes all CPUs of a core or none. fits gets three
-// numbers: the CPUs of the core that are free, all CPUs of the core, and those
-// that the claim has already.
+// pass takes CPUs from the cores for which fits returns true. It takes at most
+// the given number from each core. If whole is set, it takes all CPUs of a core
+// or none. fits gets three numbers: how many CPUs of the core are free, how
+// many the core has, and how many the claim has already.
 func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, had int32) bool) {
 	m := t.m
 	for _, i := range order {

@@ -6,10 +6,10 @@ import (
 )
 
 // A finder chooses n CPUs for one claim. The best choice has the fewest NUMA
-// nodes. Among equal choices it has the fewest sockets, then the fewest L3
-// caches, the fewest CPUs on split cores, the fewest cores that it breaks, and
-// last the caches and NUMA nodes with the least room. Caches and nodes in which
-// the claim has CPUs already do not count.
+// nodes. Among equal choices it has, in this order, the fewest sockets, the
+// fewest L3 caches, the fewest CPUs on split cores, the fewest cores that it
+// breaks, and the caches and NUMA nodes with the least room. Caches and nodes
+// in which the claim already has CPUs do not count.
 type finder struct {
 	m          *Map
 	open, have mask
@@ -22,7 +22,7 @@ type finder struct {
 	counts     []int32 // by size of core
 }
 
-// A leaf is what the finder knows of one L3 cache for the claim.
+// A leaf is what the finder knows about one L3 cache, for this claim.
 type leaf struct {
 	pool   int32
 	room   int32   // number of CPUs that the claim may take
@@ -33,7 +33,7 @@ type leaf struct {
 	forced bool    // the claim has CPUs here
 }
 
-// A selection is a set of caches with a rating.
+// A selection is a set of caches and the rating of this set.
 type selection struct {
 	leaves  []int32 // indexes of finder.leaves
 	sockets int
@@ -55,7 +55,8 @@ func (a *selection) better(b *selection) bool {
 		cmp.Compare(broken(a), broken(b)), cmp.Compare(a.left, b.left), cmp.Compare(a.beyond, b.beyond)) <= 0
 }
 
-// find returns the positions of the chosen CPUs; nil if there are not enough.
+// find returns the positions of the chosen CPUs. It returns nil if there are
+// not enough.
 func (f *finder) find(fewest bool) mask {
 	m := f.m
 	if f.room[0] < f.n {
@@ -89,7 +90,7 @@ func (f *finder) find(fewest bool) mask {
 	return nil
 }
 
-// look counts the free CPUs of the L3 caches.
+// look counts the free CPUs of each L3 cache.
 func (f *finder) look() {
 	m := f.m
 	n := int(m.from[L3+1] - m.from[L3])
@@ -124,12 +125,12 @@ func (f *finder) look() {
 	}
 }
 
-// mostNodes is the largest number of sets of NUMA nodes that a choice compares.
-// A machine with eight nodes has fewer sets.
+// mostNodes is the maximum number of sets of NUMA nodes that a choice compares.
+// It is enough for all sets of a machine with eight nodes.
 const mostNodes = 256
 
-// eachNodes calls try with each set of j NUMA nodes that has room for the
-// claim. Each set contains the nodes of forced. Nodes with the most room come
+// eachNodes calls try with each set of j NUMA nodes into which the claim fits.
+// Each set contains the nodes in forced. The nodes with the most room are tried
 // first.
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
@@ -175,8 +176,8 @@ func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	choose(0, j-len(forced))
 }
 
-// bound returns the sum of the rooms of two lists of pools: an upper bound of
-// what they can give together.
+// bound returns the sum of the rooms in two lists of pools. The pools together
+// can give at most this many CPUs.
 func (f *finder) bound(a, b []int32) int32 {
 	n := int32(0)
 	for _, list := range [][]int32{a, b} {
@@ -187,8 +188,8 @@ func (f *finder) bound(a, b []int32) int32 {
 	return n
 }
 
-// capacity returns the number of CPUs that the claim may take from a set of
-// NUMA nodes together.
+// capacity returns how many CPUs the claim may take from a set of NUMA nodes
+// together.
 func (f *finder) capacity(nodes []int32) int32 {
 	sum := int32(0)
 	m := f.m
@@ -243,10 +244,10 @@ func (f *finder) selectIn(nodes []int32) *selection {
 	return s
 }
 
-// fewestCaches returns the smallest number of free caches that the claim needs
-// in addition to base; false: all of them are not enough. Each further cache
-// gains less than the one before, so always taking the cache with the largest
-// gain is exact.
+// fewestCaches returns the smallest set of free caches that the claim needs in
+// addition to base. It returns false if even all of them are not enough. It
+// always takes the cache with the largest gain. This gives the smallest set,
+// because each further cache gains less than the one before.
 func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	left := f.scratch
 	copy(left, f.room)
@@ -283,7 +284,7 @@ func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	}
 }
 
-// gain returns the number of CPUs that a pool can still give.
+// gain returns how many CPUs a pool can still give.
 func (f *finder) gain(left []int32, p int32) int32 {
 	n := left[p]
 	for p = f.m.pools[p].up; p >= 0; p = f.m.pools[p].up {

@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Bind says how a claim for own CPUs treats the hardware threads of a core.
+// Bind says how a claim for its own CPUs treats the hardware threads of a core.
 type Bind uint8
 
 // The values of Bind.
@@ -15,52 +15,55 @@ const (
 	// AnyCores prefers few NUMA nodes, then few L3 caches, then whole cores.
 	AnyCores Bind = iota
 	// PreferWhole takes whole cores wherever they are. If there are not enough,
-	// it is AnyCores.
+	// it has the effect of AnyCores.
 	PreferWhole
-	// OnlyWhole takes whole cores of one size or nothing.
+	// OnlyWhole takes whole cores of one size, or nothing.
 	OnlyWhole
 	// PreferSpread takes one CPU of each core. If there are not enough cores,
-	// it is AnyCores.
+	// it has the effect of AnyCores.
 	PreferSpread
-	// OnlySpread takes one CPU of each core or nothing.
+	// OnlySpread takes one CPU of each core, or nothing.
 	OnlySpread
 )
 
-// A Claim is the demand of one workload for CPUs.
+// A Claim says which CPUs one workload demands.
 type Claim struct {
 	Grade Grade
-	// CPUs is the number of own CPUs or of seats.
+	// CPUs is how many CPUs the workload shall own, or how many seats it shall
+	// have.
 	CPUs int
-	// Request is the CPU that seated or pooled work requests.
+	// Request is how much CPU seated or pooled work requests.
 	Request unit.MilliCPU
 	Bind    Bind
-	// Within is the level of the pool that must contain all CPUs. Machine sets
-	// no bound.
+	// Within is a level. One pool of this level must contain all CPUs. The
+	// level Machine sets no bound.
 	Within Level
-	// Fewest says that the CPUs must be on no more NUMA nodes than they would
-	// need on the empty machine.
+	// Fewest says that the CPUs must not be on more NUMA nodes than they would
+	// need on an empty machine.
 	Fewest bool
 	Apart  Apart
-	// Have are the open CPUs that the workload has now. A claim that grows adds
-	// to them, and one that shrinks drops some of them.
+	// Have are the open CPUs that the workload has now. If the claim grows,
+	// CPUs are added to them. If it shrinks, some of them are dropped.
 	Have unit.CPUSet
 }
 
-// An Offer is the answer to a Claim, with what is not ideal about it.
+// An Offer is the answer to a Claim. It also says what is not ideal about it.
 type Offer struct {
-	// CPUs are the own CPUs or the seats, or all open CPUs of the home.
+	// CPUs are the CPUs that the workload owns, or its seats. For pooled work,
+	// they are all open CPUs of the home.
 	CPUs unit.CPUSet
-	// Home are all CPUs of the pool that seated or pooled work shares. Level is
-	// the level of that pool.
+	// Home is the set of all CPUs of the pool that seated or pooled work
+	// shares. Level is the level of this pool.
 	Home  unit.CPUSet
 	Level Level
-	// Split is the number of own CPUs that share a core with CPUs outside the
-	// offer. Sockets, Nodes and Caches say over how many sockets, NUMA nodes
-	// and L3 caches the CPUs are spread.
+	// Split is how many of the owned CPUs share a core with CPUs outside the
+	// offer. Sockets, Nodes and Caches are the numbers of sockets, NUMA nodes
+	// and L3 caches over which the CPUs are spread.
 	Split, Sockets, Nodes, Caches int
 }
 
-// Hold returns what the workload of a claim holds once it has the offer.
+// Hold returns what the workload of a claim holds when it has accepted the
+// offer.
 func (c *Claim) Hold(o Offer) Hold {
 	return Hold{Grade: c.Grade, CPUs: o.CPUs, Home: o.Home, Request: c.Request, Apart: c.Apart}
 }
@@ -84,8 +87,8 @@ func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 	return Offer{}, cmp.Or(u.Room(&c), TooFewWhole) // if there is room for the claim, the node has too few whole cores
 }
 
-// fitShared chooses the smallest pool with room. Among pools of the same size
-// it takes the one with the least room.
+// fitShared chooses the smallest pool with enough room. Among pools of the same
+// size it takes the one with the least room.
 func (m *Map) fitShared(s Seats, c Claim) (Offer, bool) {
 	n := int32(1)
 	if c.Grade == Seated {
@@ -152,8 +155,8 @@ func (m *Map) judge(set mask) Offer {
 	return o
 }
 
-// measuresOf lists the ways in which the CPUs of a claim may be counted. The
-// preferred one comes first.
+// measuresOf lists ways to count CPUs for a claim, beginning with the preferred
+// one.
 func measuresOf(m *Map, c *Claim) []measure {
 	var all []measure
 	switch c.Bind {
@@ -172,8 +175,8 @@ func measuresOf(m *Map, c *Claim) []measure {
 	return all
 }
 
-// fitOwn chooses own CPUs. If one kind of core is enough, all CPUs are of that
-// kind; the fastest kind comes first.
+// fitOwn chooses CPUs that the workload will own. If one kind of core is
+// enough, all CPUs are of this kind. The fastest kind is tried first.
 func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
 	have := m.maskOf(c.Have)
 	for i := range have {
@@ -211,8 +214,8 @@ func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
 	return Offer{}, false
 }
 
-// masksOf lists the sets of open CPUs from which to choose: those of each kind
-// of core, and last all.
+// masksOf lists the sets of open CPUs from which to choose. There is one set
+// for each kind of core, and the last one has all CPUs.
 func masksOf(m *Map, open, have mask) []mask {
 	var all []mask
 	for _, kind := range m.kinds {
@@ -228,7 +231,7 @@ func masksOf(m *Map, open, have mask) []mask {
 	return append(all, open)
 }
 
-// shrink chooses which of its CPUs a workload keeps: the best ones.
+// shrink chooses which of its CPUs a workload keeps. It chooses the best ones.
 func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	s.open, s.soft, s.least = have, make([]unit.MilliCPU, len(m.pools)), make([]int32, len(m.pools))
 	for _, by := range measuresOf(m, &c) {
@@ -240,8 +243,8 @@ func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	return Offer{}, false
 }
 
-// besides returns the room of the pools without the CPUs that a claim has
-// already. Those CPUs count as open.
+// besides returns the room that the pools would have if the CPUs of a claim
+// were open. have are the CPUs that the claim has already.
 func besides(m *Map, room []int32, have mask) []int32 {
 	for i, p := range m.pools {
 		room[i] -= have.count(p.lo, p.hi)
@@ -253,5 +256,5 @@ func besides(m *Map, room []int32, have mask) []int32 {
 	return room
 }
 
-// Judge describes own CPUs that another program chose.
+// Judge describes CPUs that a workload owns and that another program chose.
 func (m *Map) Judge(set unit.CPUSet) Offer { return m.judge(m.maskOf(set)) }

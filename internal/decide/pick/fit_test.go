@@ -9,8 +9,8 @@ import (
 )
 
 // anyMachine returns a random topology. A core has one to four threads, caches
-// may be larger than NUMA nodes, CPUs may be offline, cores may be of several
-// kinds, and siblings need not have consecutive numbers.
+// may be larger than NUMA nodes, CPUs may be offline, and cores may be of
+// several kinds. Siblings need not have consecutive numbers.
 func anyMachine(rnd *rand.Rand, most int) node.Topology {
 	for {
 		sockets, nodes, caches, cores, threads := 1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(8), 1+rnd.IntN(4)
@@ -51,8 +51,8 @@ func anyMachine(rnd *rand.Rand, most int) node.Topology {
 	}
 }
 
-// strangeMachine returns a topology that no real machine has: cores that span
-// caches and nodes, and nodes that span sockets.
+// strangeMachine returns a topology that no real machine has: a core may span
+// caches and nodes, and a node may span sockets.
 func strangeMachine(rnd *rand.Rand) node.Topology {
 	topo := node.Topology{CPUs: []node.LogicalCPU{{ID: 3}}}
 	for c := range 40 {
@@ -79,9 +79,9 @@ func anyDemand(rnd *rand.Rand, m *Map) Claim {
 }
 
 // TestRoomIsExact places random claims on random machines and ends some of
-// them. It checks that a summary says that a claim fits if and only if Fit
-// finds CPUs, that an offer is what the claim demands, and that shared work
-// keeps what it requests.
+// them. A summary must say that a claim fits if and only if Fit finds CPUs. An
+// offer must be what the claim demands, and shared work must keep what it
+// requests.
 func TestRoomIsExact(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	for try := range 150 {
@@ -175,9 +175,8 @@ func checkShared(t *testing.T, m *Map, s Seats, keep int) {
 	}
 }
 
-// TestStrandedCPUsAreThoseThatNoSuchClaimGets fills caches with claims of one
-// size until no claim fits in one cache. The CPUs that are left then are
-// stranded.
+// TestStrandedCPUsAreThoseThatNoSuchClaimGets makes claims of one size until no
+// such claim fits into one cache. The CPUs that are then left are stranded.
 func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
 	m := Compile(machine(1, 4, 4, 2))
 	for n := 1; n <= 8; n++ {
@@ -198,8 +197,8 @@ func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
 	}
 }
 
-// TestANearerPlaceRatesHigher checks that the level counts before whole cores,
-// and whole cores before what is left of a pool.
+// TestANearerPlaceRatesHigher checks the order of the rating: first the level,
+// then whole cores, then how much of a pool remains.
 func TestANearerPlaceRatesHigher(t *testing.T) {
 	m := Compile(machine(2, 2, 4, 2)) // L3 caches of eight CPUs, 16 a NUMA node
 	worth := func(off string, n int) int64 {

@@ -1,6 +1,7 @@
-// Package pick chooses CPUs for workloads that demand them, on one machine: own
-// CPUs, seats or a pool. A choice is a value and has no effect: callers compare
-// it, print it, and put it into a want or a contract.
+// Package pick chooses CPUs on one machine for workloads that demand them. A
+// workload can own CPUs, have seats, or share a pool. A choice is a value and
+// has no effect: callers compare it, print it, and put it into a want or a
+// contract.
 package pick
 
 import (
@@ -14,9 +15,9 @@ import (
 )
 
 // A Level is a level of the tree of pools. The root of the tree is the machine.
-// Below it are its sockets, their NUMA nodes, and the L3 caches of each NUMA
-// node. An L3 cache that several NUMA nodes share (sub-NUMA clustering) counts
-// once for each of them.
+// Below it are its sockets, then their NUMA nodes, then the L3 caches of each
+// NUMA node. If several NUMA nodes share an L3 cache (sub-NUMA clustering), the
+// cache counts once for each of them.
 type Level uint8
 
 // The levels, from the root to the leaves.
@@ -28,10 +29,10 @@ const (
 	levels
 )
 
-// String returns the name of the level for reasons.
+// String returns the name of the level as reasons contain it.
 func (l Level) String() string { return [...]string{"machine", "socket", "NUMA node", "L3 cache"}[l] }
 
-// A Hash identifies a topology: two machines with the same hash have the same
+// A Hash identifies a topology. Two machines with the same hash have the same
 // CPUs, in the same cores, caches, NUMA nodes and sockets.
 type Hash uint64
 
@@ -47,8 +48,8 @@ func ParseHash(text string) (Hash, bool) {
 	return Hash(h), err == nil && Hash(h).String() == text
 }
 
-// A Map is a topology in a form that makes choices fast. Its CPUs are ordered
-// so that each pool and each core is a range of positions. A Map does not
+// A Map is a topology in a form in which choices are fast. Its CPUs are ordered
+// so that each pool, and each core, is a range of positions. A Map does not
 // change, so all nodes with the same hardware can share it.
 type Map struct {
 	hash  Hash
@@ -57,8 +58,8 @@ type Map struct {
 	words int               // number of words of a mask
 	cores []span
 	pools []pool
-	// from is the index of the first pool of each level. The last entry is the
-	// number of pools.
+	// from has, for each level, the index of its first pool. The last entry is
+	// the number of pools.
 	from  [levels + 1]int32
 	sizes []int32 // the numbers of CPUs that cores have, largest first
 	// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
@@ -70,7 +71,8 @@ type Map struct {
 	largest   [levels]int32 // number of CPUs of the largest pool
 }
 
-// A span is the CPUs of one physical core in one L3 cache, by position.
+// A span is the part of a physical core that is in one L3 cache, as a range of
+// positions.
 type span struct{ lo, hi int32 }
 
 // A pool is a node of the tree.
@@ -179,7 +181,7 @@ func fillCores(m *Map) {
 	}
 }
 
-// sizeAt returns the index of a size of cores in the list of sizes.
+// sizeAt returns the index of a core size in the list of sizes.
 func (m *Map) sizeAt(size int32) int {
 	i := 0
 	for m.sizes[i] != size {
@@ -267,8 +269,8 @@ func fillKinds(m *Map) {
 	}
 }
 
-// hashOf hashes with FNV-1a how the CPUs are divided into cores, caches, nodes
-// and sockets. The numbers of cores, caches and sockets are no part of the
+// hashOf hashes how the CPUs are divided into cores, caches, nodes and sockets,
+// with FNV-1a. The numbers of cores, caches and sockets are no part of the
 // hash, because the kernel may number the same hardware in another way.
 func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
 	h := uint64(14695981039346656037)
@@ -306,8 +308,8 @@ func (m *Map) Len() int { return len(m.cpus) }
 // All returns the set of all CPUs.
 func (m *Map) All() unit.CPUSet { return m.setOf(0) }
 
-// Same reports whether the map was made from a topology with the same CPUs as
-// t.
+// Same reports whether the map was made from a topology that has the same CPUs
+// as t.
 func (m *Map) Same(t node.Topology) bool {
 	if len(t.CPUs) != len(m.cpus) {
 		return false
@@ -334,8 +336,8 @@ func (m *Map) levelOf(p int32) Level {
 }
 
 // smallest returns the smallest pool that contains a set. If several pools have
-// the same CPUs, it returns the highest of them. CPUs that are offline do not
-// count.
+// the same CPUs, it returns the one that is highest in the tree. CPUs that are
+// offline do not count.
 func (m *Map) smallest(set unit.CPUSet) int32 {
 	lo, hi := int32(-1), int32(0)
 	for c := range set.All() {
@@ -365,7 +367,7 @@ func (m *Map) smallest(set unit.CPUSet) int32 {
 	return at
 }
 
-// position returns the position of a CPU; -1 if it is offline.
+// position returns the position of a CPU. It returns -1 if the CPU is offline.
 func (m *Map) position(c unit.CPU) int32 {
 	if c < 0 || int(c) >= len(m.at) {
 		return -1
@@ -374,7 +376,7 @@ func (m *Map) position(c unit.CPU) int32 {
 }
 
 // Cut divides a set into parts of the given sizes. The CPUs of a part are
-// neighbours. CPUs that remain belong to no part.
+// neighbours. If CPUs remain, they belong to no part.
 func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 	parts := make([]unit.CPUSet, len(sizes))
 	part, taken := 0, 0
@@ -394,8 +396,8 @@ func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 	return parts
 }
 
-// Nodes iterates over the NUMA nodes in ascending order, with the part of the
-// set on each.
+// Nodes iterates over the NUMA nodes in ascending order. With each node it
+// yields the part of the set that is on this node.
 func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
 	b := m.maskOf(set)
 	return func(yield func(node.NUMANode, unit.CPUSet) bool) {

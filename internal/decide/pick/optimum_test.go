@@ -10,13 +10,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A rating is what two choices are compared by. The first number that differs
-// decides.
+// A rating lets two choices be compared. The first number that differs decides.
 type rating [4]int // NUMA nodes, sockets, caches, CPUs on split cores
 
 // optimum tries every set of n open CPUs of a machine with at most 16 CPUs. It
-// returns the best rating among the sets that leave shared work what it
-// requests. It shares no code with the choice that it checks.
+// considers only sets that leave shared work what it requests, and returns the
+// best rating of a set. It has no code in common with the choice that it
+// checks.
 func optimum(m *Map, s Seats, n int) (rating, bool) {
 	best, found := rating{}, false
 	words := func(l Level) []uint64 {
@@ -65,7 +65,7 @@ func leavesEnough(m *Map, s Seats, set uint64) bool {
 }
 
 // TestAChoiceIsTheBest compares the choice for a single claim with the best of
-// all sets, on random machines of up to 16 CPUs in random states.
+// all sets. It uses random machines of up to 16 CPUs in random states.
 // TENON_TEST_LONG=1 tries more.
 func TestAChoiceIsTheBest(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(61, 62))
@@ -114,10 +114,10 @@ func TestAChoiceIsTheBest(t *testing.T) {
 	}
 }
 
-// sameRating compares ratings. If exact is false, because there is shared work,
-// the choice may split more cores than the best set: it counts whole cores by
-// cache, and not by the room that the shared work of a NUMA node leaves. All
-// else must be equal.
+// sameRating compares two ratings. If there is shared work, exact is false.
+// Then the choice may split more cores than the best set, because it counts
+// whole cores by cache, and not by the room that the shared work of a NUMA node
+// leaves. All other numbers must be equal.
 func sameRating(a, b rating, exact bool) bool {
 	if !exact && a[3] > b[3] {
 		a[3] = b[3]

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// exclusive chooses n own CPUs among free ones.
+// exclusive chooses n of the free CPUs for a workload that owns them.
 func exclusive(topo node.Topology, n int, free, have unit.CPUSet, bind Bind) (Offer, bool) {
 	m := Compile(topo)
 	o, why := m.Fit(m.Seats(m.All().Minus(free), 0, nil), Claim{Grade: Own, CPUs: n, Have: have, Bind: bind})
@@ -60,9 +60,8 @@ func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
 }
 
 // TestOwnCPUsGrowAndShrinkInPlace gives CPUs to random claims on random
-// machines and takes some back. It checks that two claims never overlap, that
-// the same question gets the same answer, and that a workload keeps the CPUs
-// that it has.
+// machines and takes some back. Two claims must never overlap, the same claim
+// must get the same answer, and a workload must keep the CPUs that it has.
 func TestOwnCPUsGrowAndShrinkInPlace(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	for try := range 150 {
@@ -118,8 +117,8 @@ func TestOneKindOfCoreIsPreferred(t *testing.T) {
 	}
 }
 
-// TestSocketsCountAmongEqualChoices makes a claim that needs two of four NUMA
-// nodes, and then one that needs a part of a core.
+// TestSocketsCountAmongEqualChoices makes two claims. The first one needs two
+// of four NUMA nodes, and the second one a part of a core.
 func TestSocketsCountAmongEqualChoices(t *testing.T) {
 	topo := machine(4, 1, 4, 2) // eight CPUs a node
 	for i := range topo.CPUs {

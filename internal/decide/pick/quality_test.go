@@ -9,10 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A chooser chooses n own CPUs on a machine; false: it finds none.
+// A chooser chooses n CPUs to own on a machine. It returns false if it finds
+// none.
 type chooser func(m *Map, s Seats, n int) (Offer, bool)
 
-// within restricts a choice to one pool.
+// within chooses CPUs in only one pool.
 func within(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	part := s
 	part.open = m.mask()
@@ -25,9 +26,9 @@ func within(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	return o, why == Fits
 }
 
-// choosers are the choice of this package and other choices to compare it with.
-// Each is compared by fragmentation: the number of free CPUs that no claim of a
-// size can use within one L3 cache, over the sizes of the trace.
+// choosers are the choice of this package, and other choices to compare with
+// it. They are compared by fragmentation. This is the number of free CPUs that
+// a claim cannot use within one L3 cache, over the claim sizes of the trace.
 var choosers = map[string]chooser{
 	"this package (best fit)": func(m *Map, s Seats, n int) (Offer, bool) {
 		o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
@@ -68,8 +69,8 @@ var choosers = map[string]chooser{
 	},
 }
 
-// inOrder takes whole free cores of a pool in the order of their numbers, and
-// then other CPUs.
+// inOrder takes the whole free cores of a pool in the order of their numbers.
+// Then it takes other CPUs.
 func inOrder(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	set := m.mask()
 	left := n
@@ -94,8 +95,8 @@ var traceSizes = []int{1, 2, 2, 4, 4, 4, 8, 8, 12, 16}
 // A tally counts how the claims of a trace ended, in percent of all claims.
 type tally struct{ oneCache, oneNode, split, waiting float64 }
 
-// churn runs arrivals of random sizes and lifetimes on one machine. A claim
-// that finds no CPUs is dropped. load is the demand as a fraction of the
+// churn makes claims of random sizes and lifetimes on one machine. If a claim
+// finds no CPUs, it is dropped. load is the demand as a fraction of the
 // machine.
 func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 	rnd := rand.New(rand.NewPCG(seed, 99))
@@ -146,8 +147,8 @@ func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 }
 
 // TestBestFitIsNoWorseThanOthers runs one trace with each chooser. It compares
-// the share of claims in one L3 cache, the share in one NUMA node, and the
-// share of split cores. TENON_TEST_LONG=1 prints long traces at several loads.
+// three shares: of claims in one L3 cache, of claims in one NUMA node, and of
+// split cores. TENON_TEST_LONG=1 prints long traces at several loads.
 func TestBestFitIsNoWorseThanOthers(t *testing.T) {
 	loads, arrivals, seeds := []float64{0.6, 0.9}, 1500, uint64(2)
 	if os.Getenv("TENON_TEST_LONG") != "" {

@@ -12,17 +12,17 @@ type Grade uint8
 
 // The values of Grade.
 const (
-	// Own: no other LS work may use the CPUs.
+	// Own means that no other LS work may use the CPUs.
 	Own Grade = iota + 1
-	// Seated: the work has a fixed number of CPUs inside its home. It shares
-	// the home with other seated and pooled work.
+	// Seated means that the work has a fixed number of CPUs inside its home. It
+	// shares the home with other seated and pooled work.
 	Seated
-	// Pooled: the work may use all CPUs of its home, except the own CPUs of
-	// other work.
+	// Pooled means that the work may use all CPUs of its home, except those
+	// that other work owns.
 	Pooled
 )
 
-// String returns the name of the grade in annotations and reports.
+// String returns the name that the grade has in annotations and reports.
 func (g Grade) String() string {
 	if g > Pooled {
 		return "?"
@@ -40,39 +40,39 @@ func ParseGrade(text string) (Grade, bool) {
 	return 0, false
 }
 
-// A Hold is what one workload holds on a machine.
+// A Hold says what one workload holds on a machine.
 type Hold struct {
 	Grade Grade
-	// CPUs are its own CPUs, or its present seats.
+	// CPUs are the CPUs that the workload owns, or its present seats.
 	CPUs unit.CPUSet
-	// Home are all CPUs of the pool that seated or pooled work shares,
-	// including those that other work owns.
+	// Home is the set of all CPUs of the pool that seated or pooled work
+	// shares. It includes CPUs that other work owns.
 	Home unit.CPUSet
-	// Request is the load that seated or pooled work puts on its home.
+	// Request is how much load seated or pooled work puts on its home.
 	Request unit.MilliCPU
-	// Apart says what the workload has for itself, such as its cores. Only
-	// other work with the same Apart stays away from it.
+	// Apart says what the workload does not share, such as its cores. Only
+	// other work that has the same Apart stays away from it.
 	Apart Apart
 }
 
-// Seats is the occupancy of a machine: which CPUs are open, and which load
-// shared work puts on the pools. A Seats belongs to its Map. Copies share
+// A Seats says how the CPUs of a machine are used: which CPUs are open, and how
+// much load shared work puts on the pools. It belongs to a Map. Copies share
 // memory, so a Seats must not be changed.
 type Seats struct {
 	open mask
-	// soft is the load whose home is this pool or one below it. least is the
-	// number of CPUs of the pool that must stay open for that load.
+	// soft is the load of work whose home is this pool or a pool below it.
+	// least is how many CPUs of the pool must stay open for this load.
 	soft  []unit.MilliCPU
 	least []int32
 	// load is the load of seated work, by the position of the CPU.
 	load []unit.MilliCPU
-	// marked are the CPUs on cores, and on NUMA nodes, whose work stays apart
-	// there.
+	// marked are the CPUs on cores, and on NUMA nodes, that have work that is
+	// Apart.
 	marked [aparts]mask
 }
 
-// Seats returns the occupancy of the machine. No work gets the CPUs of off, and
-// at least keep CPUs stay open.
+// Seats returns how the CPUs are used if the workloads have these holds. The
+// CPUs in off are for no work, and at least keep CPUs stay open.
 func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	s := Seats{
 		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
@@ -100,7 +100,7 @@ func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	return s
 }
 
-// With returns the occupancy with one more hold.
+// With returns what s is after one more hold.
 func (m *Map) With(s Seats, h Hold) Seats {
 	s.open = slices.Clone(s.open)
 	switch h.Grade {
@@ -159,8 +159,8 @@ func (m *Map) share(s *Seats, h *Hold) {
 	}
 }
 
-// slack returns the load that a pool can take in addition to its present load.
-// The pools above it may limit that further.
+// slack returns how much more load a pool can take. The pools above it may
+// limit this further.
 func (m *Map) slack(s *Seats, p int32) unit.MilliCPU {
 	least := unit.MilliCPU(1 << 40)
 	for ; p >= 0; p = m.pools[p].up {
@@ -169,8 +169,8 @@ func (m *Map) slack(s *Seats, p int32) unit.MilliCPU {
 	return least
 }
 
-// A measure says which CPUs of a core count for a claim, such as all of them or
-// only whole cores.
+// A measure says which CPUs of a core count for a claim, for example all of
+// them, or only those of whole cores.
 type measure struct {
 	kind countKind
 	size int32 // of a core, for wholeCores
@@ -202,10 +202,10 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 	return n
 }
 
-// room returns for each pool the number of CPUs that one claim may take there
-// so that shared work keeps what it requests. The pools are nested, so these
-// numbers are exact: a claim fits if and only if it asks no pool for more than
-// its room.
+// room returns, for each pool, how many CPUs one claim may take from it so that
+// shared work keeps what it requests. Since the pools are nested, these numbers
+// are exact: a claim fits if and only if it takes from no pool more than its
+// room.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	room := make([]int32, len(m.pools))
 	for i := m.from[L3]; i < m.from[L3+1]; i++ {
@@ -215,7 +215,7 @@ func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	return room
 }
 
-// openOf returns the number of open CPUs of each pool.
+// openOf returns how many CPUs of each pool are open.
 func (m *Map) openOf(s *Seats) []int32 {
 	open := make([]int32, len(m.pools))
 	for i := len(m.pools) - 1; i >= 0; i-- {
@@ -257,7 +257,7 @@ func (m *Map) rooms(s *Seats) []int32 {
 }
 
 // bound limits the room of L3 caches, and computes the room of the pools above
-// them, so that the shared work of each pool keeps its CPUs.
+// them. The shared work of each pool keeps its CPUs.
 func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 	for i := len(m.pools) - 1; i >= 0; i-- {
 		n := min(room[i], open[i]-s.least[i])
@@ -280,10 +280,10 @@ func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 	}
 }
 
-// Reseat returns the CPUs of seated or pooled work among the open CPUs of its
-// home. Pooled work gets all of them. Seats stay where they are as far as
-// possible, and moved reports whether a seat had to move. The set is empty if
-// the home has no open CPU.
+// Reseat returns the CPUs that seated or pooled work has among the open CPUs of
+// its home. Pooled work gets all of them. Seats stay where they are, as far as
+// that is possible. moved reports whether a seat had to move. If the home has
+// no open CPU, the set is empty.
 func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 	home := &m.pools[m.smallest(h.Home)]
 	b := m.mask()
@@ -315,9 +315,9 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 // LevelOf returns the level of the smallest pool that contains a set.
 func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallest(set)) }
 
-// Beside returns the other L3 caches of the NUMA node of a home that is one L3
-// cache. The cache with the nearest number comes first. It returns nil if the
-// home is larger than one cache.
+// Beside returns the L3 caches that are in the same NUMA node as a home. The
+// home must be one L3 cache. The cache with the nearest number comes first. If
+// the home is larger than one cache, it returns nil.
 func Beside(m *Map, home unit.CPUSet) []unit.CPUSet {
 	at := m.smallest(home)
 	if at < m.from[L3] || m.pools[at].up < 0 {

@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Reason says why a claim does not fit; empty: it fits.
+// A Reason says why a claim does not fit. It is empty if the claim fits.
 type Reason string
 
 // The reasons are constants, so that a scheduler can count nodes by them.
@@ -23,23 +23,23 @@ const (
 	NoRoomToShare Reason = "no pool of CPUs has room for the request"
 )
 
-// A Summary is the part of the occupancy of one machine that a filter of nodes
-// reads. Room and Worth do not allocate memory.
+// A Summary is what a filter of nodes needs to know about the use of one
+// machine. Room and Worth do not allocate memory.
 type Summary struct {
 	m    *Map
 	open int32
-	// first and more hold, by measure, the largest room of a single pool of
-	// each level. The first measures are stored inside the struct, so that a
-	// filter reads them without another access to memory.
+	// first and more hold, for each measure, the largest room of a single pool
+	// of each level. The first measures are stored inside the struct, so that a
+	// filter needs no further access to memory to read them.
 	first [3][levels]int32
 	more  [][levels]int32
 	few   [][]int32 // by measure: the room of the best j NUMA nodes
-	// sorted holds the room of all pools of each level, in ascending order.
+	// sorted holds, for each level, the room of all pools in ascending order.
 	sorted [levels][]int32
 	seats  []seatRoom // by pool
 }
 
-// A seatRoom is what one pool can offer to shared work.
+// A seatRoom says how much room one pool has for shared work.
 type seatRoom struct {
 	slack unit.MilliCPU
 	open  int32
@@ -85,7 +85,7 @@ func (m *Map) Sum(s Seats) Summary {
 	return u
 }
 
-// most is the largest room of one pool of each level by a measure.
+// most returns, for each level, the largest room of one pool by a measure.
 func (u *Summary) most(by int) *[levels]int32 {
 	if by < len(u.first) {
 		return &u.first[by]
@@ -93,8 +93,9 @@ func (u *Summary) most(by int) *[levels]int32 {
 	return &u.more[by-len(u.first)]
 }
 
-// Stranded returns how many CPUs that are free for exclusive use would be left
-// over if claims of n CPUs took as many as they can, each within one L3 cache.
+// Stranded considers the CPUs that are free for exclusive use. It returns how
+// many of them would be left if as many claims as possible took n CPUs each,
+// within one L3 cache each.
 func (u *Summary) Stranded(n int) int {
 	all := 0
 	for _, room := range u.sorted[L3] {
@@ -128,7 +129,7 @@ func (m *Map) bestNodes(room, best []int32) {
 	}
 }
 
-// fewestNodes returns the number of NUMA nodes that n CPUs need on the empty
+// fewestNodes returns on how many NUMA nodes n CPUs are at least, on an empty
 // machine.
 func (m *Map) fewestNodes(n int32) int {
 	j := 0
@@ -142,8 +143,8 @@ func (m *Map) fewestNodes(n int32) int {
 	return j
 }
 
-// Room returns the reason why a claim does not fit; Fits if it does. The claim
-// fits if and only if Map.Fit succeeds.
+// Room returns the reason why a claim does not fit, or Fits if it fits. It fits
+// if and only if Map.Fit succeeds.
 func (u *Summary) Room(c *Claim) Reason {
 	switch {
 	case c.Grade == Seated && c.CPUs <= 0, c.Grade == Own && c.CPUs <= 0, c.Grade == 0:
@@ -198,7 +199,7 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 	return TooManyNodes
 }
 
-// fitsAny reports whether n CPUs of whole cores are free anywhere.
+// fitsAny reports whether n CPUs on whole cores are free anywhere.
 func (u *Summary) fitsAny(n int32) bool {
 	for i, size := range u.m.sizes {
 		if n%size == 0 && u.most(2 + i)[Machine] >= n {
@@ -208,7 +209,8 @@ func (u *Summary) fitsAny(n int32) bool {
 	return false
 }
 
-// fits reports whether n CPUs are free, counted by one measure.
+// fits reports whether n CPUs are free if they are counted by the given
+// measure.
 func (u *Summary) fits(c *Claim, n int32, by int) bool {
 	if u.most(by)[c.Within] < n {
 		return false
@@ -231,9 +233,9 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 	return NoRoomToShare
 }
 
-// Worth rates a placement from 0 to 100 for a claim that fits: first by the level
-// that contains all of the CPUs, then by whole cores, then by what is left of the
-// pool.
+// Worth rates the placement of a claim that fits, from 0 to 100. What counts
+// first is the level of the pool that contains all CPUs, then whole cores, and
+// then how much of the pool remains.
 func (u *Summary) Worth(c *Claim) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0
@@ -257,13 +259,14 @@ func (u *Summary) Worth(c *Claim) int64 {
 	return w.least + w.span*4/int64(4+left) // beside one CPU that is left, one of thirty matters little (decision 54)
 }
 
-// worths are the ratings of own CPUs by level, on split and on whole cores.
+// worths are the ratings of owned CPUs: for each level, one on split cores and
+// one on whole cores.
 var worths = [levels][2]struct{ least, span int64 }{
 	Machine: {{1, 1}, {3, 2}}, Socket: {{6, 5}, {12, 8}}, NUMA: {{21, 8}, {30, 18}}, L3: {{49, 10}, {60, 40}},
 }
 
 // wholeAt reports whether one pool of the level has n CPUs on whole cores. If n
-// is odd, one CPU may lie on another core.
+// is odd, one of the CPUs may be on another core.
 func (u *Summary) wholeAt(n int32, at Level) bool {
 	for i, size := range u.m.sizes {
 		if u.most(2 + i)[at] >= n/size*size {
