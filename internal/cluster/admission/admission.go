@@ -1,8 +1,8 @@
-// Package admission decides the answers of the webhooks to pods, profiles and
-// ConfigMaps that a user writes: the changes of the object, the reasons to
-// reject it, and what to write instead. All functions are pure functions over
-// values of the Kubernetes API. The caller reads the objects that a decision
-// depends on, and draws the random numbers.
+// Package admission decides how the webhooks answer when a user writes a pod, a
+// profile or a ConfigMap: how the object is changed, why it is rejected, and
+// what the user should write instead. All functions are pure functions over
+// values of the Kubernetes API. The caller reads the objects on which a
+// decision depends, and draws the random numbers.
 package admission
 
 import (
@@ -16,32 +16,33 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// A Request is a pod that a user creates, and everything else that the decision
-// depends on.
+// A Request is a pod that a user creates, together with everything else on
+// which the decision depends.
 type Request struct {
 	// Pod is the pod as the user sent it. No function changes it.
 	Pod *corev1.Pod
-	// Namespace is the namespace of the pod; nil if it could not be read.
+	// Namespace is the namespace of the pod. It is nil if it could not be read.
 	Namespace *corev1.Namespace
 	// Profiles are all profiles of the cluster, in any order.
 	Profiles []configv1alpha1.ClusterColocationProfile
 	// PriorityClasses are the priority classes of the cluster by name.
 	PriorityClasses map[string]schedulingv1.PriorityClass
-	// ColocationOff is true if colocation-config is known to be disabled for the
-	// whole cluster: then no node offers batch resources.
+	// ColocationOff says that colocation-config is known to be disabled for the
+	// whole cluster. Then no node offers batch resources.
 	ColocationOff bool
-	// Scheduler is the name of the scheduler that chooses CPUs; empty: there is
-	// none.
+	// Scheduler is the name of the scheduler that chooses CPUs. It is empty if
+	// there is none.
 	Scheduler string
-	// SchedulerNames translates names of schedulers in pods; empty: none.
+	// SchedulerNames maps names of schedulers to other names, which replace
+	// them in pods.
 	SchedulerNames map[string]string
 	// Draw returns a random number of at least 0 and below 1. The webhook calls
 	// it once for each profile that matches the pod and has a probability. If
-	// Draw is nil, the number is always 0.
+	// Draw is nil, the number is 0.
 	Draw func() float64
 }
 
-// A Verdict is the decision on an object.
+// A Verdict is the decision about an object.
 type Verdict struct {
 	// Refusals are the reasons to reject the object. If there are none, it is
 	// admitted.
@@ -68,7 +69,8 @@ func (v Verdict) Allowed() bool { return len(v.Refusals) == 0 }
 // most is the maximum number of refusals in a message.
 const most = 20
 
-// Message joins all refusals into one sentence; it is empty if there are none.
+// Message joins all refusals into one sentence. It returns "" if there are
+// none.
 func (v Verdict) Message() string {
 	var all []string
 	for i, r := range v.Refusals {
@@ -91,22 +93,23 @@ func (v *Verdict) warn(problem string, a ...any) {
 	}
 }
 
-// label and annotation return the path of a label or annotation, as messages
-// name it.
+// label and annotation return the path of a label or annotation as messages
+// contain it.
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
-// shown quotes a text of the user for a message, cut to 64 characters.
+// shown quotes a text that a user wrote, as a part of a message. It shortens
+// the text to 64 characters.
 func shown(s string) string { return fmt.Sprintf("%.64q", s) }
 
-// A place is one container of a pod with the path of its field.
+// A place is one container of a pod, and the path of its field.
 type place struct {
 	*corev1.Container
 	field string
 }
 
-// places returns the containers of a pod that have resources: init containers,
-// sidecars and the main containers.
+// places returns the containers of a pod that can have resources: init
+// containers, sidecars and main containers.
 func places(p *corev1.Pod) []place {
 	var all []place
 	for i := range p.Spec.InitContainers {
@@ -126,7 +129,7 @@ func placed(c *corev1.Container, list string, i int) place {
 	return place{c, list + "[" + name + "].resources"}
 }
 
-// lists returns the requests and the limits of a container with their names.
+// lists returns the requests and the limits of a container, each with its name.
 func (c place) lists() []list {
 	return []list{{"requests", c.Resources.Requests, c.field}, {"limits", c.Resources.Limits, c.field}}
 }

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// pod returns a pod with these labels, these annotations and one container with
-// these resources, each written in YAML.
+// pod returns a pod that has these labels, these annotations, and one container
+// with these resources. Each argument is YAML.
 func pod(t *testing.T, labels, annotations, resources string) *corev1.Pod {
 	t.Helper()
 	var p corev1.Pod
@@ -43,8 +43,8 @@ func admit(r Request) (*corev1.Pod, Verdict) {
 	return p, Verdict{append(v.Refusals, judged.Refusals...), append(v.Warnings, judged.Warnings...)}
 }
 
-// TestPodsThatAreRefusedAreToldWhatToWrite checks that the message of each
-// refusal names the field and says what to write.
+// TestPodsThatAreRefusedAreToldWhatToWrite checks the message of each refusal.
+// It must name the field and say what to write instead.
 func TestPodsThatAreRefusedAreToldWhatToWrite(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, resources, want string }{
 		"an unknown class":                          {"koordinator.sh/qosClass: best", "", own, `metadata.labels[koordinator.sh/qosClass]: "best": want one of LSE, LSR, LS, SYSTEM, BE`},
@@ -182,8 +182,8 @@ func TestProfilesActInTheOrderOfTheirNames(t *testing.T) {
 	}
 }
 
-// All profiles match the labels of the pod as the user sent it: a label that
-// one profile sets does not make another profile match.
+// Each profile is matched with the labels of the pod as the user sent it. If a
+// profile sets a label, that does not make another profile match.
 func TestProfilesMatchThePodAsItWasSent(t *testing.T) {
 	p, _ := Mutate(Request{Pod: pod(t, "", "", own), Profiles: []configv1alpha1.ClusterColocationProfile{
 		profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.Labels = map[string]string{"x": "y"} }),
@@ -252,7 +252,7 @@ func TestPatchOfAProfileCannotRenameAPod(t *testing.T) {
 	}
 }
 
-// The kubelet runs a static pod from its file. A change of the mirror pod has
+// The kubelet runs a static pod from a file. So a change of the mirror pod has
 // no effect.
 func TestMirrorsOfStaticPodsAreLeftAlone(t *testing.T) {
 	p := pod(t, be, "kubernetes.io/config.mirror: abc", own)
@@ -276,7 +276,8 @@ func TestMutateLeavesThePodThatWasSent(t *testing.T) {
 	}
 }
 
-// The API server calls a webhook again after another webhook changed the pod.
+// The API server calls a webhook again after another webhook has changed the
+// pod.
 func TestMutateTwiceIsMutateOnce(t *testing.T) {
 	for _, resources := range []string{two, own, "", "limits: {cpu: 2, memory: 1Gi}"} {
 		once, _ := Mutate(Request{Pod: pod(t, be, "", resources)})

@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// AnnotationReplace renames resources of a pod: "from:to,other:". A resource
-// without a name after the colon is deleted.
+// AnnotationReplace renames resources of a pod: "old:new,other:". If there is
+// no name after the colon, the resource is deleted.
 const AnnotationReplace = "pod.koordinator.sh/replace-resources"
 
-// A kind is a pair of resource names under which a pod requests CPU and memory.
+// A kind is two resource names, under which a pod requests CPU and memory.
 type kind struct{ cpu, memory corev1.ResourceName }
 
 var (
@@ -26,8 +26,8 @@ var (
 
 func (k kind) both() []corev1.ResourceName { return []corev1.ResourceName{k.cpu, k.memory} }
 
-// former maps the old resource names to the present ones: those of Koordinator
-// before 1.0 and of ACK before 0.8.0.
+// former maps old resource names to the present ones. Koordinator had old names
+// before 1.0, and ACK before 0.8.0.
 var former = []struct{ from, to corev1.ResourceName }{
 	{"koordinator.sh/batch-cpu", kube.BatchCPU},
 	{"koordinator.sh/batch-memory", kube.BatchMemory},
@@ -36,8 +36,8 @@ var former = []struct{ from, to corev1.ResourceName }{
 	{"alibabacloud.com/reclaimed-memory", kube.BatchMemory},
 }
 
-// milliOf returns an amount of CPU in thousandths of a CPU. The amount must be
-// at most mostCPUs.
+// milliOf returns an amount of CPU in thousandths of a CPU. The amount must not
+// exceed mostCPUs.
 func milliOf(q resource.Quantity) unit.MilliCPU { return unit.MilliCPU(q.MilliValue()) }
 
 // hasAny reports whether a container has a request or a limit for one of these
@@ -68,7 +68,7 @@ func batchNames() []corev1.ResourceName {
 }
 
 // mostCPUs (CPUs), mostMilli (thousandths of a CPU) and mostBytes (bytes) are
-// more than any machine has. A greater amount could overflow when it is
+// more than any machine has. A larger amount could overflow when it is
 // converted to thousandths.
 var (
 	mostCPUs  = resource.MustParse("1M")
@@ -76,10 +76,10 @@ var (
 	mostBytes = resource.MustParse("1Ei")
 )
 
-// rename moves the native amounts of a container to the names of k, with CPU in
-// thousandths. It does not move a limit of 0, because 0 is no limit to
-// Kubernetes. It leaves an amount that is too large to convert; a later check
-// refuses that.
+// rename gives the native amounts of a container the names of k, with CPU in
+// thousandths. It does not rename a limit of 0, because to Kubernetes 0 means
+// no limit. It also does not rename an amount that is too large to convert. A
+// later check refuses such an amount.
 func (c place) rename(k kind) {
 	for _, l := range c.lists() {
 		move(l.of, native.cpu, k.cpu, mostCPUs, func(q resource.Quantity) resource.Quantity {
@@ -115,9 +115,9 @@ func (c place) modernise(v *Verdict) {
 	}
 }
 
-// complete copies a missing request from the limit, and a missing limit from
-// the request. The kubelet does not know these resources, so that a container
-// without a limit would be unbounded.
+// complete sets a missing request to the limit, and a missing limit to the
+// request. It is needed because the kubelet does not know these resources, so
+// that a container without a limit would be unbounded.
 func (c place) complete(k kind) {
 	r := &c.Resources
 	for _, n := range k.both() {
@@ -144,10 +144,10 @@ func (c place) complete(k kind) {
 	}
 }
 
-// extended returns the text of the annotation extended-resource-spec: the batch
-// and mid resources of each container. The plugin of a container runtime reads
-// the annotation, because the kubelet does not send these resources to the
-// runtime. The text is empty if no container has any.
+// extended returns the text of the annotation extended-resource-spec, which
+// contains the batch and mid resources of each container. The plugin of a
+// container runtime reads it, because the kubelet does not send these resources
+// to the runtime. If no container has such resources, the text is empty.
 func extended(p *corev1.Pod) string {
 	type amounts struct {
 		Requests corev1.ResourceList `json:"requests,omitempty"`

@@ -74,9 +74,9 @@ func (v *Verdict) native(p *corev1.Pod, c place) {
 			}
 		}
 	}
-	// Kubernetes puts a pod with any native cpu or memory outside the
-	// best-effort cgroup, where only its own limits bound it. A container
-	// without limits would then be unbounded.
+	// If a pod has any native cpu or memory, Kubernetes puts it outside the
+	// best-effort cgroup, so that only the pod's own limits bound it. Then a
+	// container without limits would be unbounded.
 	if !skipped(p) || beside || kube.QOSClass(p) == corev1.PodQOSBestEffort {
 		return
 	}
@@ -87,7 +87,7 @@ func (v *Verdict) native(p *corev1.Pod, c place) {
 	}
 }
 
-// inBatch prints a native amount in the unit of the batch resource.
+// inBatch prints a native amount in the unit that the batch resource has.
 func inBatch(n corev1.ResourceName, q resource.Quantity) string {
 	if n != native.cpu {
 		return q.String()
@@ -99,8 +99,8 @@ func inBatch(n corev1.ResourceName, q resource.Quantity) string {
 	return milli.String()
 }
 
-// batch refuses batch resources that have an invalid amount or leave the
-// container without a limit.
+// batch refuses a batch resource if its amount is invalid, or if the container
+// would have no limit.
 func (v *Verdict) batch(c place) {
 	for _, l := range c.lists() {
 		for _, n := range l.names() {
@@ -131,8 +131,8 @@ func (v *Verdict) batch(c place) {
 	}
 }
 
-// counted refuses an amount that is not a whole number, is negative, or is more
-// than any machine has.
+// counted refuses an amount that is not a whole number, that is negative, or
+// that is more than any machine has.
 func (v *Verdict) counted(field string, n corev1.ResourceName, q resource.Quantity) {
 	most, unit := mostBytes, "bytes, such as 512Mi"
 	if n == batch.cpu || n == mid.cpu {

@@ -6,8 +6,8 @@ import (
 )
 
 // ValidateConfigMap checks the data of slo-controller-config or ack-slo-config.
-// It refuses an invalid value with key, value and allowed range. It warns about
-// an unknown key and about a key that this version ignores.
+// If a value is invalid, it refuses, and names the key, the value and the
+// allowed range. If a key is unknown, or if this version ignores it, it warns.
 func ValidateConfigMap(data map[string]string) Verdict {
 	var v Verdict
 	cluster, faults := config.ParseConfigMap(data)
@@ -39,8 +39,8 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 	return v
 }
 
-// refuseFault refuses an invalid value of a key. It adds the line number if the
-// text of the key has several lines.
+// refuseFault refuses an invalid value of a key. If the text of the key has
+// several lines, it adds the line number.
 func (v *Verdict) refuseFault(f config.Fault) {
 	if f.Line > 1 {
 		v.refuse(f.Field, "%s (line %d of the text)", f.Problem, f.Line)

@@ -6,12 +6,12 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// results are the annotations that only the scheduler writes, together with the
-// binding of a pod to its node.
+// results are annotations that only the scheduler writes. It writes them when
+// it binds a pod to a node.
 var results = []string{kube.AnnotationCPUSet, kube.AnnotationResourceStatus, kube.AnnotationCPUs}
 
-// unforged deletes the annotations of results from a new pod. A manifest has
-// them if its author copied it from a running pod.
+// unforged deletes the annotations in results from a new pod. A manifest has
+// such annotations if its author copied it from a running pod.
 func unforged(p *corev1.Pod, v *Verdict) {
 	for _, key := range results {
 		if _, given := p.Annotations[key]; given {
@@ -21,9 +21,9 @@ func unforged(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-// scheduled sets the scheduler of a pod that needs CPUs to the one that chooses
-// CPUs. It does not change a pod that names a scheduler other than the default
-// one, or that already has a node.
+// scheduled makes the scheduler that chooses CPUs the scheduler of a pod that
+// needs CPUs. It does not change a pod that already has a node, or that names
+// another scheduler than the default one.
 func scheduled(p *corev1.Pod, scheduler string) {
 	if p.Spec.NodeName != "" || p.Spec.SchedulerName != "" && p.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		return

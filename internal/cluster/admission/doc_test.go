@@ -23,8 +23,8 @@ func page(t *testing.T) string {
 	return string(text)
 }
 
-// TestEveryExampleOfThePageIsAccepted checks that the webhooks accept each
-// example of docs/kubernetes.md without a warning.
+// TestEveryExampleOfThePageIsAccepted applies the webhooks to each example of
+// docs/kubernetes.md. They must accept it without a warning.
 func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
 	examples := strings.Split(page(t), "```yaml\n")[1:]
 	if len(examples) < 6 {

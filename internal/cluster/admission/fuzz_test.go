@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// held checks, independently of Unbounded, that an admitted BE pod is bounded.
+// held checks that an admitted BE pod is bounded. It does not use Unbounded.
 func held(t *testing.T, p *corev1.Pod) {
 	t.Helper()
 	if kube.ClassWithDefault(p) != node.BE || p.Labels[kube.LabelQOSClass] == "" || mirrors(p) || namedTwice(p) {
@@ -67,8 +67,8 @@ func held(t *testing.T, p *corev1.Pod) {
 }
 
 // namedTwice reports whether two containers have the same name. The API server
-// refuses such a pod after the webhooks, and the limits of both containers
-// cannot be stored under one name.
+// refuses such a pod, but only after the webhooks. The limits of both
+// containers cannot be stored under one name.
 func namedTwice(p *corev1.Pod) bool {
 	names := map[string]bool{}
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
@@ -108,9 +108,9 @@ func say(t *testing.T, v Verdict) {
 	}
 }
 
-// FuzzAdmission checks that no pod and no profile makes the webhooks panic,
-// that each message is one line, that each admitted BE pod is bounded, and that
-// the webhooks do not change an admitted pod that is sent again.
+// FuzzAdmission checks that no pod and no profile makes the webhooks panic.
+// Each message must be one line, and each admitted BE pod must be bounded. If
+// an admitted pod is sent again, the webhooks must not change it.
 func FuzzAdmission(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(files) == 0 {
@@ -165,8 +165,8 @@ func FuzzConfigMapAdmission(f *testing.F) {
 	})
 }
 
-// TestGarbagePodsNeverRunWithoutBounds sends 20,000 pods to the webhooks. It
-// assembles them at random from valid and invalid labels, annotations and
+// TestGarbagePodsNeverRunWithoutBounds sends 20,000 pods to the webhooks. The
+// pods have random combinations of valid and invalid labels, annotations and
 // amounts.
 func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 	const seed, pods = 20261122, 20000

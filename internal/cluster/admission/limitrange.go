@@ -9,19 +9,20 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// annotationLimitRange is an annotation that the API server adds to a pod with
-// defaults of a LimitRange. It lists them: "LimitRanger plugin set: cpu, memory
-// request for container web; cpu limit for init container fetch".
+// annotationLimitRange is an annotation that the API server adds to a pod if
+// the pod gets defaults from a LimitRange. It lists these defaults:
+// "LimitRanger plugin set: cpu, memory request for container web; cpu limit for
+// init container fetch".
 const annotationLimitRange = "kubernetes.io/limit-ranger"
 
-// A given names an amount that the API server filled in from a LimitRange.
+// A given names an amount that the API server took from a LimitRange.
 type given struct {
 	list, container string
 	resource        corev1.ResourceName
 }
 
-// givenByRange returns the amounts of cpu and memory that a LimitRange gave a
-// pod.
+// givenByRange returns the amounts of cpu and memory that a pod has from a
+// LimitRange.
 func givenByRange(p *corev1.Pod) map[given]bool {
 	all := map[given]bool{}
 	_, text, _ := strings.Cut(p.Annotations[annotationLimitRange], "plugin set: ")
@@ -44,9 +45,9 @@ func givenByRange(p *corev1.Pod) map[given]bool {
 	return all
 }
 
-// without sets those amounts of cpu and memory to 0 that a container has from a
-// LimitRange. It does not delete them, because the API server calls the
-// LimitRange again after the webhooks and would add a missing amount again. To
+// without sets the amounts of cpu and memory that a container has from a
+// LimitRange to 0. It does not delete them, because the API server applies the
+// LimitRange again after the webhooks, and would add a missing amount again. To
 // Kubernetes, 0 means no amount.
 func (c place) without(defaults map[given]bool) {
 	for _, l := range c.lists() {
@@ -58,8 +59,8 @@ func (c place) without(defaults map[given]bool) {
 	}
 }
 
-// mayBeDefault returns a hint for a refusal: the amount may come from a
-// LimitRange. It is empty if the pod has no such default.
+// mayBeDefault returns a hint for a refusal, which says that the amount may
+// come from a LimitRange. It returns "" if the pod has no such default.
 func mayBeDefault(p *corev1.Pod) string {
 	if p.Annotations[annotationLimitRange] == "" || kube.Class(p) == "" {
 		return ""

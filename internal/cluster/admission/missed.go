@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Miss says that a running pod has another class than the profiles would have
-// given it at its creation.
+// A Miss says that a running pod has another class than it would have if the
+// profiles had been applied when it was created.
 type Miss struct {
 	// Was is the class of the pod. Would is the class that the profiles would
 	// have given it.
@@ -19,10 +19,11 @@ type Miss struct {
 	Profiles []string
 }
 
-// Missed applies the profiles of r to its pod as at its creation, and reports
-// whether the pod would have another class. The pod is one that the API server
-// admitted without the webhook: it has no AnnotationProfiles. A profile with a
-// probability above 0 counts as if it acted.
+// Missed applies the profiles of r to its pod, as if the pod were being
+// created. It reports whether the pod would have another class. The pod is one
+// that the API server admitted without the webhook, so it has no
+// AnnotationProfiles. A profile with a probability above 0 counts as if it
+// acted.
 func Missed(r Request) (Miss, bool) {
 	r.Draw = nil
 	changed, _ := Mutate(r)
@@ -41,9 +42,9 @@ func Missed(r Request) (Miss, bool) {
 	return m, len(m.Profiles) > 0
 }
 
-// NamesClass reports whether a profile may change the class of a pod. A profile
-// that sets a batch priority may: a pod with that priority and without a class
-// is BE.
+// NamesClass reports whether a profile may change the class of a pod. If a
+// profile sets a batch priority, it may, because a pod with that priority and
+// without a class is BE.
 func NamesClass(p configv1alpha1.ClusterColocationProfile) bool {
 	s := p.Spec
 	return s.QoSClass != "" || s.PriorityClassName != "" || s.Labels[kube.LabelQOSClass] != "" || s.Labels[kube.LabelPriorityClass] != "" ||

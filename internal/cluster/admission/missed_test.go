@@ -12,7 +12,8 @@ import (
 )
 
 // TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer checks each way
-// in which a profile changes, or does not change, the class of a pod.
+// in which a profile can change the class of a pod, and profiles that do not
+// change it.
 func TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer(t *testing.T) {
 	spark := &metav1.LabelSelector{MatchLabels: map[string]string{"job": "spark"}}
 	be := profiled("spark", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.Selector, s.QoSClass = spark, "BE" })

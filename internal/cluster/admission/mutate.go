@@ -12,19 +12,21 @@ import (
 )
 
 // Mutate returns the changed pod. First it applies the profiles that match.
-// Then it bounds a pod of class BE: it renames cpu and memory to batch
+// Then it bounds a pod of class BE. It renames cpu and memory to batch
 // resources, so that the pod uses batch resources of the node and its cgroup
-// lies below the best-effort cgroup; it gives each request a limit; and it
-// repeats both in an annotation for the container runtime. A pod whose CPUs are
-// chosen gets the scheduler that chooses them, and no pod brings the result of
-// that choice. Mutate does not change any other LS pod that no profile matches.
+// lies below the best-effort cgroup. It gives each request a limit, and repeats
+// requests and limits in an annotation for the container runtime. A pod that
+// demands CPUs gets the scheduler that chooses them. If a pod already has
+// annotations with chosen CPUs, they are deleted. Mutate does not change any
+// other LS pod that no profile matches.
 //
-// The API server calls the webhook again after another webhook changed the pod.
-// Then the profiles are not evaluated again: an annotation stores the first
+// The API server calls the webhook again after another webhook has changed the
+// pod. Then the profiles are not evaluated again: an annotation has the first
 // result.
 //
 // The overhead of the pod keeps its names, because the API server admits a pod
-// only with the overhead of its RuntimeClass (admission plugin RuntimeClass).
+// only if it has the overhead of its RuntimeClass (admission plugin
+// RuntimeClass).
 func Mutate(r Request) (*corev1.Pod, Verdict) {
 	var v Verdict
 	p := r.Pod.DeepCopy()
@@ -71,10 +73,10 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 }
 
 // mirrors reports whether a pod is the mirror of a static pod. A kubelet runs a
-// static pod from a file, whatever the API server answers. A mirror pod has its
-// node as owner, and only a kubelet may write such a pod (admission plugin
-// NodeRestriction). The annotation of a mirror pod is not sufficient, because
-// any user may write it.
+// static pod from a file, whatever the API server answers. The owner of a
+// mirror pod is its node, and only a kubelet may write such a pod (admission
+// plugin NodeRestriction). It is not enough that a pod has the annotation of a
+// mirror pod, because any user may write it.
 func mirrors(p *corev1.Pod) bool {
 	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOf(p)
@@ -82,11 +84,11 @@ func mirrors(p *corev1.Pod) bool {
 }
 
 // kindOf returns the resource names that the amounts of a pod must have, and
-// whether the webhook must rename the amounts. A BE pod gets batch resources;
-// it is BE by its label, by the old annotation of ACK, or by a batch priority
-// without a class. Any pod, whatever its class, gets mid resources only if a
-// profile gives it the mid priority. A service that has this priority from
-// another source keeps its amounts, because perhaps no node has mid resources.
+// whether the webhook must rename the amounts. A BE pod gets batch resources.
+// It is BE by its label, by the old annotation of ACK, or by a batch priority
+// without a class. A pod of any class gets mid resources if a profile gives it
+// the mid priority. A service that has this priority from another source keeps
+// its amounts, because perhaps no node has mid resources.
 func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (kind, bool) {
 	class, priority := kube.Class(p), kube.Priority(p)
 	labelled, matched := p.Labels[kube.LabelQOSClass] != "", len(profiles) > 0
@@ -109,10 +111,11 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 }
 
 // renames reports whether the native amounts of a pod get the names of k. They
-// keep their names if an annotation says so. They also keep them if no node
-// offers batch resources, because the pod would then wait forever. But if a
-// profile selects the pod, or a container has batch resources, the amounts are
-// renamed even then, because the owner of the pod requested these resources.
+// do not if an annotation says that they keep their names. They also do not if
+// no node offers batch resources, because the pod would then wait forever. But
+// if a profile selects the pod, or a container has batch resources, the amounts
+// are renamed even then, because the owner of the pod requested these
+// resources.
 func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile, k kind, v *Verdict) bool {
 	asks := asksBatch(p)
 	has := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(native.both()) })
@@ -131,15 +134,15 @@ func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocat
 	return false
 }
 
-// skipped reports whether an annotation from a profile keeps the amounts of the
-// pod unchanged.
+// skipped reports whether an annotation that a profile wrote keeps the amounts
+// of the pod unchanged.
 func skipped(p *corev1.Pod) bool {
 	return p.Annotations[configv1alpha1.SkipUpdateResources] == "true"
 }
 
-// announce writes the batch and mid resources of the pod into its annotation.
-// It replaces a value that the user wrote, because a node would enforce that as
-// a limit.
+// announce writes the batch and mid resources of the pod into the pod's
+// annotation. It replaces a value that the user wrote, because a node would
+// enforce such a value as a limit.
 func announce(p *corev1.Pod) {
 	if text := extended(p); text != "" {
 		set(&p.Annotations, map[string]string{kube.AnnotationExtended: text})
@@ -148,8 +151,7 @@ func announce(p *corev1.Pod) {
 	delete(p.Annotations, kube.AnnotationExtended)
 }
 
-// unannounce deletes the annotation of a pod that has no batch or mid
-// resources.
+// unannounce deletes the annotation if the pod has no batch or mid resources.
 func unannounce(p *corev1.Pod, v *Verdict) {
 	if text, given := p.Annotations[kube.AnnotationExtended]; given && text != extended(p) {
 		delete(p.Annotations, kube.AnnotationExtended)

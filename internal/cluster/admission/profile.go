@@ -20,13 +20,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// matching returns the profiles that change the pod, sorted by name. A profile
-// with an invalid selector or probability does not match, because an unintended
-// BE pod is worse than an unintended LS pod. (In Koordinator it matches.)
+// matching returns the profiles that change the pod, sorted by name. If the
+// selector or the probability of a profile is invalid, the profile does not
+// match, because an unintended BE pod is worse than an unintended LS pod. (In
+// Koordinator it matches.)
 //
 // matching stores the result in an annotation of the pod: the names of the
-// profiles, with a minus before each profile that matches but does not act
-// because of its probability.
+// profiles. If a profile matches but does not act because of its probability,
+// there is a minus before its name.
 func (r Request) matching(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
 	var all []configv1alpha1.ClusterColocationProfile
 	var words []string
@@ -55,7 +56,7 @@ const AnnotationProfiles = "tenon.sh/colocation-profiles"
 const notDrawn = "-"
 
 // decided returns the profiles that the annotation of the pod lists. It returns
-// false if the pod has no such annotation yet.
+// false if the pod does not have this annotation yet.
 func (r Request) decided() ([]configv1alpha1.ClusterColocationProfile, bool) {
 	text, decided := r.Pod.Annotations[AnnotationProfiles]
 	words := strings.Split(text, ",")
@@ -69,8 +70,8 @@ func sorted(profiles []configv1alpha1.ClusterColocationProfile) []configv1alpha1
 	return all
 }
 
-// matches returns the percentage of matching pods on which a profile acts, or a
-// number below 0 if the pod does not match.
+// matches returns on which percentage of matching pods a profile acts. If the
+// pod does not match, the number is below 0.
 func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (int, error) {
 	inNamespace, err := selects(p.Spec.NamespaceSelector)
 	if err != nil {
@@ -101,8 +102,8 @@ func (r Request) draw() float64 {
 	return r.Draw()
 }
 
-// selects returns the selector of a profile. A missing selector selects all
-// objects, like an empty one.
+// selects returns the selector of a profile. If the selector is missing or
+// empty, it selects all objects.
 func selects(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -134,7 +135,7 @@ func percentOf(p *intstr.IntOrString) (int, error) {
 	return n, nil
 }
 
-// apply makes the changes that a profile asks for.
+// apply makes the changes of the pod that a profile requests.
 func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, classes map[string]schedulingv1.PriorityClass, v *Verdict) {
 	s := profile.Spec
 	set(&p.Labels, s.Labels)
@@ -158,8 +159,8 @@ func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, class
 			v.refuse("spec.priorityClassName", "ClusterColocationProfile %s gives the pod the priority class %s, which does not exist: create it, or name another in the profile", profile.Name, shown(name))
 			return
 		}
-		// The API server derives all three fields from the class, and refuses
-		// other values.
+		// The API server derives all three fields from the priority class. It
+		// refuses other values.
 		p.Spec.PriorityClassName, p.Spec.Priority = name, &class.Value
 		p.Spec.PreemptionPolicy = class.PreemptionPolicy
 	}
@@ -184,8 +185,9 @@ func set(to *map[string]string, entries map[string]string) {
 	maps.Copy(*to, entries)
 }
 
-// copyKeys copies the value of each key of the mapping to another key. It skips
-// keys without a value.
+// copyKeys copies entries of a map. For each pair in mapping, the value of the
+// first key becomes the value of the second key. If the first key has no value,
+// nothing is copied.
 func copyKeys(of map[string]string, mapping map[string]string) {
 	for _, from := range slices.Sorted(maps.Keys(mapping)) {
 		if value, has := of[from]; has {
@@ -194,8 +196,8 @@ func copyKeys(of map[string]string, mapping map[string]string) {
 	}
 }
 
-// patch applies a strategic merge patch, but keeps the name and namespace of
-// the pod.
+// patch applies a strategic merge patch. The name and the namespace of the pod
+// do not change.
 func patch(p *corev1.Pod, raw []byte) error {
 	text, err := json.Marshal(p)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// replace renames resources by the annotation AnnotationReplace of the pod.
+// replace renames resources of the pod as its annotation AnnotationReplace
+// says.
 func replace(p *corev1.Pod, v *Verdict) {
 	text, asked := p.Annotations[AnnotationReplace]
 	if !asked {
@@ -31,10 +32,10 @@ func replace(p *corev1.Pod, v *Verdict) {
 }
 
 // rename moves an amount from one resource to another, and converts CPU to the
-// unit of the latter. If to is empty, it deletes the amount. If to already has
-// an amount, rename keeps it, because the pod has been renamed before, and the
-// API server has filled in from with a default since. Such a default becomes 0
-// (see without).
+// unit of the latter. If to is empty, it deletes the amount. If the resource to
+// already has an amount, rename keeps that one: the pod was renamed before, and
+// since then the API server has added a default to the resource from. Such a
+// default becomes 0 (see without).
 func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
 	q, asked := of[from]
 	has, twice := of[to]
@@ -80,7 +81,8 @@ func mostOf(cpu corev1.ResourceName) resource.Quantity {
 	return mostCPUs
 }
 
-// inUnitOf converts an amount from the unit of one resource to that of another.
+// inUnitOf converts an amount from the unit of the first resource to that of
+// the second.
 func inUnitOf(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
 	switch {
 	case from == native.cpu && inMilli(to):

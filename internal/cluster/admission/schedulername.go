@@ -2,13 +2,13 @@ package admission
 
 import corev1 "k8s.io/api/core/v1"
 
-// koordScheduler is the name of Koordinator's scheduler. Many manifests name it,
-// and their pods stay Pending in a cluster without it.
+// koordScheduler is the name of Koordinator's scheduler. Many manifests name
+// it. In a cluster without it, their pods stay Pending.
 const koordScheduler = "koord-scheduler"
 
-// rescheduled replaces the name of the pod's scheduler, if the request has a
-// translation for it. Otherwise it warns if the name is that of Koordinator's
-// scheduler.
+// rescheduled replaces the name of the pod's scheduler, if SchedulerNames has a
+// name for it. If not, and if it is the name of Koordinator's scheduler, it
+// warns.
 func (r Request) rescheduled(p *corev1.Pod, v *Verdict) {
 	name := p.Spec.SchedulerName
 	switch to := r.SchedulerNames[name]; {

@@ -8,9 +8,10 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated checks pods that name
-// koord-scheduler themselves or by a profile, as most of Koordinator's examples
-// do: without that scheduler they stay Pending.
+// TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated checks pods that
+// name koord-scheduler, either themselves or through a profile. Most of
+// Koordinator's examples do. In a cluster without that scheduler they stay
+// Pending.
 func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
 	of := func(name string) *configv1alpha1.ClusterColocationProfile {
 		p := &configv1alpha1.ClusterColocationProfile{}
@@ -42,7 +43,7 @@ func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
 }
 
 // TestAClassThatIsAnAnnotationIsAWarning checks pods from a page of
-// Koordinator's manual. They have the class as an annotation, but Koordinator
+// Koordinator's manual. Their class is in an annotation, but Koordinator itself
 // reads only the label.
 func TestAClassThatIsAnAnnotationIsAWarning(t *testing.T) {
 	const want = `metadata.annotations[koordinator.sh/qosClass]: "BE" has no effect as an annotation, as in Koordinator: want it as a label`

@@ -37,8 +37,8 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 	return v
 }
 
-// ValidateUpdate checks a change of a pod. It does not check unchanged values
-// again, because the pod may be older than a rule.
+// ValidateUpdate checks a change of a pod. It does not check values that did
+// not change, because the pod may be older than a rule.
 func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	var v Verdict
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
@@ -54,7 +54,8 @@ func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	return v
 }
 
-// same refuses a change of a key that a node reads only when the pod starts.
+// same refuses a change of a key if a node reads this key only when the pod
+// starts.
 func (v *Verdict) same(field string, old, now map[string]string, key string) {
 	was, had := old[key]
 	is, has := now[key]
@@ -77,8 +78,9 @@ func orNone(s string) string {
 	return s
 }
 
-// words refuses labels and annotations that cannot be read; in an update, only
-// those that changed. It warns about those that Tenon can read but ignores.
+// words refuses labels and annotations that cannot be read. In an update, it
+// refuses only those that changed. It warns about those that Tenon can read but
+// ignores.
 func (v *Verdict) words(p, old *corev1.Pod) {
 	_, faults := kube.OverridesOf(p)
 	for _, f := range slices.Concat(kube.Faults(p), faults) {
@@ -104,8 +106,8 @@ func (v *Verdict) words(p, old *corev1.Pod) {
 	}
 }
 
-// priority refuses a class and a priority that contradict each other. It
-// accepts a pod of class BE without any priority, because manifests for ACK
+// priority refuses a pod whose class and priority contradict each other. It
+// accepts a pod of class BE that has no priority, because manifests for ACK
 // have none.
 func (v *Verdict) priority(p *corev1.Pod, class node.Class) {
 	priority := kube.Priority(p)
@@ -124,8 +126,8 @@ func priorityField(p *corev1.Pod) string {
 	return "spec.priorityClassName"
 }
 
-// wholeCPUs refuses an LSR or LSE pod whose CPU request is not a whole number
-// or is 0.
+// wholeCPUs refuses an LSR or LSE pod if its CPU request is 0 or not a whole
+// number.
 func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
 	asked := kube.Native(p).CPURequest.Or(0)
 	if asked <= 0 || asked%unit.CPUs(1) != 0 {
@@ -134,7 +136,7 @@ func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
 }
 
 // noBatch refuses batch resources in a pod that is not BE. The class must be
-// explicit: if amounts implied the class, a typing error could make a service
+// explicit: if amounts decided the class, a typing error could make a service
 // best-effort.
 func (v *Verdict) noBatch(p *corev1.Pod, class node.Class) {
 	problem := "batch resources are for class BE, and this pod names no class: add the label " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
@@ -154,7 +156,8 @@ func (v *Verdict) noBatch(p *corev1.Pod, class node.Class) {
 	}
 }
 
-// mid warns that no node has mid resources, and refuses invalid amounts.
+// mid warns that no node has mid resources. It also refuses invalid amounts of
+// them.
 func (v *Verdict) mid(p *corev1.Pod) {
 	for _, c := range places(p) {
 		for _, l := range c.lists() {
@@ -168,9 +171,9 @@ func (v *Verdict) mid(p *corev1.Pod) {
 	}
 }
 
-// The kernel cannot enforce less than leastCPU, which is 1 ms of 100 ms
-// (Documentation/scheduler/sched-bwc.rst). A container runtime needs
-// leastMemory to start any process.
+// The kernel cannot enforce less CPU than leastCPU, which is 1 ms of 100 ms
+// (Documentation/scheduler/sched-bwc.rst). With less memory than leastMemory, a
+// container runtime cannot start any process.
 var (
 	leastCPU    = resource.MustParse("10")
 	leastMemory = resource.MustParse("6Mi")
