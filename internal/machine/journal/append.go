@@ -5,7 +5,7 @@ import (
 )
 
 // append calls decide with the present state, and writes the entry that decide
-// returns. If that is nil, it writes nothing.
+// returns. If decide returns nil, it writes nothing.
 func (j *Journal) append(decide func(State) *entry) error {
 	return j.appendAll(func(s State) []*entry {
 		if e := decide(s); e != nil {
@@ -17,7 +17,7 @@ func (j *Journal) append(decide func(State) *entry) error {
 
 // appendAll calls decide with the present state, and writes the entries that
 // decide returns in one write. If the process is killed during the write, the
-// file has all of them or the first of them.
+// file may have only the first of these entries.
 func (j *Journal) appendAll(decide func(State) []*entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -65,9 +65,9 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	return nil
 }
 
-// linesOf returns the text of entries. If there is no file yet, the first line
-// of a file comes before them. If the file was found damaged, a line about the
-// damage comes before them.
+// linesOf returns the text of entries. If the file does not exist yet, the text
+// begins with the first line of a file. If the file was damaged, the text
+// begins with a line about the damage.
 func linesOf(j *Journal, es []*entry) ([]byte, error) {
 	var text []byte
 	before := []*entry{}
@@ -88,9 +88,9 @@ func linesOf(j *Journal, es []*entry) ([]byte, error) {
 	return text, nil
 }
 
-// lines estimates how many lines text has. If the file has more than twice as
-// many, a compaction is worth its cost. Each entry then pays for one line of a
-// compaction, however many knobs the journal has.
+// lines estimates how many lines a compacted file would have. If the file has
+// more than twice as many, a compaction is worth its cost. So each entry pays
+// for one line of a compaction, however many knobs the journal has.
 func (s State) lines() int {
 	return 1 + len(s.Groups) + len(s.Controls) + 2*len(s.Touches) + len(s.Processes)
 }

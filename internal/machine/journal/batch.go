@@ -2,8 +2,8 @@ package journal
 
 import "tenon.sh/tenon/internal/model/node"
 
-// An Intention is a write that is about to be made: of knob Knob of the cgroup
-// with the given inode, from the value Before to Value.
+// An Intention is a write that is about to be made. It changes the knob Knob of
+// the cgroup with this inode from the value Before to Value.
 type Intention struct {
 	Knob          node.Knob
 	Inode         uint64
@@ -13,14 +13,15 @@ type Intention struct {
 // An Outcome is the result of an intended write.
 type Outcome struct {
 	Knob node.Knob
-	// Value is what the kernel shows after the write; nil if the kernel refused
-	// the write and the knob did not change.
+	// Value is what the kernel shows after the write. It is nil if the kernel
+	// refused the write and the knob did not change.
 	Value node.Value
 }
 
 // IntendAll does the same as Intend, for several different knobs. It writes all
-// entries at once, so a hundred cost little more than one. After an error some
-// of them may be recorded; the caller must not write any of the knobs.
+// entries at once, so that a hundred cost little more than one. If it returns
+// an error, some of them may be recorded, and the caller must not write any of
+// the knobs.
 func (j *Journal) IntendAll(all []Intention) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
@@ -31,8 +32,8 @@ func (j *Journal) IntendAll(all []Intention) error {
 	})
 }
 
-// ConfirmAll calls Wrote or Abandon for each of several knobs, with one write
-// to the file.
+// ConfirmAll calls Wrote or Abandon for each of several knobs. It writes to the
+// file once.
 func (j *Journal) ConfirmAll(all []Outcome) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
@@ -60,8 +61,8 @@ func (j *Journal) ForgetAll(all []node.Knob) error {
 	})
 }
 
-// Adopt transfers knobs to this session, because the process that wrote them
-// has ended. The values from before do not change.
+// Adopt makes knobs belong to this session, because the process that wrote them
+// has ended. The values to restore do not change.
 func (j *Journal) Adopt(all []node.Knob) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))

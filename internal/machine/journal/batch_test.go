@@ -17,8 +17,8 @@ func nth(i int) node.Knob {
 	return node.Knob{Cgroup: node.CgroupPath(fmt.Sprintf("kubepods/besteffort/pod-%06d", i)), File: node.FileCPUMax}
 }
 
-// TestAnEntryCostsTheSameAmongManyKnobs checks that the number of bytes that an
-// entry writes, including compactions, does not depend on the number of knobs
+// TestAnEntryCostsTheSameAmongManyKnobs checks how many bytes are written for
+// an entry, including compactions. This must not depend on the number of knobs
 // in the journal.
 func TestAnEntryCostsTheSameAmongManyKnobs(t *testing.T) {
 	perEntry := func(knobs int) float64 {

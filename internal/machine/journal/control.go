@@ -8,15 +8,15 @@ import (
 
 // A MadeControl is a control group of resctrl that Tenon has created.
 type MadeControl struct {
-	// Inode is the inode number of the directory of the group; 0 if Tenon died
-	// while it created the group. If a group is removed and made again, its
-	// inode differs.
+	// Inode is the inode number of the group's directory. If a group is removed
+	// and made again, its inode differs. It is 0 if Tenon died while it created
+	// the group.
 	Inode uint64
 	By    Session
 }
 
-// MadeControl records a control group of resctrl. It is called with inode 0
-// before Tenon creates the group, and with the inode afterwards.
+// MadeControl records a control group of resctrl. It is called twice: with
+// inode 0 before Tenon creates the group, and with the inode afterwards.
 func (j *Journal) MadeControl(group string, inode uint64) error {
 	return j.append(func(State) *entry { return &entry{Op: opMadeControl, Control: group, Inode: inode} })
 }
@@ -31,7 +31,7 @@ func (j *Journal) RemovedControl(group string) error {
 	})
 }
 
-// Operations on control groups.
+// The operations of entries about control groups.
 const (
 	opMadeControl    = "made resctrl"
 	opRemovedControl = "removed resctrl"
@@ -52,8 +52,7 @@ func (s *State) applyControl(e entry) error {
 	return nil
 }
 
-// controlEntries returns the smallest list of entries that results in
-// s.Controls.
+// controlEntries returns the shortest list of entries that lead to s.Controls.
 func (s State) controlEntries() []entry {
 	var es []entry
 	for _, name := range slices.Sorted(maps.Keys(s.Controls)) {

@@ -12,21 +12,22 @@ import (
 	"syscall"
 )
 
-// Operations about the file itself. A file begins with a line of opBegin. An
-// empty file, or one without its beginning, is thereby recognized as damaged.
+// The operations of lines about the file itself. A file begins with a line of
+// opBegin. So a file that is empty or lacks its beginning is recognized as
+// damaged.
 const (
 	opBegin   = "begin"
 	opDamaged = "damaged" // Value describes the damage; a compaction keeps this line
 	opSettled = "settled" // a restore has reported the damage
 )
 
-// lineStart begins each line. If the text after the last complete line does not
-// begin like this, it is damage and not the start of a line that a killed
-// writer left.
+// lineStart is the beginning of each line. If the text after the last complete
+// line begins differently, it is damage. Otherwise it is the start of a line
+// that a killed writer left.
 const lineStart = `{"op":"`
 
-// sealed adds to a line its check sum (CRC-32, IEEE) as the last field, and a
-// newline.
+// sealed adds a check sum (CRC-32, IEEE) to a line as its last field, and then
+// a newline.
 func sealed(line []byte) []byte {
 	sum := crc32.ChecksumIEEE(line)
 	return fmt.Appendf(line[:len(line)-1], sumField, sum)
@@ -37,9 +38,9 @@ const (
 	sumWidth = len(",\"sum\":\"00000000\"}")
 )
 
-// unsealed returns a line without its check sum, and whether the sum is right.
-// A line without a sum comes from an earlier version of Tenon and counts as
-// right.
+// unsealed returns a line without its check sum, and whether the check sum is
+// right. If a line has none, it comes from an earlier version of Tenon and
+// counts as right.
 func unsealed(line []byte) (bare []byte, right bool) {
 	at := len(line) - sumWidth
 	if at <= 0 || !bytes.HasPrefix(line[at:], []byte(`,"sum":"`)) {
@@ -49,7 +50,8 @@ func unsealed(line []byte) (bare []byte, right bool) {
 	return bare, string(line[at:])+"\n" == fmt.Sprintf(sumField, crc32.ChecksumIEEE(bare))
 }
 
-// whole says how the text of a file is damaged as a whole; empty: it is not.
+// whole says how the text of a file is damaged. It returns "" if the text is
+// not damaged.
 func whole(text []byte, read State, head file, rest []byte) string {
 	switch first, _, _ := bytes.Cut(text, []byte{'\n'}); {
 	case len(text) == 0:
@@ -71,22 +73,22 @@ func likeLine(text []byte) bool {
 }
 
 // lockName is the file whose lock all processes share. It also contains the
-// inode number and the length of the journal after the last entry. A journal
-// that was cut off between two lines is recognized by this length.
+// inode number that the journal had after the last entry, and its length. If
+// the journal was cut off between two lines, that is recognized by this length.
 const lockName = "journal.lock"
 
 const extentForm = "%20d %20d\n"
 
-// noteExtent records the present length of the journal. A failure does no harm,
-// because the next entry records the length again.
+// noteExtent records how long the journal is now. If this fails, it does no
+// harm, because the next entry records the length again.
 func (j *Journal) noteExtent() {
 	if st, is := j.read.Sys().(*syscall.Stat_t); is {
 		_, _ = j.lock.WriteAt(fmt.Appendf(nil, extentForm, st.Ino, j.size), 0)
 	}
 }
 
-// missing returns how many bytes are missing at the end of the file, compared
-// with the length that the lock file records.
+// missing compares the file with the length in the lock file. It returns how
+// many bytes are missing at the end of the file.
 func (j *Journal) missing(info fs.FileInfo) int64 {
 	text, err := os.ReadFile(filepath.Join(j.dir, lockName))
 	var inode uint64
@@ -104,9 +106,9 @@ func (j *Journal) missing(info fs.FileInfo) int64 {
 }
 
 // Damage says how another program damaged the file after this process had read
-// it: whether it was removed, emptied, cut off or overwritten. Until Repair,
-// only the memory of this process has the entries. It is empty if the file is
-// whole.
+// it: the file was removed, emptied, cut off or overwritten. Until Repair is
+// called, only the memory of this process has the entries. Damage returns "" if
+// the file is whole.
 func (j *Journal) Damage() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -117,10 +119,11 @@ func (j *Journal) Damage() string {
 }
 
 // Repair writes the file again if it was damaged after this process had read
-// it. It returns the damage; empty: the file was whole. If an entry has
+// it. It returns the damage, or "" if the file was whole. If an entry has
 // repaired the file since the last Repair, it returns that damage once. Entries
-// that other processes wrote after the last load are lost. lost says how
-// entries were lost for good, until Settle is called; empty: none were.
+// that other processes wrote after this process last read the file are lost.
+// lost says how entries were lost for good, until Settle is called. It is "" if
+// none were lost.
 func (j *Journal) Repair() (damage, lost string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -157,7 +160,7 @@ func (j *Journal) repair(locked bool) (damage string, err error) {
 	return damage, j.load()
 }
 
-// Settle forgets that entries were lost. It is called when a restore has
+// Settle forgets that entries were lost. It is called after a restore has
 // reported the loss.
 func (j *Journal) Settle() error {
 	return j.append(func(s State) *entry {
@@ -168,9 +171,9 @@ func (j *Journal) Settle() error {
 	})
 }
 
-// load reads the part of the file that was added since the last load, or all of
-// it if the file was replaced. If another program has damaged the file since
-// then, the state does not change, and lost says what happened.
+// load reads the part of the file that was added since the last load. If the
+// file was replaced, it reads all of it. If another program has damaged the
+// file meanwhile, the state does not change, and lost says what happened.
 func (j *Journal) load() error {
 	known := j.read != nil && !j.state.Empty()
 	f, err := os.Open(j.path)

@@ -59,7 +59,7 @@ func written(t *testing.T) (*journal.Journal, map[node.Knob]journal.Touch) {
 }
 
 // TestAProcessRepairsTheJournalThatItHasRead checks that the entries survive
-// each kind of damage, because the process has them in its memory.
+// each kind of damage. The process has them in its memory.
 func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
 	for name, damage := range damages {
 		for _, by := range []string{"repair", "the next entry"} {
@@ -90,10 +90,11 @@ func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
 	}
 }
 
-// TestANewReaderSeesThatEntriesWereLost checks that a process that has not read
-// the entries reports their loss. It must report it even after it has written
-// entries of its own and compacted the file, until a restore settles the loss.
-// If the whole journal was removed, the directory shows no trace of it.
+// TestANewReaderSeesThatEntriesWereLost checks a process that has not read the
+// entries. It must report that they are lost. It must report it even after it
+// has written entries itself and compacted the file, until a restore settles
+// the loss. But if the whole journal was removed, the directory shows no trace
+// of it.
 func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
 	for name, damage := range damages {
 		if strings.HasSuffix(name, "removed") && name != "beginning removed" {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tmpfs mounts a small file system. It returns its directory, and a function
-// that fills it up.
+// tmpfs mounts a small file system. It returns the directory, and a function
+// that fills the file system.
 func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	t.Helper()
 	dir = t.TempDir()
@@ -44,9 +44,9 @@ func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	}
 }
 
-// TestAFullFileSystemStopsOnlyWhatIsNew fills the tmpfs. Knobs that the journal
-// has must still be narrowed and widened, and knobs without an entry must not
-// change.
+// TestAFullFileSystemStopsOnlyWhatIsNew fills the tmpfs. It must still be
+// possible to change knobs that the journal has. Knobs without an entry must
+// not change.
 func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)
@@ -82,8 +82,9 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 }
 
 // TestAFullFileSystemAndAHolderThatStandsStill fills the file system while
-// another process holds the lock. Entries about known knobs must still be
-// written. The file that the other process may be writing must not be used.
+// another process holds the lock. It must still be possible to write entries
+// about known knobs. But the file that the other process may be writing must
+// not be used.
 func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)

@@ -1,15 +1,16 @@
-// Package journal records the changes of Tenon to this machine since boot: the
-// value of each knob from before Tenon's first write, the last value that Tenon
-// wrote, the groups that it created, and the processes that it started. With
-// the journal, every knob can be restored without a daemon, even after kill -9.
+// Package journal records how Tenon has changed this machine since boot. For
+// each knob, it has the value before Tenon's first write and the last value
+// that Tenon wrote. It also has the groups that Tenon created, and the
+// processes that it started. With the journal, every knob can be restored
+// without a daemon, even after kill -9.
 //
 // The journal is one file of JSON lines on tmpfs. Its name contains the boot
 // id, because kernel state does not survive a reboot. Each line is one write(2)
-// with O_APPEND. A writer that dies therefore leaves at most one incomplete
-// line at the end, which readers skip. Several processes share the file under
+// with O_APPEND. So a writer that dies leaves at most one incomplete line at
+// the end, and readers skip it. Several processes share the file under
 // flock(2), but none waits long for the lock. There is no fsync: tmpfs has no
-// disk, and a machine that loses its memory also loses its cgroups. For a full
-// file system, space is reserved for entries about known knobs.
+// disk, and a machine that loses its memory also loses its cgroups. In case the
+// file system becomes full, space is reserved for entries about known knobs.
 package journal
 
 import (
@@ -28,21 +29,22 @@ import (
 // DefaultDir is the directory of the journal on a real machine.
 const DefaultDir = "/run/tenon"
 
-// compactAbove is a size of the file in bytes. A larger file is rewritten
-// without obsolete entries, if most of its lines are obsolete. A line has about
-// 200 bytes, and each write of a knob adds two.
+// compactAbove is a size of the file in bytes. If a file is larger and most of
+// its lines are obsolete, it is rewritten without them. A line has about 200
+// bytes, and each write of a knob adds two lines.
 const compactAbove = 256 << 10
 
-// A Session is one Tenon process. Entries carry it to distinguish the entries
-// of living processes from those of dead ones, and those of the lab from those
-// of users.
+// A Session is one Tenon process. It is part of an entry. It distinguishes the
+// entries of living processes from those of dead ones, and those of the lab
+// from those of users.
 type Session struct {
 	PID int `json:"pid"`
 	// Start is the start time of the process, in nanoseconds after boot
-	// (/proc/PID/stat). The pair of PID and Start is never used again.
+	// (/proc/PID/stat). No later process has both the same PID and the same
+	// Start.
 	Start int64 `json:"start"`
 	// Lab says that the groups and processes of this session belong to the lab,
-	// so that a restore may end them. Otherwise they belong to a user.
+	// so that a restore may end them. If it is false, they belong to a user.
 	Lab bool `json:"lab,omitempty"`
 }
 
@@ -61,20 +63,20 @@ type Journal struct {
 	size  int64       // of the file, with torn lines
 	torn  bool        // the byte before off is not a newline
 	lost  string      // how the file was damaged since it was read; empty: it was not
-	// repaired is the damage that an entry found and repaired. Repair returns
-	// it once.
+	// repaired is damage that was found and repaired when an entry was written.
+	// Repair returns it once.
 	repaired string
 	work     Work
 	changes  uint64 // how often state changed
 }
 
-// Work counts what the journal has cost this process.
+// Work counts how much work the journal was for this process.
 type Work struct {
 	Writes int   // number of writes to the file
 	Bytes  int64 // number of bytes that they wrote, including compactions
 }
 
-// Work returns what the journal has cost this process up to now.
+// Work returns how much work the journal was for this process up to now.
 func (j *Journal) Work() Work {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -96,21 +98,21 @@ func (j *Journal) Path() string { return j.path }
 // Session returns the session of the process that writes with this Journal.
 func (j *Journal) Session() Session { return j.session }
 
-// State returns the present state, including the entries of other processes. A
-// missing file is an empty state.
+// State returns the present state, including the entries of other processes. If
+// the file is missing, the state is empty.
 func (j *Journal) State() (State, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// Without the lock, a reader may see an incomplete line of another process.
-	// It stops before that line, and the next load reads it.
+	// A reader has no lock, so it may see an incomplete line of another
+	// process. It stops before that line, and the next load reads the line.
 	if err := j.load(); err != nil {
 		return State{}, err
 	}
 	return j.state.clone(), nil
 }
 
-// Changes counts how often the state has changed, including by entries of other
-// processes. While the count stays the same, State returns the same.
+// Changes returns a count that grows whenever the state changes, even by
+// entries of other processes. While it stays the same, State returns the same.
 func (j *Journal) Changes() (uint64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -118,8 +120,8 @@ func (j *Journal) Changes() (uint64, error) {
 	return j.changes, err
 }
 
-// Touch returns the entry of one knob, including that of another process. It
-// reports whether there is one.
+// Touch returns the entry of one knob, which may come from another process. The
+// second result says whether there is one.
 func (j *Journal) Touch(k node.Knob) (Touch, bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -145,9 +147,9 @@ func (j *Journal) Touches(f node.File) (bool, error) {
 	return false, nil
 }
 
-// Intend records that Tenon is about to write knob k of the cgroup with the
-// given inode. It stores the value from before only if no process has an entry
-// yet for this knob of this cgroup.
+// Intend records that Tenon is about to write the knob k of the cgroup with
+// this inode. If no process has an entry for this knob of this cgroup yet, it
+// also records before, which is the value to restore.
 func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) error {
 	return j.append(func(s State) *entry { return s.intend(Intention{k, inode, before, value}) })
 }
@@ -158,8 +160,8 @@ func (j *Journal) Wrote(k node.Knob, value node.Value) error {
 }
 
 // Abandon records that the kernel refused the intended value and that the knob
-// did not change. If no write of the knob ever succeeded, the knob leaves the
-// journal.
+// did not change. If no write of the knob has ever succeeded, the knob is
+// removed from the journal.
 func (j *Journal) Abandon(k node.Knob) error {
 	return j.append(func(s State) *entry { return s.abandon(k) })
 }
@@ -170,9 +172,9 @@ func (j *Journal) Forget(k node.Knob) error {
 	return j.append(func(s State) *entry { return s.forget(k) })
 }
 
-// Rebase changes the value from before of knob k to what the owner of the knob
-// would have written by now. An example is the kubelet when a pod is resized.
-// It does nothing for a knob without an entry.
+// Rebase changes the value to restore for the knob k. The new value is what the
+// knob's owner would have written by now, such as the kubelet when a pod is
+// resized. If the knob has no entry, Rebase does nothing.
 func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	return j.append(func(s State) *entry {
 		if t, touched := s.Touches[k]; !touched || t.Before == before {
@@ -182,8 +184,8 @@ func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	})
 }
 
-// Made records a cgroup that Tenon is about to create. The entry comes before
-// the mkdir, so that no group of Tenon exists without an entry.
+// Made records a cgroup that Tenon is about to create. The entry is written
+// before the mkdir, so that every group of Tenon has an entry.
 func (j *Journal) Made(p node.CgroupPath) error {
 	return j.append(func(State) *entry { return &entry{Op: opMade, Cgroup: p} })
 }
@@ -215,19 +217,19 @@ func (j *Journal) Reaped(p Process) error {
 	})
 }
 
-// lockPatience is how long a writer waits for the lock. A writer usually holds
-// it for some ten microseconds.
+// lockPatience is how long a writer waits for the lock. Usually a writer holds
+// the lock for some ten microseconds.
 const lockPatience = 250 * time.Millisecond
 
-// acquire takes the lock that all processes share. The lock has a file of its
-// own, because compaction replaces the journal.
+// acquire takes the lock that all processes share. The lock is on a file of its
+// own, because a compaction replaces the journal.
 //
 // A process may be stopped while it holds the lock. It must not stop the
 // others, least of all the watchdog, which works while the agent is stopped.
-// After lockPatience the writer therefore continues without the lock, and
+// Therefore, after lockPatience, the writer continues without the lock, and
 // locked is false. The journal is correct without the lock, too: each entry is
 // one write(2) with O_APPEND, a second Intend for the same knob does not change
-// the value from before, and a process that compacts looks for entries that
+// the value to restore, and a process that compacts looks for entries that
 // arrived meanwhile. A process without the lock compacts only if the file
 // system is full.
 func (j *Journal) acquire() (locked bool, err error) {
@@ -244,8 +246,8 @@ func (j *Journal) acquire() (locked bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		// A process that can read a lock file can hold its lock. An older
-		// version of Tenon made these files readable for all users.
+		// A process that can read a lock file can hold its lock. In an older
+		// version of Tenon, all users could read these files.
 		_, _, _ = f.Chmod(0o600), os.Chmod(j.path, 0o600), os.Chmod(j.nextPath(), 0o600)
 		j.lock = f
 	}
@@ -263,7 +265,7 @@ func (j *Journal) acquire() (locked bool, err error) {
 }
 
 // lockStands reports whether the lock is on the file that other processes open.
-// It is not if the directory was removed and made again.
+// If the directory was removed and made again, it is on another file.
 func (j *Journal) lockStands() bool {
 	held, err := j.lock.Stat()
 	if err != nil {
@@ -278,8 +280,9 @@ const lockPoll = 200 * time.Microsecond
 
 func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
 
-// removeOtherBoots deletes the journals of earlier boots, which exist if /run
-// is not on tmpfs. A failure does no harm, because no process reads them.
+// removeOtherBoots deletes the journals of earlier boots. There are some if
+// /run is not on tmpfs. If this fails, it does no harm, because no process
+// reads them.
 func (j *Journal) removeOtherBoots() {
 	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*"))
 	for _, f := range files {
@@ -289,8 +292,9 @@ func (j *Journal) removeOtherBoots() {
 	}
 }
 
-// compact rewrites the journal with one or two lines for each thing that it
-// still needs. It writes the file next and renames it.
+// compact rewrites the journal. The new one has one or two lines for each knob,
+// group and process that it still needs. It writes them to the file next, and
+// renames this file.
 func (j *Journal) compact(next string) error {
 	text, err := j.state.text()
 	if err != nil {
@@ -309,7 +313,7 @@ func (j *Journal) compact(next string) error {
 	return j.load()
 }
 
-// Close closes the file of the lock. The entries stay.
+// Close closes the lock file. It does not remove entries.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -160,7 +160,7 @@ func TestATornTailCostsOneLineOnly(t *testing.T) {
 		}
 		do(t, after.Made("next"))
 		s := state(t, open(t, dir, me))
-		// If only the newline is missing, the next append completes the line.
+		// If only the newline is missing, the next append adds it.
 		whole := cut == len(text)-1
 		if _, made := s.Groups["next"]; !made || len(s.Touches) != 1 || (s.Torn == 1) == whole {
 			t.Fatalf("cut at %d, then appended: %v torn %d", cut, s, s.Torn)
@@ -242,9 +242,8 @@ func TestALargeJournalIsCompacted(t *testing.T) {
 	}
 }
 
-// TestKill9LeavesAUsableJournal kills a process that does nothing but write
-// entries. The journal must have each entry that the process reported as
-// written.
+// TestKill9LeavesAUsableJournal kills a process that only writes entries. The
+// journal must have each entry that the process reported as written.
 func TestKill9LeavesAUsableJournal(t *testing.T) {
 	if dir := os.Getenv("JOURNAL_VICTIM_DIR"); dir != "" {
 		j := open(t, dir, me)
@@ -295,7 +294,7 @@ func FuzzAnyFileIsReadable(f *testing.F) {
 	})
 }
 
-// A process that is stopped at the wrong moment holds the lock until it
+// If a process is stopped at the wrong moment, it holds the lock until it
 // continues.
 func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 	dir := t.TempDir()
@@ -329,8 +328,8 @@ func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// If two processes both write a first entry for a knob, the entry of the second
-// process must not replace the value from before.
+// Two processes both write a first entry for a knob. The entry of the second
+// process must not replace the value to restore.
 func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 	dir := t.TempDir()
 	if err := open(t, dir, me).Intend(weight, 1, normal, idle); err != nil {
@@ -353,8 +352,8 @@ func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 	}
 }
 
-// A writer that continues without the lock must not compact, because the holder
-// of the lock may be compacting.
+// A writer that continues without the lock must not compact, because the
+// process that holds the lock may be compacting.
 func TestWithoutTheLockNobodyCompacts(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)

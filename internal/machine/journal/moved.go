@@ -14,8 +14,8 @@ type Move struct {
 	Inode uint64          `json:"inode"`
 }
 
-// Moved records that cgroups were renamed, and moves the entries of their knobs
-// to the new names. All moves happen at the same time, so two cgroups can
+// Moved records that cgroups were renamed, and gives the entries of their knobs
+// the new names. All renames happen at the same time, so two cgroups can
 // exchange their names.
 func (j *Journal) Moved(moves []Move) error {
 	return j.append(func(State) *entry {
@@ -26,8 +26,8 @@ func (j *Journal) Moved(moves []Move) error {
 	})
 }
 
-// Move moves the entries of cgroups that were renamed. If a removed cgroup had
-// the new name before, its entries are dropped.
+// Move gives the entries of renamed cgroups their new names. If a removed
+// cgroup had such a name before, its entries are dropped.
 func (s *State) Move(moves []Move) {
 	from := make(map[node.CgroupPath]Move, len(moves))
 	for _, m := range moves {

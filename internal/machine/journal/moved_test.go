@@ -7,7 +7,7 @@ import (
 )
 
 // TestEntriesMoveWithTheirCgroups lets two cgroups exchange their names. Their
-// entries must be exchanged, even across a compaction, and an entry with
+// entries must be exchanged, even if the journal is compacted. An entry with
 // another inode must not move.
 func TestEntriesMoveWithTheirCgroups(t *testing.T) {
 	j, err := Open(t.TempDir(), "boot", Session{PID: 1})

@@ -11,8 +11,9 @@ import (
 )
 
 // TestNamesOfAnyBytesAreJournalled uses names that the kernel accepts for a
-// cgroup but that are not UTF-8, and names that look like the notation for
-// those. Another process reads the file, and once more after a compaction.
+// cgroup but that are not UTF-8. It also uses names that look like the notation
+// for such names. Another process reads the file, before and after a
+// compaction.
 func TestNamesOfAnyBytesAreJournalled(t *testing.T) {
 	names := []node.CgroupPath{"be/\xff\xfe", "be/caf\xe9", `be/"\xff"`, `a\x2db.slice`, "be/caf\u00e9", "be/\ufffd", "\xff"}
 	dir := t.TempDir()
@@ -25,7 +26,7 @@ func TestNamesOfAnyBytesAreJournalled(t *testing.T) {
 		want[k] = journal.Touch{Inode: uint64(i + 1), Before: odd, Written: idle, By: me}
 		groups[name+"/made"] = me
 	}
-	// A cgroup is renamed from one such name to another.
+	// A cgroup is renamed. Neither name is UTF-8.
 	from, to := node.Knob{Cgroup: names[0], File: node.FileCPUWeight}, node.Knob{Cgroup: node.CgroupPath("be" + strings.Repeat("/"+strings.Repeat("\xfd", 200), 10)), File: node.FileCPUWeight}
 	do(t, j.Moved([]journal.Move{{From: from.Cgroup, To: to.Cgroup, Inode: 1}}))
 	want[to] = want[from]

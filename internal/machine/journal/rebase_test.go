@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestAnotherValueFromBeforeIsKept checks that the effect of Rebase lasts when
-// the journal is opened again or compacted, and that Rebase does nothing for a
-// knob without an entry.
+// TestAnotherValueFromBeforeIsKept checks that Rebase still has its effect when
+// the journal has been opened again or compacted. For a knob without an entry,
+// Rebase must do nothing.
 func TestAnotherValueFromBeforeIsKept(t *testing.T) {
 	dir := t.TempDir()
 	j, err := Open(dir, "boot", Session{PID: 1, Start: 1})

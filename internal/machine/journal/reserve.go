@@ -7,14 +7,15 @@ import (
 	"syscall"
 )
 
-// reserveSize is the least space, in bytes, that is reserved for a full file
-// system. A compacted journal of about three hundred entries fits into it.
+// reserveSize is how many bytes are reserved at least, in case the file system
+// becomes full. A compacted journal with about three hundred entries fits into
+// this space.
 const reserveSize = 64 << 10
 
-// lineSize is a length in bytes that most lines do not reach.
+// lineSize is a number of bytes. Most lines are shorter.
 const lineSize = 256
 
-// reserve returns the space that a compacted journal needs. It is a power of
+// reserve returns how much space a compacted journal needs. It is a power of
 // two, so that it rarely changes.
 func (s State) reserve() int64 {
 	size := int64(reserveSize)
@@ -23,15 +24,16 @@ func (s State) reserve() int64 {
 	return size
 }
 
-// nextPath returns the path of the file that replaces the journal when it is
-// compacted. The file is created early and empty, with allocated space. This
-// reserves space for entries on a full file system: Tenon must be able to
-// narrow best-effort work when a service needs its CPU. Without free space,
-// entries for new knobs fail, so that the journal does not grow.
+// nextPath returns the path of a file that replaces the journal when the
+// journal is compacted. The file is created early, and is empty, but its space
+// is allocated. So there is space for entries even if the file system is full:
+// Tenon must be able to narrow best-effort work when a service needs its CPU.
+// If no other space is free, entries for new knobs fail, so that the journal
+// does not grow.
 func (j *Journal) nextPath() string { return j.path + ".next" }
 
-// keepReserve allocates the reserve, or as much of it as possible. It returns
-// an error if it could not allocate all of it.
+// keepReserve allocates the reserved space, or as much of it as possible. If it
+// could not allocate all of it, it returns an error.
 func (j *Journal) keepReserve() error {
 	want := j.state.reserve()
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= want {
@@ -42,7 +44,7 @@ func (j *Journal) keepReserve() error {
 		return fmt.Errorf("reserve space for the journal: %w", err)
 	}
 	defer f.Close()
-	// On a full file system, there may be only the page that the last
+	// On a full file system, only the page may be available that the last
 	// compaction has freed. That is enough for the next compaction.
 	const keepSize = 1 // FALLOC_FL_KEEP_SIZE
 	for size := want; size >= int64(os.Getpagesize()); size /= 2 {
@@ -60,8 +62,8 @@ func (j *Journal) keepReserve() error {
 	return err
 }
 
-// write appends a line to the journal. If the file system is full, it uses the
-// reserve, unless the entry is about a new knob.
+// write appends a line to the journal. If the file system is full and the entry
+// is not about a new knob, it uses the reserved space.
 func (j *Journal) write(line []byte, first, locked bool) error {
 	if err := j.keepReserve(); err != nil && first {
 		return err
@@ -73,8 +75,8 @@ func (j *Journal) write(line []byte, first, locked bool) error {
 	// Only a part of the line was written. Compaction removes it.
 	next := j.nextPath()
 	if !locked {
-		// The holder of the lock may be compacting. Take the space of the
-		// reserve, but do not write to its file.
+		// The process that holds the lock may be compacting. So use the
+		// reserved space, but do not write to its file.
 		_ = os.Remove(next)
 		next = fmt.Sprintf("%s.%d", next, os.Getpid())
 	}
@@ -100,8 +102,8 @@ func (j *Journal) appendLine(line []byte) error {
 	return nil
 }
 
-// writeNext writes the file that will replace the journal. It does not truncate
-// an empty file, because that would free the allocated space.
+// writeNext writes the file that will replace the journal. If the file is
+// empty, it does not truncate it, because that would free the allocated space.
 func writeNext(next string, text []byte) error {
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {

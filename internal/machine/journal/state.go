@@ -11,17 +11,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// State is what all entries of the journal result in.
+// State is what the journal contains when all its entries have been applied.
 type State struct {
 	Touches   map[node.Knob]Touch
 	Groups    map[node.CgroupPath]Session // groups that Tenon created, with the session
 	Controls  map[string]MadeControl      // control groups of resctrl that Tenon created
 	Processes map[Process]Session         // processes that Tenon started, with the session
-	// Torn is the number of lines that could not be read. Each is the last line
-	// of a writer that was killed.
+	// Torn is how many lines could not be read. Each is the last line of a
+	// writer that was killed.
 	Torn int
-	// Damage says that entries were lost because another program changed the
-	// file, and how. Empty: no loss is known.
+	// Damage says how entries were lost because another program changed the
+	// file. It is empty if no loss is known.
 	Damage string
 }
 
@@ -38,25 +38,25 @@ type Touch struct {
 	// removed and made again, its inode differs.
 	Inode  uint64
 	Before node.Value
-	// Written is the last value that Tenon wrote, in the form that the kernel
-	// shows; nil if no write was confirmed.
+	// Written is the last value that Tenon wrote, in the form in which the
+	// kernel shows it. It is nil if no write was confirmed.
 	Written node.Value
-	// Pending is the value of a write that began but was not confirmed; nil if
-	// there is none.
+	// Pending is the value of a write that began but was not confirmed. It is
+	// nil if there is no such write.
 	Pending node.Value
-	// By is the session that wrote the knob first, or that has adopted it
-	// since.
+	// By is the session that first wrote the knob, or the one that has adopted
+	// it since.
 	By Session
 }
 
 // A Process is identified by its pid and its start time in nanoseconds after
-// boot. The pair is never used again.
+// boot. No later process has both.
 type Process struct {
 	PID   int   `json:"pid"`
 	Start int64 `json:"start"`
 }
 
-// Operations of entries.
+// The operations of entries.
 const (
 	opIntend  = "intend"
 	opWrote   = "wrote"
@@ -104,8 +104,9 @@ func (s State) Empty() bool {
 }
 
 // replay applies the complete lines of text, and returns how many bytes these
-// have. It does not apply a line without a newline: its writer may be about to
-// finish it. If the writer has died, the next append completes the line.
+// have. It does not apply a line without a newline, because the writer of the
+// line may be about to finish it. If that writer has died, the next append
+// completes the line.
 func (s *State) replay(text []byte, f *file) int {
 	n := 0
 	for {
@@ -206,7 +207,7 @@ func (s *State) applyKnob(e entry) error {
 	return nil
 }
 
-// text returns the shortest file that results in s.
+// text returns the shortest file content that leads to the state s.
 func (s State) text() ([]byte, error) {
 	var text []byte
 	for _, e := range s.entries() {
@@ -219,7 +220,7 @@ func (s State) text() ([]byte, error) {
 	return text, nil
 }
 
-// entries returns the smallest list of entries that results in s.
+// entries returns the shortest list of entries that leads to the state s.
 func (s State) entries() []entry {
 	es := []entry{{Op: opBegin}}
 	if s.Damage != "" {
@@ -265,8 +266,8 @@ func (s State) mentions(p node.CgroupPath) bool {
 	return false
 }
 
-// String prints one line for each knob, group and process that a restore would
-// restore, remove or end.
+// String prints one line for each knob that a restore would restore, for each
+// group that it would remove, and for each process that it would end.
 func (s State) String() string {
 	var b strings.Builder
 	for _, k := range slices.SortedFunc(maps.Keys(s.Touches), node.Knob.Compare) {

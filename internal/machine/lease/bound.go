@@ -5,13 +5,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Bound is the most that a knob of best-effort work may allow while no agent
+// A Bound limits how much a knob of best-effort work may allow while no agent
 // runs. A lease has at most one Bound for each knob.
 type Bound struct {
 	Knob node.Knob
-	// Inode is the inode number of the directory of the cgroup. If a cgroup is
-	// removed and made again, its inode differs and the bound does not apply to
-	// it.
+	// Inode is the inode number of the cgroup's directory. If a cgroup is
+	// removed and made again, its inode differs, and the bound does not apply
+	// to it.
 	Inode uint64
 	Value node.Value
 	// Reason is one short sentence. The step that writes the bound contains it.
@@ -19,9 +19,10 @@ type Bound struct {
 }
 
 // Narrow returns the steps that bring the present knobs within the bounds, in
-// the order of a plan. It never widens a knob. A knob within its bound gets no
-// step. A part of a composite value that is tighter than its bound stays as it
-// is. A knob whose present value is unknown does not change.
+// the order of a plan. It never widens a knob. If a knob is within its bound,
+// there is no step for it. If a part of a composite value is already narrower
+// than its bound, this part stays as it is. If the present value of a knob is
+// unknown, the knob does not change.
 func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	var wants []plan.Want
 	for _, b := range bounds {
@@ -36,8 +37,8 @@ func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	return plan.Diff(now, wants)
 }
 
-// within returns the value that both the present value and the bound allow. If
-// no value satisfies both, it returns the present value.
+// within returns the widest value that neither exceeds the present value nor
+// the bound. If there is no such value, it returns the present value.
 func within(k node.Kernel, has, bound node.Value) node.Value {
 	bound = bound.Rounded(k)
 	switch h := has.(type) {
@@ -58,8 +59,9 @@ func within(k node.Kernel, has, bound node.Value) node.Value {
 	return bound
 }
 
-// commonCPUs returns the CPUs in both sets. On v2, an empty set means all CPUs
-// of the parent. On v1, it admits no task and is the narrowest value.
+// commonCPUs returns the CPUs that are in both sets. On v2, an empty set means
+// all CPUs of the parent. On v1, an empty set admits no task and is the
+// narrowest value.
 func commonCPUs(k node.Kernel, has, bound node.CPUs) node.CPUs {
 	common := node.CPUs{Set: has.Set.Intersect(bound.Set)}
 	switch {

@@ -86,8 +86,8 @@ func TestChildrenAreNarrowedFirst(t *testing.T) {
 }
 
 // TestNarrowNeverWidens draws present values and bounds at random. Each step
-// must allow less than before, and no part of it may allow more. A second pass
-// must have no steps.
+// must allow less than the present value, and no part of it may allow more. If
+// Narrow is called again afterwards, it must return no steps.
 func TestNarrowNeverWidens(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {

@@ -30,7 +30,8 @@ const (
 const bootWidth = 36
 
 // A head is the first line of the file. It always has the same width, so that a
-// renewal can overwrite it in place. One JSON line for each bound follows it.
+// renewal can overwrite it in place. After it, there is one JSON line for each
+// bound.
 type head struct {
 	boot      string
 	holder    Holder
@@ -81,8 +82,8 @@ func parseHead(line []byte) (head, error) {
 		announced: f[12] == "1",
 		body:      sum{number(f[14], 10), uint32(number(f[15], 16))},
 	}
-	// The values must result in the same line. This checks the check sum, and
-	// the parts of the line that were not parsed.
+	// The values must lead to the same line. So the check sum is checked, and
+	// also those parts of the line that were not parsed.
 	if !bytes.Equal(h.append(nil), line) {
 		return head{}, errDamaged
 	}
@@ -140,8 +141,9 @@ type content struct {
 	bounds []Bound
 }
 
-// read reads the lease in dir. If its bounds are those of the last content, it
-// reads only the first line. If there is no lease, it returns fs.ErrNotExist.
+// read reads the lease in dir. If the bounds are the same as in the last
+// content, it reads only the first line. If there is no lease, it returns
+// fs.ErrNotExist.
 func read(dir string, last content) (content, error) {
 	path := filepath.Join(dir, leaseFile)
 	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -156,11 +158,11 @@ func read(dir string, last content) (content, error) {
 	return c, nil
 }
 
-// A descriptor reads a file with a single system call. os.File makes six more
-// for a file that is read once. Such reads are most of what a watchdog does.
+// A descriptor reads a file with a single system call. os.File would make six
+// more. Most of what a watchdog does is to read this file.
 type descriptor int
 
-// ReadAt reads once. A short read means the end of the file.
+// ReadAt reads once. If it reads less than b holds, the file has ended.
 func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	n, err := unix.Pread(int(d), b, at)
 	if err != nil {
@@ -172,12 +174,12 @@ func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// attempts is how often read tries to read a head. If a head is just being
-// written, it is complete a moment later.
+// attempts is how often read tries to read a head. If the head is just being
+// written, it will be complete a moment later.
 const attempts = 3
 
-// readFrom reads a lease. Within one file only the head ever changes; the
-// bounds do not.
+// readFrom reads a lease. As long as the file is the same, only the head
+// changes and the bounds do not.
 func readFrom(r io.ReaderAt, last content) (content, error) {
 	line := make([]byte, headSize)
 	var h head
@@ -196,7 +198,8 @@ func readFrom(r io.ReaderAt, last content) (content, error) {
 	if h.body == last.head.body {
 		return content{h, last.bounds}, nil
 	}
-	// Read one byte more than expected, to notice a longer text.
+	// Read one byte more than expected, so that a text that is too long is
+	// noticed.
 	text, err := io.ReadAll(io.NewSectionReader(r, int64(headSize), h.body.length+1))
 	if err != nil {
 		return content{}, err

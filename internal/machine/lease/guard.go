@@ -15,11 +15,11 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// Guard starts cmd as the watchdog of the lease in dir, if there is none yet,
-// and reports whether it did. The process has its own session and outlives its
-// parent. Unless cmd says otherwise, it has no output, and its working
-// directory is the root. If several are started at the same time, all except
-// one find that there is a watchdog already, and end.
+// Guard starts cmd as the watchdog of the lease in dir, if there is none yet.
+// It reports whether it started one. The process has its own session and
+// outlives its parent. Unless cmd says otherwise, it has no output, and its
+// working directory is the root. If several watchdogs are started at the same
+// time, all except one find that there is one already, and end.
 func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 	if _, guarded := Guarded(dir); guarded {
 		return false, nil
@@ -35,17 +35,17 @@ func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 	return true, nil
 }
 
-// runaway is how much CPU time a watchdog with real-time priority may use
-// without a sleep before the kernel ends it. A mistake in the watchdog must not
+// runaway is a CPU time. If a watchdog with real-time priority uses more
+// without a sleep, the kernel ends it. So a mistake in the watchdog cannot
 // block a CPU.
 const runaway = 2 * time.Second
 
 // Steady prepares this process to run even if other processes get no resources.
-// The OOM killer spares it. It has the policy SCHED_FIFO, which no cgroup
-// weight or quota limits; if the cgroup has no real-time budget, it has nice
-// -20 instead. Its memory is locked, and it uses one CPU. Only the watchdog
-// process calls Steady. The error lists what the kernel refused; the watchdog
-// also works without that.
+// The OOM killer spares it. Its policy is SCHED_FIFO, which no cgroup weight or
+// quota limits. If its cgroup has no real-time budget, it gets nice -20
+// instead. Its memory is locked, and it uses one CPU. Only the watchdog process
+// calls Steady. The error lists what the kernel refused. The watchdog also
+// works without that.
 func Steady() error {
 	runtime.GOMAXPROCS(1)
 	var errs []error
@@ -63,8 +63,8 @@ func Steady() error {
 			errs = append(errs, err)
 		}
 	}
-	// MCL_ONFAULT (Linux 4.4) locks only pages that are used. The Go runtime
-	// reserves far more.
+	// MCL_ONFAULT (Linux 4.4) locks only pages that are used, because the Go
+	// runtime reserves far more.
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		errs = append(errs, fmt.Errorf("lock the memory: %w", err))
 	}
@@ -72,9 +72,9 @@ func Steady() error {
 }
 
 // eachThread calls a function for every thread of this process. A thread that
-// is not changed yet may start another thread meanwhile, so eachThread lists
-// the threads again until there is no new one. A thread inherits the change
-// from the thread that starts it.
+// was not changed yet may start another thread meanwhile. So eachThread lists
+// the threads again until there is no new one. A new thread has the change
+// already if the thread that starts it has it.
 func eachThread(do func(tid int) error) error {
 	done := map[int]bool{}
 	for {

@@ -48,8 +48,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// guarded starts a watchdog process for a lease that is renewed until the end
-// of the test.
+// guarded starts a watchdog process for a lease. It renews this lease until the
+// test ends.
 func guarded(t *testing.T) (l *Lease, dir string, pid int) {
 	t.Helper()
 	dir = t.TempDir()
@@ -87,9 +87,9 @@ func TestGuardStartsOneWatchdogThatOutlivesItsParent(t *testing.T) {
 	}
 }
 
-// TestSteadyDoesWhatItDoesNotSayWasRefused checks that each preparation either
-// took effect or is named in the error. The kernel may refuse any of them to a
-// container or an unprivileged user.
+// TestSteadyDoesWhatItDoesNotSayWasRefused checks each preparation: it must
+// have an effect, or the error must name it. In a container or for an
+// unprivileged user, the kernel may refuse any of them.
 func TestSteadyDoesWhatItDoesNotSayWasRefused(t *testing.T) {
 	_, dir, pid := guarded(t)
 	refused, err := os.ReadFile(filepath.Join(dir, "refused"))

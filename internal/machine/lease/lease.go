@@ -1,17 +1,17 @@
-// Package lease bounds best-effort work while no agent runs: the agent renews a
-// lease on tmpfs, and when the lease expires, a small watchdog process narrows
+// Package lease bounds best-effort work while no agent runs. The agent renews a
+// lease on tmpfs. When the lease expires, a small watchdog process narrows
 // best-effort work to its safe bound. The lease contains the bounds, so that
 // the watchdog needs no answer from the agent.
 //
-// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. That clock
-// does not count the time in which the machine sleeps (CLOCK_BOOTTIME would):
-// the agent cannot renew the lease then, and best-effort work does not run. The
-// lease contains the boot id, in case /run is on disk: a lease from an earlier
-// boot is void.
+// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. Unlike
+// CLOCK_BOOTTIME, this clock does not count the time in which the machine
+// sleeps. During that time the agent cannot renew the lease, and best-effort
+// work does not run. The lease contains the boot id, in case /run is on disk: a
+// lease from an earlier boot is void.
 //
 // The watchdog does not watch the process of the agent. If an agent crashes and
-// restarts within the lease, that does no harm; and if it hangs, its process
-// does not end.
+// restarts before the lease expires, that does no harm. If it hangs, its
+// process does not end.
 package lease
 
 import (
@@ -28,14 +28,14 @@ import (
 )
 
 const (
-	// TTL is the time from a renewal to the expiry of the lease. The watchdog
-	// then needs some time to wake up and write. Best-effort work is within its
-	// bounds 2 s after the last renewal.
+	// TTL is the time from a renewal to the expiry of the lease. After that the
+	// watchdog needs some time to wake up and write. So best-effort work is
+	// within its bounds 2 s after the last renewal.
 	TTL = 1500 * time.Millisecond
-	// Renewal is the time between two renewals by the agent. Two renewals in a
-	// row may fail before the lease expires.
+	// Renewal is how often the agent renews the lease. Two renewals in a row
+	// may fail before the lease expires.
 	Renewal = 500 * time.Millisecond
-	// MaxAnnounce is the maximum length of the lease of an agent that stops.
+	// MaxAnnounce is how long the lease of an agent that stops may last.
 	// Readers ignore a deadline that is further away.
 	MaxAnnounce = 10 * time.Minute
 )
@@ -49,15 +49,14 @@ var ErrHeld = errors.New("already held")
 var ErrLost = errors.New("the lease was taken away")
 
 // A Holder identifies the process that renews a lease, by its pid and its start
-// time in nanoseconds after boot (/proc/PID/stat). The pair is never used
-// again.
+// time in nanoseconds after boot (/proc/PID/stat). No later process has both.
 type Holder struct {
 	PID   int
 	Start int64
 }
 
-// A Lease belongs to one process until that process calls Close or ends. It is
-// safe for concurrent use.
+// A Lease belongs to one process until this process calls Close or ends. A
+// Lease is safe for concurrent use.
 type Lease struct {
 	dir   string
 	clock func() time.Duration
@@ -70,12 +69,12 @@ type Lease struct {
 	line   []byte // a buffer for the head
 }
 
-// Hold takes the lease in dir, which should be on tmpfs, for the process self
-// on the given boot. It returns ErrHeld if another living process holds the
-// lease, even if that process is stopped. The bounds and the deadline of the
-// last holder stay until the first Renew. If that holder announced its stop,
-// the watchdog therefore does not narrow yet. If the new agent dies before its
-// first Renew, the lease is not prolonged.
+// Hold takes the lease in dir for the process self on the given boot. dir
+// should be on tmpfs. If another living process holds the lease, even a stopped
+// one, it returns ErrHeld. The bounds and the deadline of the last holder stay
+// until the first Renew. So if that holder announced its stop, the watchdog
+// does not narrow yet, and if the new agent dies before its first Renew, the
+// lease is not prolonged.
 func Hold(dir, boot string, self Holder) (*Lease, error) {
 	return hold(dir, boot, self, monotonic)
 }
@@ -111,9 +110,9 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 // Therefore the reasons of bounds should not contain values that change in each
 // tick.
 //
-// If tmpfs is full, so that new bounds cannot be written, Renew prolongs the
-// lease with the old bounds and returns an error. The holder must not widen a
-// knob whose new bound was not written.
+// If tmpfs is full, new bounds cannot be written. Then Renew prolongs the lease
+// with the old bounds and returns an error. The holder must not widen a knob if
+// its new bound was not written.
 func (l *Lease) Renew(bounds []Bound) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +136,8 @@ func (l *Lease) Renew(bounds []Bound) error {
 	return nil
 }
 
-// Expired reports whether the lease has expired since the last renewal. If it
-// has, the watchdog may have written knobs, so the holder must read all knobs
+// Expired reports whether the lease has expired since the last renewal. If so,
+// the watchdog may have written knobs, and the holder must read all knobs
 // again.
 func (l *Lease) Expired() bool {
 	l.mu.Lock()
@@ -146,9 +145,9 @@ func (l *Lease) Expired() bool {
 	return l.clock() >= l.head.deadline
 }
 
-// Announce prolongs the lease by d, at most MaxAnnounce, because the holder is
-// about to stop and another one will follow. It also works on a full file
-// system.
+// Announce prolongs the lease by d, at most by MaxAnnounce. It is called when
+// the holder is about to stop and another one will follow. It also works on a
+// full file system.
 func (l *Lease) Announce(d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,8 +162,9 @@ func (l *Lease) Announce(d time.Duration) error {
 	return nil
 }
 
-// Drop removes the lease, because no knob is left to bound. The watchdog then
-// ends. If another process has removed the lease already, that is no error.
+// Drop removes the lease. It is called when no knob needs a bound any more. The
+// watchdog then ends. If another process has removed the lease already, that is
+// no error.
 func (l *Lease) Drop() error {
 	l.mu.Lock()
 	err := l.check()
@@ -180,8 +180,8 @@ func (l *Lease) Drop() error {
 	return nil
 }
 
-// Close lets another process take the lease. Its content stays, and expires
-// unless that process renews it.
+// Close allows another process to take the lease. The content of the lease
+// stays. It expires unless that process renews it.
 func (l *Lease) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,12 +201,14 @@ func (l *Lease) check() error {
 }
 
 // swept reports whether another program has removed the file of the lock, or
-// the whole directory. (Disarm removes the lease, but not its lock.)
+// the whole directory. (The function Disarm removes the lease, but not its
+// lock.)
 func (l *Lease) swept() bool { return !stands(l.lock) }
 
-// again creates the directory, the lock and the lease again. Without them the
-// watchdog would end, and agents and commands would not see that Tenon manages
-// this node. If another process has taken the new lock, again returns ErrLost.
+// again creates the directory, the lock and the lease once more. If they were
+// missing, the watchdog would end, and agents and commands would not see that
+// Tenon manages this node. If another process has taken the new lock, it
+// returns ErrLost.
 func (l *Lease) again(h head, bounds []Bound) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
@@ -227,8 +229,8 @@ func (l *Lease) again(h head, bounds []Bound) error {
 }
 
 // rewrite overwrites the head in place. The head always has the same width, so
-// this needs no space on a full file system. A reader at that moment finds a
-// wrong check sum and reads again.
+// this needs no space on a full file system. If a process reads at that moment,
+// it finds a wrong check sum and reads again.
 func (l *Lease) rewrite(h head) error {
 	l.line = h.append(l.line[:0])
 	if _, err := l.file.WriteAt(l.line, 0); err != nil {
@@ -255,8 +257,8 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 		err = os.Rename(next, filepath.Join(l.dir, leaseFile))
 	}
 	if err != nil {
-		// The incomplete new file may itself use the last space of the file
-		// system, so remove it.
+		// Remove the incomplete new file, because it may itself use the last
+		// space of the file system.
 		return errors.Join(err, f.Close(), os.Remove(next))
 	}
 	if l.file != nil {
@@ -267,7 +269,7 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 }
 
 // monotonic returns the time on the clock of all deadlines. All processes of a
-// boot in the same time namespace share this clock.
+// boot that are in the same time namespace share this clock.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)

@@ -181,8 +181,8 @@ func TestALeaseThatWasTakenAwayIsNotRenewed(t *testing.T) {
 }
 
 // TestALockThatWasRemovedAloneIsMadeAgain removes only the lock file. The
-// holder must create it again. Otherwise a second holder could create and take
-// a lock of its own.
+// holder must create it again. Otherwise a second holder could create a lock
+// file and lock it.
 func TestALockThatWasRemovedAloneIsMadeAgain(t *testing.T) {
 	dir := t.TempDir()
 	l := take(t, dir, agent, monotonic)
@@ -207,8 +207,8 @@ func TestADroppedLeaseIsGone(t *testing.T) {
 }
 
 // TestBoundsThatCannotBeWrittenDoNotEndTheLease puts a directory at the path of
-// the new file, so that it cannot be written. TestAFullFileSystem… in test/e2e
-// fills a real tmpfs.
+// the new file, so that the file cannot be written. TestAFullFileSystem… in
+// test/e2e fills a real tmpfs.
 func TestBoundsThatCannotBeWrittenDoNotEndTheLease(t *testing.T) {
 	dir := t.TempDir()
 	clock := &stopped{}
@@ -278,7 +278,8 @@ func FuzzAnyLeaseIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAnyBodyIsReadable reads leases with any body and a correct check sum.
+// FuzzAnyBodyIsReadable reads leases whose body has any content and a correct
+// check sum.
 func FuzzAnyBodyIsReadable(f *testing.F) {
 	body, err := encode([]Bound{quota, pin})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 // acquire locks a file until the returned file is closed or the process ends.
 // The lock belongs to the open file description (F_OFD_SETLK, fcntl(2), Linux
-// 3.15), so other processes can query it without taking it. The file contains
-// the pid of the process, for messages.
+// 3.15), so other processes can see the lock without taking it. The file
+// contains the pid of the process, for messages.
 func acquire(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -41,8 +41,8 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// stands reports whether a lock is still on the file that has its name. If
-// another program has removed that file, other processes would lock a new one.
+// stands reports whether a lock is still on the file with that name. If another
+// program has removed the file, other processes would lock a new one.
 func stands(lock *os.File) bool {
 	held, err := lock.Stat()
 	if err != nil {
@@ -52,7 +52,8 @@ func stands(lock *os.File) bool {
 	return err == nil && os.SameFile(held, now)
 }
 
-// locked reports whether a process has locked the file, and returns its pid.
+// locked reports whether a process has locked the file, and returns the pid of
+// this process.
 func locked(path string) (pid int, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -66,7 +67,7 @@ func locked(path string) (pid int, ok bool) {
 	return pidIn(f), true
 }
 
-// pidIn returns the pid in a lock file; 0 if there is none.
+// pidIn returns the pid in a lock file, or 0 if there is none.
 func pidIn(f *os.File) int {
 	text := make([]byte, noteAt)
 	n, _ := f.ReadAt(text, 0)
@@ -74,24 +75,26 @@ func pidIn(f *os.File) int {
 	return pid
 }
 
-// Present reports whether there is a lease in dir, held or not.
+// Present reports whether there is a lease in dir. It does not matter whether a
+// process holds it.
 func Present(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, leaseFile))
 	return err == nil
 }
 
-// Held reports whether a living process holds the lease in dir, and returns its
-// pid.
+// Held reports whether a living process holds the lease in dir. It returns the
+// pid of that process.
 func Held(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, leaseLock)) }
 
-// Guarded reports whether a watchdog guards the lease in dir, and returns its
-// pid. A watchdog that is about to end may still count, so a holder must call
-// Guarded again from time to time.
+// Guarded reports whether a watchdog guards the lease in dir. It returns the
+// pid of the watchdog. A watchdog that is about to end may still count, so a
+// holder must call Guarded again from time to time.
 func Guarded(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, watchdogLock)) }
 
-// Disarm removes the lease in dir, whichever process holds it, and waits until
-// no watchdog guards it. Then no watchdog can overwrite what the caller writes
-// later. If the holder is alive, its next Renew fails. ctx limits the wait.
+// Disarm removes the lease in dir, whichever process holds it. It waits until
+// no watchdog guards the lease, so that none can overwrite what the caller
+// writes later. If the holder is alive, its next Renew fails. ctx limits the
+// wait.
 func Disarm(ctx context.Context, dir string) error {
 	const poll = 20 * time.Millisecond
 	for {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// noteAt is the offset in bytes of the note in the file of a machine lock. The
-// pid is before the note.
+// noteAt is where the note begins in the file of a machine lock, in bytes.
+// Before it is the pid.
 const noteAt = 11
 
 // A Machine is the lock of the whole machine. The zero Machine holds no lock.
@@ -19,13 +19,14 @@ type Machine struct {
 }
 
 // HoldMachine takes the lock of the whole machine. A lease prevents a second
-// agent only for one state directory, and two agents with different directories
+// agent only for one state directory. Two agents with different directories
 // would overwrite each other's values in every tick. If another process has the
-// lock, the error is ErrHeld and names that process and its state directory.
-// Otherwise the lock lasts until Close or the end of the process.
+// lock, HoldMachine returns ErrHeld, and the error names that process and its
+// state directory. Otherwise the lock lasts until Close or the end of the
+// process.
 //
-// All agents of a machine must see the same lock file. A container therefore
-// mounts its directory from the host.
+// All agents of a machine must see the same lock file. Therefore a container
+// mounts the directory of this file from the host.
 func HoldMachine(path, state string) (*Machine, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("lock the machine: %w", err)
@@ -52,8 +53,8 @@ func HoldMachine(path, state string) (*Machine, error) {
 }
 
 // Keep takes the lock again if another program has removed its file, because a
-// second agent would then lock a new file. It returns ErrHeld if a second agent
-// has already done that.
+// second agent would then lock a new file. If a second agent has already done
+// that, it returns ErrHeld.
 func (m *Machine) Keep() error {
 	if m.lock == nil || stands(m.lock) {
 		return nil
@@ -75,8 +76,8 @@ func (m *Machine) Close() error {
 	return m.lock.Close()
 }
 
-// stateIn returns the state directory that the holder of a machine lock wrote
-// into the file.
+// stateIn returns the state directory of the process that holds a machine lock.
+// That process wrote it into the file.
 func stateIn(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) <= noteAt {

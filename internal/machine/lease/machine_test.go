@@ -26,8 +26,8 @@ func TestAMachineHasOneAgent(t *testing.T) {
 	}
 }
 
-// TestLockOfADeadAgentIsFree checks that the lock ends when the process that
-// holds it ends.
+// TestLockOfADeadAgentIsFree checks that the lock ends together with the
+// process that holds it.
 func TestLockOfADeadAgentIsFree(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "machine.lock")
 	do(t, os.WriteFile(path, []byte("99999     \n/run/of/the/dead\n"), 0o644))
@@ -44,9 +44,9 @@ func TestMachineThatCannotBeLockedIsNamed(t *testing.T) {
 	}
 }
 
-// TestTheLockOfTheMachineIsMadeAgain removes the lock file, or its directory.
-// Keep must take the lock again. If another agent has taken it meanwhile, Keep
-// must return ErrHeld.
+// TestTheLockOfTheMachineIsMadeAgain removes the lock file, or the directory of
+// this file. Keep must take the lock again. If another agent has taken it
+// meanwhile, Keep must return ErrHeld.
 func TestTheLockOfTheMachineIsMadeAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "machine.lock")
 	m, err := HoldMachine(path, "/run/one")

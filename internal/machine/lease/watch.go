@@ -15,24 +15,24 @@ import (
 
 const (
 	// lookEvery is the longest time between two reads of a valid lease. The
-	// watchdog also reads the lease at its deadline. lookEvery therefore only
-	// limits how late the watchdog notices a new holder or the removal of the
-	// lease.
+	// watchdog also reads the lease at its deadline. So lookEvery only limits
+	// how long it takes until the watchdog notices a new holder, or that the
+	// lease was removed.
 	lookEvery = time.Second
-	// retry is the time between two reads of an expired lease, and the first
-	// wait after a failed write. While writes fail, the waits grow.
+	// retry is the time between two reads of an expired lease. It is also the
+	// first wait after a failed write. While writes fail, the waits grow.
 	retry = 200 * time.Millisecond
-	// leaving is how long the last watchdog may take to end after its context
-	// has ended.
+	// leaving is how long a watchdog for which Last is set may take to end
+	// after its context has ended.
 	leaving = 5 * time.Second
 	// recheck is the longest time between two reads of the knobs while the
-	// lease is expired. They must be read again because another process may
-	// have widened one.
+	// lease is expired. The watchdog reads them again because another process
+	// may have widened one.
 	recheck = time.Second
 )
 
-// ErrGone means that the cgroup of a knob does not exist any more. Its bound
-// then has no meaning.
+// ErrGone means that the cgroup of a knob does not exist any more. Then the
+// bound of the knob has no meaning.
 var ErrGone = errors.New("no such cgroup")
 
 // Options configure a watchdog.
@@ -40,29 +40,30 @@ type Options struct {
 	Dir    string // directory of the lease
 	Boot   string // id of the running boot
 	Kernel node.Kernel
-	// Read returns the present value of a knob and the inode of its cgroup,
-	// or ErrGone.
+	// Read returns the present value of a knob and the inode of its cgroup. If
+	// the cgroup does not exist, it returns ErrGone.
 	Read func(node.Knob) (node.Value, uint64, error)
 	// Apply performs a step in the name of the holder whose lease has expired.
-	// It writes the journal as the holder would.
+	// It writes the journal as that holder would.
 	Apply func(context.Context, Holder, plan.Step) error
 	// Last says that no other watchdog follows this one, for example because it
 	// ends together with the holder. When ctx ends, such a watchdog waits for
-	// one more renewal of the lease. If the holder has announced its stop, or
-	// does not renew, the watchdog applies the bounds at once.
+	// one more renewal of the lease. If there is none, or if the holder has
+	// announced its stop, it applies the bounds at once.
 	Last bool
-	// Log gets a line for each change of state; nil: nothing is logged.
+	// Log gets a line for each change of state. If it is nil, nothing is
+	// logged.
 	Log *slog.Logger
 
 	clock func() time.Duration // nil: the function monotonic
 }
 
 // Watch guards the lease in a directory, whichever process holds it. It returns
-// when the lease is removed or is from another boot; when ctx ends, it returns
-// the error of ctx. It returns ErrHeld if another watchdog guards the lease.
+// when the lease is removed or is from another boot. If ctx ends, it returns
+// the error of ctx. If another watchdog guards the lease, it returns ErrHeld.
 //
 // While the lease is expired, Watch narrows each knob that exceeds its bound.
-// It never widens a knob; only the holder does that.
+// It never widens a knob. Only the holder does that.
 func Watch(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -97,7 +98,7 @@ func Watch(ctx context.Context, o Options) error {
 	}
 }
 
-// leave is called when the context of a last watchdog ends.
+// leave is called when the context of a watchdog ends for which Last is set.
 func (w *watchdog) leave(ctx context.Context) {
 	told, knew := w.last.head.deadline, w.known
 	for end := w.clock() + leaving; w.clock() < end; {
@@ -148,7 +149,7 @@ type watchdog struct {
 	failed  string        // the last failure in the log
 }
 
-// seen is the part of the state whose changes are logged.
+// seen is a part of the state. If it changes, that is logged.
 type seen struct {
 	state  string
 	holder Holder
@@ -161,8 +162,9 @@ const (
 	stateLast      = "last"
 )
 
-// look reads the lease once and acts on it. It returns how long to wait before
-// the next look. goOn reports whether there is still a lease to guard.
+// look reads the lease once and acts on what it reads. It returns how long to
+// wait before the next look. goOn is false if there is no lease to guard any
+// more.
 func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	switch c, err := read(w.Dir, w.last); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -208,9 +210,10 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	return retry, true
 }
 
-// overslept reports whether this process did not run when it planned to,
-// because a virtual machine was paused or a container was frozen. The holder
-// could not renew during that time either, so it gets the time for one renewal.
+// overslept reports whether this process did not run when it planned to run.
+// This happens if a virtual machine was paused or a container was frozen. The
+// holder could not renew the lease during that time either, so it gets the time
+// for one renewal.
 func (w *watchdog) overslept(now time.Duration) bool {
 	return w.awake != 0 && now-w.awake > Renewal
 }
@@ -247,8 +250,8 @@ func (w *watchdog) say(now seen, level slog.Level, text string, args ...any) {
 }
 
 // narrow reads the knobs, and writes those that exceed their bound. It reports
-// whether the watchdog has done all that it can: all knobs are within their
-// bounds or cannot be narrowed further.
+// whether the watchdog has done all that it can: each knob is within its bound,
+// or cannot be narrowed further.
 func (w *watchdog) narrow(ctx context.Context) bool {
 	now := node.Knobs{Kernel: w.Kernel, Now: map[node.Knob]node.Value{}}
 	var errs []error
@@ -288,9 +291,9 @@ func (w *watchdog) narrow(ctx context.Context) bool {
 	return failed == ""
 }
 
-// stillExpired reads the lease again between two writes: a restore may have
-// removed it, or its holder may have renewed it. If the lease cannot be read,
-// it counts as unchanged.
+// stillExpired reads the lease again between two writes, because a restore may
+// have removed it, or its holder may have renewed it. If the lease cannot be
+// read, it counts as unchanged.
 func (w *watchdog) stillExpired() bool {
 	c, err := read(w.Dir, w.last)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// world is a node with knobs of best-effort work, and a watchdog of its lease.
-// Its clock is that of a synctest bubble.
+// world is a node with knobs of best-effort work, a lease, and a watchdog of
+// this lease. Its clock is that of a synctest bubble.
 type world struct {
 	t     *testing.T
 	dir   string
@@ -40,8 +40,8 @@ type world struct {
 
 var free = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 
-// inWorld runs a test in a world in which two knobs exceed their bounds quota
-// and second.
+// inWorld runs a test in a world. In this world two knobs exceed their bounds,
+// quota and second.
 func inWorld(t *testing.T, story func(*testing.T, *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,8 +125,8 @@ func (w *world) logged() string {
 	return w.log.String()
 }
 
-// wantLines checks that the log has as many lines as words, and each line its
-// word.
+// wantLines checks that the log has one line for each word, and that each line
+// contains its word.
 func (w *world) wantLines(words ...string) {
 	w.t.Helper()
 	text := w.logged()
@@ -156,7 +156,7 @@ func (w *world) value(k node.Knob) node.Value {
 	return w.knobs[k]
 }
 
-// readings returns the number of knobs that were read.
+// readings returns how many knobs were read.
 func (w *world) readings() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,8 +190,8 @@ func TestBEIsNarrowedWithinTwoSecondsOfTheLastRenewal(t *testing.T) {
 		do(t, l.Renew([]Bound{quota, second}))
 		w.watch()
 		w.renew(l, 3*time.Second, quota, second)
-		// The last renewal was half a second ago, so nothing may have been
-		// written.
+		// The last renewal was half a second ago, so the watchdog must not have
+		// written anything.
 		w.want()
 		if n := w.readings(); n != 0 {
 			t.Errorf("%d reads while the lease held", n)
@@ -261,8 +261,8 @@ func TestAnAnnouncedStopLeavesTimeForASuccessor(t *testing.T) {
 }
 
 // TestTheLastWatchdogLeavesNobodyUnbounded checks a watchdog that ends together
-// with the pod of its agent. Before it ends, best-effort work must be within
-// its bounds.
+// with the pod of its agent. Best-effort work must be within its bounds before
+// the watchdog ends.
 func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
 	for _, x := range []struct {
 		name string
@@ -421,7 +421,7 @@ func TestTheWatchdogEndsWithTheLease(t *testing.T) {
 }
 
 // TestNothingIsWrittenAfterDisarm removes the lease while the watchdog narrows
-// knobs, as a restore does. The watchdog must write no further knob.
+// knobs, as a restore does. The watchdog must not write any further knob.
 func TestNothingIsWrittenAfterDisarm(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
@@ -470,9 +470,9 @@ func TestADeadlineThatNobodyCanHaveSetIsNotBelieved(t *testing.T) {
 	})
 }
 
-// TestAPausedMachineGivesTheHolderOneRenewal pauses the whole machine. The
-// lease then has expired, although the holder did not fail. The holder must get
-// the time for one renewal.
+// TestAPausedMachineGivesTheHolderOneRenewal pauses the whole machine. Then the
+// lease has expired, although the holder did not fail. The holder must get the
+// time for one renewal.
 func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 	pause := func(w *world) {
 		w.mu.Lock()

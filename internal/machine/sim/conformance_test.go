@@ -19,8 +19,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsNeeded removes each rule in turn and runs the suite. The fact
-// with the name of the removed rule must fail.
+// TestEveryRuleIsNeeded removes one rule after the other and runs the suite.
+// The fact with the name of the removed rule must fail.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		facts := conformance.Facts(version)

@@ -48,11 +48,11 @@ var rootFiles = map[int]map[string]string{
 	2: {"cgroup.subtree_control": controllers, "cpuset.cpus.effective": "", "cpuset.mems.effective": ""},
 }
 
-// controllers are the controllers that MakeGroup enables for child cgroups, as
-// the real node does.
+// controllers are the controllers that MakeGroup enables for child cgroups. The
+// real node enables the same ones.
 const controllers = "cpuset cpu io memory pids"
 
-// An op is an operation on the node in the form that rules check.
+// An op is an operation on the node, in the form in which rules check it.
 type op struct {
 	n    *Node
 	kind string // write, attach, remove, fork
@@ -64,8 +64,8 @@ type op struct {
 	pid  int
 }
 
-// ask checks an operation against the rules. If a rule refuses it, ask returns
-// the error of the first such rule.
+// ask checks an operation against the rules. It returns the error of the first
+// rule that refuses it, or nil.
 func (n *Node) ask(o op) error {
 	for _, r := range n.rules {
 		if r.refuse == nil || r.on != o.kind || (r.files != "" && !slices.Contains(strings.Fields(r.files), o.file)) {
@@ -111,8 +111,8 @@ func (n *Node) show(p node.CgroupPath, file string) (string, error) {
 	return text, nil
 }
 
-// effective returns the effective CPUs, or memory nodes, of a group of cgroup
-// v2. file is cpuset.cpus or cpuset.mems.
+// effective returns the effective CPUs or memory nodes of a group of cgroup v2.
+// file is cpuset.cpus or cpuset.mems.
 func (n *Node) effective(p node.CgroupPath, file string) unit.CPUSet {
 	switch {
 	case p == "" && file == "cpuset.mems":
@@ -171,11 +171,12 @@ func passOn(have, change string) string {
 // all returns the files of a group.
 func (g *group) all(version int) knob.Files { return knob.Files{Version: version, Text: g.files} }
 
-// number reads a file with one number; "max" is the largest number.
+// number reads a file with one number. The text "max" stands for the largest
+// number.
 func (g *group) number(file string) int64 { return g.all(0).Number(file) }
 
-// bandwidth returns the quota (-1: no limit) and the period in µs, for both
-// cgroup versions.
+// bandwidth returns the quota and the period in µs, for both cgroup versions. A
+// quota of -1 means no limit.
 func (g *group) bandwidth(version int) (quota, period int64) { return g.all(version).Bandwidth() }
 
 func (g *group) set(file string) unit.CPUSet { return g.all(0).CPUs(file) }

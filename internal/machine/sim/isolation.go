@@ -14,23 +14,24 @@ import (
 // An Isolation lists the isolation mechanisms of a simulated kernel. Whether
 // CPUs have siblings depends on the topology.
 type Isolation struct {
-	// Marks is one of node.VendorMarks: the kind of mark that the kernel has;
-	// empty: it has none.
+	// Marks is the kind of mark that the kernel has, one of node.VendorMarks.
+	// It is empty if the kernel has none.
 	Marks node.Feature
-	// MarksOff says that the switch for all marks is off and cannot be changed.
+	// MarksOff says that all marks are switched off, and that this cannot be
+	// changed.
 	MarksOff  bool
 	SchedExt  bool
 	CoreSched bool
-	// Slices says that threads can have slices of their own.
+	// Slices says that a thread can have its own slice.
 	Slices bool
-	// Foreign is the name of a scheduler that another component has loaded;
-	// empty: none.
+	// Foreign is the name of a scheduler that another component has loaded. It
+	// is empty if there is none.
 	Foreign string
-	// Cookies is the number of threads that have a core-scheduling cookie of
-	// another component.
+	// Cookies is how many threads have a core-scheduling cookie of another
+	// component.
 	Cookies int
-	// Room is the maximum number of cgroups in the table of the BE scheduler;
-	// 0: as many as the real scheduler has.
+	// Room is how many cgroups fit into the table of the BE scheduler. 0 means
+	// as many as in the real scheduler.
 	Room int
 }
 
@@ -41,9 +42,9 @@ type isolated struct {
 	loaded   node.Scheduler
 	orders   orders
 	failures []node.Failure
-	// ticked holds the values that Apply has set: marks, which the kernel may
-	// round, and attributes of threads. The latter are stored by the group of
-	// the threads.
+	// ticked holds values that Apply has set: marks, which the kernel may
+	// round, and attributes of threads. The latter are stored under the group
+	// of the threads.
 	ticked map[node.Knob]node.Value
 }
 
@@ -71,15 +72,15 @@ func newIsolated(i Isolation, without []string) *isolated {
 
 func (i *isolated) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
 
-// Load acts as if another component loaded a scheduler. An empty name unloads
-// it.
+// Load acts as if another component had loaded a scheduler. If foreign is
+// empty, it unloads the scheduler.
 func (n *Node) Load(foreign string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.isolated.Foreign = foreign
 }
 
-// Eject acts as if the kernel ejected the BE scheduler.
+// Eject acts as if the kernel had ejected the BE scheduler.
 func (n *Node) Eject(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,8 +153,8 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	return node.ThreadsNormal, nil
 }
 
-// lacks returns the reason why the kernel does not have a knob; empty: it has
-// it.
+// lacks returns why the kernel does not have a knob. It returns "" if it has
+// the knob.
 func (i *isolated) lacks(f node.File) string {
 	switch {
 	case i == nil:
@@ -208,8 +209,8 @@ func fallenOf(f node.File) node.Mechanism {
 	return node.MechanismSchedExt
 }
 
-// given returns the field of a task for the attribute that a knob of threads
-// sets.
+// given returns the field of a task that stands for an attribute. f is the knob
+// that sets this attribute of threads.
 func (t *task) given(f node.File) *bool {
 	switch f {
 	case node.FilePolicy:
@@ -267,8 +268,8 @@ func (i *isolated) marksIdle() bool {
 	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
 }
 
-// hangs reports whether a value would put marks and core-scheduling cookies in
-// use at the same time, which hangs the real kernel.
+// hangs reports whether this value would put marks and core-scheduling cookies
+// in use at the same time. The real kernel would hang then.
 func (n *Node) hangs(k node.Knob, v node.Value) bool {
 	marked := v.Narrower(node.IdentityNone) < 0
 	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)

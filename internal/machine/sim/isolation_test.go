@@ -48,9 +48,9 @@ func TestIsolationConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfIsolationIsNeeded removes each rule in turn and runs the
-// suite. The fact with the name of the removed rule must fail on at least one
-// kernel.
+// TestEveryRuleOfIsolationIsNeeded removes one rule after the other and runs
+// the suite. The fact with the name of the removed rule must fail on at least
+// one kernel.
 func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 	facts := conformance.IsolationFacts()
 	for _, rule := range sim.IsolationRules() {
@@ -71,8 +71,8 @@ func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 }
 
 // TestAFullTableTakesNoMoreOrders fills the table of the BE scheduler. Existing
-// entries must stay, and the tick must report the cgroups for which there is no
-// room.
+// entries must stay. If there is no room for a cgroup, the tick must report
+// this cgroup.
 func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 	o := isolators["mainline"]
 	few := *o.Isolation
@@ -119,7 +119,7 @@ func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
 }
 
 // working returns a simulated node with a service and a job, and an agent that
-// has done one tick on it.
+// has made one tick on this node.
 func working(t *testing.T, o sim.Options) (*sim.Node, *loop.Agent) {
 	t.Helper()
 	n := sim.New(o)
@@ -149,9 +149,9 @@ func value(t *testing.T, n *sim.Node, p node.CgroupPath, f node.File) node.Value
 	return s.Knobs.Now[node.Knob{Cgroup: p, File: f}]
 }
 
-// TestTheSelectionGoesDownAndUp runs a stock kernel on which the scheduler is
-// loaded, ejected, replaced by another one and loaded again. The selected
-// mechanism must follow, and cpu.idle must stay set all the time.
+// TestTheSelectionGoesDownAndUp runs a stock kernel. Its scheduler is loaded,
+// ejected, replaced by another one and loaded again. The selected mechanism
+// must change accordingly, and cpu.idle must stay set all the time.
 func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	n, a := working(t, isolators["mainline"])
 	expect := func(when string, mechanism node.Mechanism, loaded bool, policy, cookie node.Threads) {
@@ -206,7 +206,7 @@ func TestTheSelectionGoesDownAndUp(t *testing.T) {
 
 // TestARaceForTheSchedulerIsAFall loads another scheduler between the snapshot
 // and the step. The step must fail. The next tick must use the next mechanism
-// and give the reason.
+// in the preference order, and give the reason.
 func TestARaceForTheSchedulerIsAFall(t *testing.T) {
 	n := sim.New(isolators["mainline"])
 	run(t, n, "be/job", 8000)
@@ -221,7 +221,8 @@ func TestARaceForTheSchedulerIsAFall(t *testing.T) {
 	}
 }
 
-// raced is a node whose snapshots hide that another scheduler is loaded.
+// raced is a node on which another scheduler is loaded, but its snapshots do
+// not show this.
 type raced struct{ *sim.Node }
 
 func (r raced) Snapshot(ctx context.Context) (node.Snapshot, error) {
@@ -247,9 +248,9 @@ func TestMarksAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
 	}
 }
 
-// TestMarksAndCookiesHangTheMachine checks that the simulator reports an error
-// if marks and cookies are in use at the same time, and that the policies never
-// use both.
+// TestMarksAndCookiesHangTheMachine checks that the simulator returns an error
+// if marks and cookies are in use at the same time. The policies must never use
+// both.
 func TestMarksAndCookiesHangTheMachine(t *testing.T) {
 	n, a := working(t, isolators["Group Identity"])
 	if v := value(t, n, "be", node.FileIdentity); v != node.Value(node.IdentityBE) {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// canIO sets the capabilities of the node for block I/O.
+// canIO sets which capabilities for block I/O the node has.
 func (n *Node) canIO(can node.Capabilities) {
 	verdicts := map[node.Feature]node.Verdict{
 		node.FeatureIOMax: node.Yes, node.FeatureIOWeight: node.Yes, node.FeatureIOLatency: node.Yes, node.FeatureBFQWeight: node.No,

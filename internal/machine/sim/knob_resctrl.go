@@ -49,7 +49,8 @@ func (n *Node) fillControls(s *node.Snapshot) {
 	}
 }
 
-// value returns a knob of a control group; nil if the machine does not have it.
+// value returns the value of a knob of a control group. It returns nil if the
+// machine does not have the knob.
 func (c *control) value(f node.File) node.Value {
 	switch {
 	case f == node.FileL3 && len(c.l3) > 0:
@@ -73,8 +74,8 @@ func (n *Node) taken(name string) bool {
 	return n.tasksOf(name) != ""
 }
 
-// membership returns the control groups of the tasks in and below a cgroup. It
-// returns false if there are no tasks.
+// membership returns the control groups that contain the tasks in and below a
+// cgroup. If there are no tasks, it returns false.
 func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	var in []string
 	for _, t := range n.tasks {
@@ -88,7 +89,7 @@ func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	return node.ControlGroupsOf(in...), true
 }
 
-// in returns the control group of a task.
+// in returns the name of the control group in which a task is.
 func (t *task) in() string {
 	if t.control == "" {
 		return node.DefaultControlGroup
@@ -140,8 +141,8 @@ func (n *Node) ageControlGroups(s plan.Step) error {
 	return nil
 }
 
-// leaveControl removes a control group that Apply made if no knob of the group
-// is set any more.
+// leaveControl removes a control group that Apply made, if no knob of this
+// group is set any more.
 func (n *Node) leaveControl(name string) {
 	c := n.divided.groups[name]
 	if c == nil || !c.mine {

@@ -8,12 +8,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Advance lets time pass. A fluid model of the fair scheduler gives each task
-// its CPU time. Siblings, both groups and tasks, share the CPU by weight; what
-// one does not use goes to the others; and no group exceeds its quota or its
-// CPUs. The model computes CPU time, not latency: tasks do not wake up, migrate
-// or evict each other's cache lines. A call should advance much less than one
-// period of the loop under test.
+// Advance advances the time. A fluid model of the fair scheduler gives each
+// task its CPU time. Siblings, which are groups and tasks, share the CPU by
+// weight. If one does not use its share, the others get it. No group exceeds
+// its quota or its CPUs. The model computes CPU time, not latency: tasks do not
+// wake up, do not migrate, and do not evict each other's cache lines. A call
+// should advance much less than one period of the loop under test.
 func (n *Node) Advance(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -35,8 +35,8 @@ type share struct {
 	got    unit.MilliCPU
 }
 
-// grant gives a group at most cpu for a time d, and returns the CPU time that
-// it used.
+// grant gives a group at most cpu for a time d. It returns how much CPU time
+// the group used.
 func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time.Duration {
 	g := n.groups[p]
 	free, wanted := n.appetite(p)
@@ -58,8 +58,8 @@ func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time
 	return used
 }
 
-// appetite returns the CPU that the tasks in and below a group would use, first
-// without and then with the limits of the group itself.
+// appetite returns how much CPU the tasks in and below a group would use. free
+// is without the limits of the group itself, and limited is with them.
 func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	for _, s := range n.sharesOf(p) {
 		free += s.want
@@ -94,7 +94,7 @@ func (n *Node) sharesOf(p node.CgroupPath) []share {
 	return all
 }
 
-// weight returns the load weight of a group; the default is 1024.
+// weight returns the load weight of a group. The default is 1024.
 func (n *Node) weight(p node.CgroupPath) float64 {
 	const idleWeight = 3 // WEIGHT_IDLEPRIO in kernel/sched/sched.h
 	g := n.groups[p]

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// run creates a group with a task that demands the given CPU.
+// run creates a group with a task that demands the given amount of CPU.
 func run(t *testing.T, n *sim.Node, p node.CgroupPath, demand unit.MilliCPU) {
 	t.Helper()
 	if err := n.MakeGroup(p); err != nil {
@@ -28,7 +28,7 @@ func run(t *testing.T, n *sim.Node, p node.CgroupPath, demand unit.MilliCPU) {
 	}
 }
 
-// used returns the CPU that each workload gets in a second.
+// used returns how much CPU each workload gets in a second.
 func used(t *testing.T, n *sim.Node) map[node.WorkloadID]unit.MilliCPU {
 	t.Helper()
 	counters := func() map[node.WorkloadID]time.Duration {
@@ -86,8 +86,8 @@ func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 }
 
 // TestTheLoopRunsOnTheSimulator runs the agent's loop on the simulator.
-// Best-effort work must get the idle CPU, and must not take CPU from the
-// service.
+// Best-effort work must get the CPU that the service leaves idle, and must not
+// take CPU from the service.
 func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		n := sim.New(sim.Options{Version: version, Topology: conformance.Flat(4)})
@@ -114,7 +114,8 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 }
 
 // TestAGroupBornNarrowHadWhatItsParentHad creates a group below one that Tenon
-// has narrowed. The copied set must not count as the group's value from before.
+// has narrowed. Its copied set must not count as the value that it had before
+// Tenon.
 func TestAGroupBornNarrowHadWhatItsParentHad(t *testing.T) {
 	n := sim.New(sim.Options{Version: 1, Topology: conformance.Flat(4)})
 	run(t, n, "be/job", 8000)

@@ -1,8 +1,8 @@
 // Package sim simulates a node in memory. It has the methods of the real node,
 // and refuses what the kernel refuses, for both cgroup versions. Its rules have
-// names, and for each rule the conformance suite checks the fact of the same
-// name on a real kernel. A small model divides the CPU among tasks, so that
-// tests can run policies in virtual time.
+// names. For each rule, the conformance suite checks the fact of the same name
+// on a real kernel. A small model divides the CPU among tasks, so that tests
+// can run policies in virtual time.
 package sim
 
 import (
@@ -22,18 +22,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Options describe the machine to simulate. The zero Options is a machine with
-// two CPUs and cgroup v2.
+// Options describe the machine to simulate. The zero Options describe a machine
+// with two CPUs and cgroup v2.
 type Options struct {
 	// Version is the cgroup version, 1 or 2; 0 means 2.
 	Version int
 	// Topology is the CPU topology; zero means two CPUs in one socket.
 	Topology node.Topology
-	// Resctrl describes how L3 caches and memory bandwidth can be divided; nil:
-	// the machine has no resctrl.
+	// Resctrl describes how L3 caches and memory bandwidth can be divided. If
+	// it is nil, the machine has no resctrl.
 	Resctrl *Resctrl
 	// Isolation lists the isolation mechanisms that the kernel has in addition
-	// to cpu.idle; nil: none.
+	// to cpu.idle. If it is nil, there are none.
 	Isolation *Isolation
 	// Without names rules that this node does not apply. Tests use it to show
 	// that each rule is needed.
@@ -66,7 +66,7 @@ type group struct {
 	throttled time.Duration
 }
 
-// A task is a process; it exists until Stop reaps it.
+// A task is a process. It exists until Stop reaps it.
 type task struct {
 	at     node.CgroupPath
 	memory unit.Bytes
@@ -75,7 +75,7 @@ type task struct {
 	control string
 	dying   bool // it has received a fatal signal
 	// extended says that the task has the scheduling policy of best-effort
-	// threads, tagged that it has their cookie, and lengthened that it has
+	// threads. tagged says that it has their cookie, and lengthened that it has
 	// their slice.
 	extended, tagged, lengthened bool
 }
@@ -113,7 +113,7 @@ func New(o Options) *Node {
 	return n
 }
 
-// memoryNodes returns the set of NUMA nodes.
+// memoryNodes returns the set of all NUMA nodes.
 func (n *Node) memoryNodes() unit.CPUSet {
 	var s unit.CPUSet
 	for _, c := range n.topology.CPUs {
@@ -124,8 +124,8 @@ func (n *Node) memoryNodes() unit.CPUSet {
 
 func (n *Node) kernel() node.Kernel { return node.Kernel{CgroupVersion: n.version, PageSize: pageSize} }
 
-// Manage adds a workload to the snapshots, or replaces the workload with the
-// same ID.
+// Manage adds a workload to the snapshots. If they have a workload with the
+// same ID, it replaces that one.
 func (n *Node) Manage(w node.Workload) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -203,7 +203,7 @@ func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
 	}
 }
 
-// Apply performs one step. It writes all files of the step or none.
+// Apply performs one step. It writes either all files of the step or none.
 func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

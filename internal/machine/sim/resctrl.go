@@ -16,7 +16,7 @@ import (
 // Resctrl describes a machine that can divide its L3 caches or its memory
 // bandwidth.
 type Resctrl struct {
-	// Groups is the maximum number of control groups, including the default
+	// Groups is how many control groups there can be, including the default
 	// one.
 	Groups int
 	// Ways describes the ways of the L3 caches. If it has no Domains, the
@@ -28,7 +28,7 @@ type Resctrl struct {
 	MBDomains []node.CacheID
 }
 
-// A control is a control group with the resources of its tasks.
+// A control is a control group. It has the resources that its tasks may use.
 type control struct {
 	l3, mb map[node.CacheID]uint64
 	mine   bool // Apply made it
@@ -49,7 +49,7 @@ func newDivided(r Resctrl, without []string) *divided {
 	return d
 }
 
-// fresh returns a control group with all resources.
+// fresh returns a control group that has all resources.
 func (d *divided) fresh() *control {
 	c := &control{l3: map[node.CacheID]uint64{}, mb: map[node.CacheID]uint64{}}
 	for _, id := range d.Ways.Domains {
@@ -65,7 +65,7 @@ func (c *control) clone() *control {
 	return &control{l3: maps.Clone(c.l3), mb: maps.Clone(c.mb), mine: c.mine}
 }
 
-// A controlOp is an operation on resctrl in the form that rules check.
+// A controlOp is an operation on resctrl, in the form in which rules check it.
 type controlOp struct {
 	n     *Node
 	kind  string // make, schemata, tasks
@@ -74,7 +74,7 @@ type controlOp struct {
 }
 
 // askControls checks an operation against the rules. It returns the error of
-// the first rule that refuses it, and stores the message of that rule in
+// the first rule that refuses it. It stores the message of that rule in
 // last_cmd_status.
 func (n *Node) askControls(o controlOp) error {
 	d := n.divided
@@ -215,7 +215,7 @@ func (n *Node) writeControl(group, file, text string) error {
 	return nil
 }
 
-// A schemataValue is the part of a line for one cache.
+// A schemataValue is the part of a schemata line that is for one cache.
 type schemataValue struct {
 	id   node.CacheID
 	text string

@@ -34,8 +34,8 @@ func TestResctrlConformance(t *testing.T) {
 	}
 }
 
-// TestEveryRuleOfResctrlIsNeeded removes each rule in turn and runs the suite.
-// The fact with the name of the removed rule must fail.
+// TestEveryRuleOfResctrlIsNeeded removes one rule after the other and runs the
+// suite. The fact with the name of the removed rule must fail.
 func TestEveryRuleOfResctrlIsNeeded(t *testing.T) {
 	facts, r := conformance.ControlFacts(), dividers["Intel"]
 	for _, rule := range sim.ControlRules() {

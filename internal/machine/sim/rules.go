@@ -8,23 +8,24 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A rule is one fact about the kernel. It has the name of the fact in the
-// conformance suite. Without the rule, the node accepts the operation.
+// A rule is one fact about the kernel. It has the same name as the fact in the
+// conformance suite. If the rule is removed, the node accepts the operation.
 type rule struct {
 	name    string
 	version int // 1, 2, or 0 for both
-	// on is the kind of operation that the rule is about: write, attach, remove
-	// or fork.
+	// on is the kind of operation to which the rule applies: write, attach,
+	// remove or fork.
 	on string
-	// files are the files that the rule is about; "" means all.
+	// files are the files to which the rule applies. If it is "", these are all
+	// files.
 	files string
-	// refuse returns the error with which the kernel refuses the operation, or
-	// 0 if it accepts it.
+	// refuse returns the error with which the kernel refuses the operation. It
+	// returns 0 if the kernel accepts it.
 	refuse func(op) syscall.Errno
-	// settle returns the text that the file shows after the write. It also
-	// makes the other changes that the write causes.
+	// settle returns the text that the file has after the write. It also makes
+	// all other changes that the write causes.
 	settle func(op) string
-	// derive returns the effective CPUs, or memory nodes. own is the set of the
+	// derive returns the effective CPUs or memory nodes. own is the set of the
 	// group, and parent that of its parent.
 	derive func(own, parent unit.CPUSet) unit.CPUSet
 }
@@ -43,8 +44,8 @@ func rulesOf(version int) []rule {
 	return slices.DeleteFunc(all, func(r rule) bool { return r.version != 0 && r.version != version })
 }
 
-// existenceRules are checked first, because the other rules need an existing
-// group and file.
+// existenceRules are checked before all others, because the others need a group
+// and a file that exist.
 func existenceRules() []rule {
 	return []rule{
 		{
@@ -144,7 +145,7 @@ func groupRules() []rule {
 	}
 }
 
-// given returns the controllers that the parent of p has enabled for it.
+// given returns the controllers that the parent of p has enabled for p.
 func (n *Node) given(p node.CgroupPath) string {
 	if p == "" {
 		return controllers

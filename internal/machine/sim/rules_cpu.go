@@ -144,8 +144,8 @@ func cpuRules() []rule {
 	}
 }
 
-// bandwidth returns the quota (-1: none), period and burst in µs that would
-// result from the write.
+// bandwidth returns the quota, period and burst in µs that the write would lead
+// to. A quota of -1 means no quota.
 func (o op) bandwidth() (quota, period, burst int64) {
 	quota, period = o.g.bandwidth(o.n.version)
 	burst = o.g.number("cpu.cfs_burst_us") + o.g.number("cpu.max.burst") // one of the files is absent, and counts as 0
@@ -177,8 +177,8 @@ func has(list, word string) bool {
 	return false
 }
 
-// changes returns the controllers with the given sign in a text such as "+cpu
-// -pids".
+// changes returns the controllers that have the given sign in a text such as
+// "+cpu -pids".
 func changes(text string, sign byte) []string {
 	var cs []string
 	for w := range strings.FieldsSeq(text) {

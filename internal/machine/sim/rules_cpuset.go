@@ -10,8 +10,8 @@ import (
 
 const cpusetFiles = "cpuset.cpus cpuset.mems"
 
-// list returns the set that is written. An invalid list counts as empty;
-// another rule refuses it.
+// list returns the set that is written. An invalid list counts as empty,
+// because another rule refuses it.
 func (o op) list() unit.CPUSet {
 	s, _ := unit.ParseCPUSet(o.text)
 	return s

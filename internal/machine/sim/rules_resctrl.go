@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// A controlRule is one fact about resctrl. It has the name of the fact in the
-// conformance suite. If a rule has no refuse, its code is at the place that it
-// concerns.
+// A controlRule is one fact about resctrl. It has the same name as the fact in
+// the conformance suite. If refuse is nil, the code of the rule is where its
+// effect is.
 type controlRule struct {
 	name   string
 	on     string // make, schemata or tasks
 	refuse func(controlOp) (syscall.Errno, string)
 }
 
-// Rules that refuse no operation.
+// The rules that refuse no operation.
 const (
 	newHasAll   = "a new group has everything"
 	goBack      = "the threads of a removed control group go to the default one"
@@ -35,7 +35,7 @@ func ControlRules() []string {
 	return names
 }
 
-// each returns a function that checks every value of a line and returns the
+// each returns a function that checks every value of a line. It returns the
 // first refusal.
 func each(check func(o controlOp, resource string, v schemataValue) string) func(controlOp) (syscall.Errno, string) {
 	return func(o controlOp) (syscall.Errno, string) {
@@ -49,8 +49,8 @@ func each(check func(o controlOp, resource string, v schemataValue) string) func
 	}
 }
 
-// mask returns the mask of a value for an L3 cache. It returns false if the
-// value is for another resource or is not a mask.
+// mask returns the mask that a value has for an L3 cache. It returns false if
+// the value is for another resource or is not a mask.
 func (v schemataValue) mask(resource string) (uint64, bool) {
 	x, err := v.number(resource)
 	return x, resource == "L3" && err == nil

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Rules that functions of this file look up by name.
+// The names of rules that functions of this file look up.
 const (
 	frozenShows   = "a frozen group shows that it is frozen"
 	frozenBelow   = "a child of a frozen group is frozen with it"
@@ -64,8 +64,8 @@ func (n *Node) obeys(name string) bool {
 	return slices.ContainsFunc(n.rules, func(r rule) bool { return r.name == name })
 }
 
-// frozenItself reports whether the group itself was frozen. A frozen ancestor
-// does not count.
+// frozenItself reports whether the group itself was frozen, even if an ancestor
+// was not. A frozen ancestor does not count.
 func (n *Node) frozenItself(p node.CgroupPath) bool {
 	g := n.groups[p]
 	return g != nil && (g.files["cgroup.freeze"] == "1" || g.files["freezer.state"] == "FROZEN")
@@ -77,7 +77,7 @@ func (n *Node) frozen(p node.CgroupPath) bool {
 }
 
 // showRun returns the content of a file that shows whether a group is frozen or
-// has tasks. It returns false for any other file.
+// has tasks. For any other file it returns false.
 func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	digit := map[bool]string{true: "1", false: "0"}
 	frozen := n.frozen(p) && n.obeys(frozenShows)
@@ -106,7 +106,7 @@ func (n *Node) Signal(pid int, _ syscall.Signal) error {
 	return nil
 }
 
-// AtOnce reports that each call has its full effect when it returns.
+// AtOnce says that each call has had its full effect when it returns.
 func (n *Node) AtOnce() bool { return true }
 
 // Alive reports whether a task has not ended.
@@ -124,8 +124,7 @@ func (n *Node) signal(pid int) {
 	delete(n.tasks, pid)
 }
 
-// bury ends the tasks that have a pending fatal signal and are not frozen any
-// more.
+// bury ends tasks that have a pending fatal signal and are no longer frozen.
 func (n *Node) bury() {
 	maps.DeleteFunc(n.tasks, func(_ int, t *task) bool { return t.dying && !n.frozen(t.at) })
 }
@@ -152,8 +151,8 @@ func (n *Node) runFiles(_ node.Knob, v node.Run) ([]knob.Writing, error) {
 	return []knob.Writing{{File: "cgroup.freeze", Text: map[bool]string{true: "1", false: "0"}[v == node.Frozen]}}, nil
 }
 
-// end sends SIGTERM to the tasks of a group, or kills them. If a step froze the
-// group, end thaws it first.
+// end sends SIGTERM to the tasks of a group, or kills them. If a step has
+// frozen the group, end first thaws it.
 func (n *Node) end(k node.Knob, v node.Run) error {
 	if n.groups[k.Cgroup] == nil {
 		return &fs.PathError{Op: "end", Path: string(k.Cgroup), Err: syscall.ENOENT}

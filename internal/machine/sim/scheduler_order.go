@@ -8,14 +8,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// orders are the entries in the tables of the BE scheduler. A scheduler that is
-// loaded later gets them, too.
+// orders are the entries in the tables of the BE scheduler. If a scheduler is
+// loaded later, it gets them, too.
 type orders struct {
 	groups map[node.CgroupPath]node.SchedulerGroup
 	cap    node.SchedulerCap
 }
 
-// room returns the maximum number of cgroups in the table of the BE scheduler.
+// room returns how many cgroups fit into the table of the BE scheduler.
 func (i *isolated) room() int {
 	if i.Room > 0 {
 		return i.Room
@@ -23,7 +23,7 @@ func (i *isolated) room() int {
 	return node.SchedulerGroups
 }
 
-// readOrder reads one entry; the zero value means that there is none.
+// readOrder reads one entry. If there is none, it returns the zero value.
 func (i *isolated) readOrder(k node.Knob) node.Value {
 	if k.File == node.FileSchedulerCap {
 		return i.orders.cap
@@ -31,8 +31,8 @@ func (i *isolated) readOrder(k node.Knob) node.Value {
 	return i.orders.groups[k.Cgroup]
 }
 
-// applyOrder performs a step on an entry. An entry has no journaled value,
-// because it ends with the scheduler.
+// applyOrder performs a step on an entry. An entry is not journaled, because it
+// ends together with the scheduler.
 func applyOrder(n *Node, s plan.Step) error {
 	i := n.isolated
 	if _, err := n.readIsolation(s.Knob); err != nil {

@@ -63,7 +63,7 @@ func (n *Node) Stop(pid int) error {
 	return nil
 }
 
-// Demand sets the CPU that a task uses if it is available.
+// Demand sets how much CPU a task uses, if that much is available.
 func (n *Node) Demand(pid int, cpu unit.MilliCPU) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,8 +75,8 @@ func (n *Node) Demand(pid int, cpu unit.MilliCPU) error {
 	return nil
 }
 
-// tasksIn returns the number of tasks in p; with below, it also counts the
-// tasks of its descendants.
+// tasksIn returns the number of tasks in p. If below is set, it also counts the
+// tasks of the descendants of p.
 func (n *Node) tasksIn(p node.CgroupPath, below bool) int64 {
 	count := int64(0)
 	for _, t := range n.tasks {
