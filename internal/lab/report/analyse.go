@@ -18,12 +18,13 @@ import (
 // A Metric returns one number of a run, or NaN if the run lacks it.
 type Metric func(Run) float64
 
-// RunDelay returns the service's mean wait for a CPU per timeslice, in µs.
+// RunDelay returns how long the service waited for a CPU, in µs. This is the
+// mean over its timeslices.
 func RunDelay(r Run) float64 { return Known(r.DelayPerRun, r.Timeslices > 0) }
 
 // Waiting returns how long the service's threads waited for a CPU, in µs per
-// second. The number of timeslices differs between modes, but Waiting does not
-// depend on it, unlike the wait per timeslice.
+// second. Unlike the wait per timeslice, it does not depend on the number of
+// timeslices, which differs between modes.
 func Waiting(r Run) float64 {
 	return Known(float64(r.RunDelay)/float64(time.Microsecond)/r.Length.Seconds(), r.Timeslices > 0 && r.Length > 0)
 }
@@ -31,7 +32,7 @@ func Waiting(r Run) float64 {
 // CPUPercent returns the use of the tested CPUs in percent.
 func CPUPercent(r Run) float64 { return r.CPUPercent }
 
-// Percentiles are the metrics of the latency in µs, by their key in result.json.
+// Percentiles are the latency metrics in µs. The keys are those of result.json.
 var Percentiles = map[string]Metric{
 	"p50":  func(r Run) float64 { return Positive(r.Latency.P50) },
 	"p75":  func(r Run) float64 { return Positive(r.Latency.P75) },
@@ -45,7 +46,7 @@ var Percentiles = map[string]Metric{
 // Positive returns v, or NaN if v is not above 0.
 func Positive(v float64) float64 { return Known(v, v > 0) }
 
-// Known returns v if ok, and otherwise NaN.
+// Known returns v if ok is set, and NaN otherwise.
 func Known(v float64, ok bool) float64 {
 	if !ok {
 		return math.NaN()
@@ -53,8 +54,9 @@ func Known(v float64, ok bool) float64 {
 	return v
 }
 
-// Evidence is an experiment with the runs that its analysis uses: for each mode
-// and block the last valid run. A void run may have been repeated.
+// Evidence is an experiment with the runs that its analysis uses. For each mode
+// and block, this is the last valid run, because a void run may have been
+// repeated.
 type Evidence struct {
 	Experiment
 	Rule   paired.Rule // by which claims are judged
@@ -102,9 +104,10 @@ func (ev Evidence) Runs(mode Mode) []Run {
 	return slices.SortedFunc(maps.Values(ev.used[mode]), func(a, b Run) int { return cmp.Compare(a.Block, b.Block) })
 }
 
-// pooled returns the sum of the histograms of the used runs of mode; nil: there
-// are none. Percentiles of several runs come from the added counts, because the
-// mean of percentiles is not a percentile.
+// pooled returns the sum of the histograms of those runs of mode that the
+// analysis uses, or nil if there are none. Percentiles of several runs are
+// computed from added counts, because the mean of percentiles is not a
+// percentile.
 func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	var total *hdrhistogram.Histogram
 	for _, r := range ev.Runs(mode) {
@@ -120,10 +123,11 @@ func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 }
 
 // IdleCapacity returns, for each block, the frame rate that BE could reach on
-// the CPU that the service leaves idle in the mode without. It is that idle CPU
-// multiplied by the frame rate per CPU of BE alone. The latter comes from the
-// solo run of the block, because a shared machine is not always equally fast.
-// If the experiment has no solo mode, it comes from the calibration.
+// the CPU that the service leaves idle in the given mode. It is this idle CPU
+// multiplied by the frames that BE alone makes per CPU. The latter number comes
+// from the solo run of the block, because a shared machine is not always
+// equally fast. If the experiment has no solo mode, the number comes from the
+// calibration.
 func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
 	solo := ev.Sample(Solo, func(r Run) float64 { return Positive(r.FramesPerS / r.BECPU) })
 	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU
@@ -196,9 +200,9 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	return Analysis{Base: r, study: s, evidence: ev, all: len(runs), doc: r}
 }
 
-// settled reports whether verdicts are valid now: the experiment has ended at a
-// time that did not depend on its results, or it is running and is at a planned
-// look.
+// settled reports whether verdicts are valid now. They are if the experiment
+// has ended at a time that did not depend on its results, or if it is running
+// and is at a planned look.
 func (ev Evidence) settled() bool {
 	if len(ev.Looks) == 0 {
 		return false
@@ -206,7 +210,7 @@ func (ev Evidence) settled() bool {
 	return ev.Ended.Planned() || ev.Ended == "" && ev.Rule.IsLook(ev.Blocks)
 }
 
-// Resolution judges the A/A control of a measure.
+// Resolution judges the A/A control, for one measure.
 func (ev Evidence) Resolution(m Measure) stat.Resolution {
 	return stat.ResolutionOf(ev.Ratio(ExclusiveAA, Exclusive, m.Of), m.MarginOf(ev.Experiment))
 }
@@ -308,7 +312,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	return out
 }
 
-// planWarnings says what cannot be claimed because of the plan of the experiment.
+// planWarnings says what the experiment cannot show because of its plan.
 func (ev Evidence) planWarnings() []string {
 	var out []string
 	if ev.Blocks < ev.Rule.Least {
@@ -327,7 +331,7 @@ func (ev Evidence) planWarnings() []string {
 	return out
 }
 
-// nextLook returns the number of blocks at the next planned look.
+// nextLook returns how many blocks there are at the next planned look.
 func (ev Evidence) nextLook() int {
 	for _, n := range ev.Looks {
 		if n >= ev.Blocks {
@@ -338,8 +342,8 @@ func (ev Evidence) nextLook() int {
 }
 
 // Resolved reports whether the experiment may end. It may end at a planned look
-// if every claim has a final verdict, and at the last look. Without claims it
-// returns false. This is the stop rule of --until-resolved.
+// if every claim has a final verdict, and it may end at the last look. If there
+// are no claims, Resolved returns false. This is the rule of --until-resolved.
 func (a Analysis) Resolved() bool {
 	ev := a.evidence
 	if ev.Blocks == 0 || !ev.Rule.IsLook(ev.Blocks) || len(a.Base.Claims) == 0 {

@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/lab/draw"
 )
 
-// drawCPU shows the use of CPU time during one run. BE is at the bottom, so
+// drawCPU shows how CPU time was used during one run. BE is at the bottom, so
 // that its use can be compared with its limit. LS is above BE, and all other
-// work above LS.
+// work is above LS.
 func drawCPU(r Run, tested int) template.HTML {
 	series := slices.Clone(r.Series)
 	if len(series) < 2 {
@@ -65,7 +65,8 @@ func Colour(m Mode) string {
 	return fmt.Sprintf("--c:var(--m-%s,currentColor)", html.EscapeString(string(m)))
 }
 
-// dashed makes modes of the same family distinguishable without colour.
+// dashed makes some lines dashed, so that modes of the same family can be
+// distinguished without colour.
 func dashed(m Mode) string {
 	return strings.TrimRight(" "+m.Spec().Line, " ")
 }

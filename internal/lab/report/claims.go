@@ -8,20 +8,20 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// Asked reports whether the experiment has mode. It returns true even if the
-// mode has no valid run so far.
+// Asked reports whether the experiment has the mode. It returns true even if no
+// run of the mode is valid so far.
 func (ev Evidence) Asked(mode Mode) bool {
 	return slices.Contains(ev.Modes, mode) || ev.used[mode] != nil
 }
 
-// Lacking returns those modes that a claim needs and that the experiment does
-// not have.
+// Lacking returns which of these modes the experiment does not have. A claim
+// needs them all.
 func (ev Evidence) Lacking(modes ...Mode) []Mode {
 	return slices.DeleteFunc(slices.Clone(modes), ev.Asked)
 }
 
-// Refuse returns the claim with a final verdict, because modes are missing and
-// more blocks would not help.
+// Refuse returns the claim with a final verdict. Modes are missing, so more
+// blocks would not help.
 func (c Claim) Refuse(lacking []Mode) Claim {
 	c.Verdict, c.Final = stat.Refused, true
 	c.Explanation = fmt.Sprintf("Needs mode %s, which this experiment did not run. %s", modeList(lacking), c.Explanation)

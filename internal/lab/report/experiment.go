@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An Experiment describes an experiment and its machine: experiment.json. A
-// kind of experiment with more fields embeds it in a record of its own.
+// An Experiment describes an experiment and its machine: experiment.json. If a
+// kind of experiment has more fields, its own record embeds Experiment.
 type Experiment struct {
 	Schema  int       `json:"schema"` // 1
 	Kind    string    `json:"kind,omitempty"`
@@ -24,11 +24,11 @@ type Experiment struct {
 	Modes   []Mode    `json:"modes"`
 	Blocks  int       `json:"blocks"` // configured; 0: until resolved
 	// Looks are the numbers of blocks at which the claims are judged. They were
-	// fixed before the first run; empty: unknown (an experiment of an older
-	// version).
+	// fixed before the first run. If Looks is empty, they are not known,
+	// because an older version ran the experiment.
 	Looks []int `json:"planned_looks,omitempty"`
-	// Ended says how the experiment ended; empty: it is running, was killed, or
-	// was run by an older version.
+	// Ended says how the experiment ended. It is empty if the experiment is
+	// running, was killed, or was run by an older version.
 	Ended       End           `json:"ended,omitempty"`
 	Duration    time.Duration `json:"duration_ns"`
 	Seed        uint64        `json:"seed"`
@@ -42,9 +42,8 @@ type Experiment struct {
 	BEProcesses int           `json:"be_processes"`
 	BEThreads   int           `json:"be_threads"`
 	Input       string        `json:"input"`
-	// SoloFramesPerSecond is the frame rate that the batch work reached alone
-	// on the tested CPUs during the calibration. SoloCPU is the number of CPUs
-	// that it used.
+	// SoloFramesPerSecond is the frame rate of the batch work when it ran alone
+	// on the tested CPUs, in the calibration. SoloCPU is how many CPUs it used.
 	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
 	SoloCPU             float64           `json:"solo_cpus_used"`
 	Machine             Machine           `json:"machine"`
@@ -59,8 +58,8 @@ type Experiment struct {
 // An End is the way in which an experiment ended.
 type End string
 
-// The values of End. Only for the first two did the results have no influence
-// on the end.
+// The values of End. With the first two, the results had no influence on when
+// the experiment ended.
 const (
 	EndPlanned End = "planned" // at a planned look
 	EndTime    End = "time"    // another block did not fit into the time
@@ -83,9 +82,9 @@ func (e Experiment) Rule(blocks int) paired.Rule {
 	return rule
 }
 
-// LooksOf returns the planned looks of an experiment. There is one after all
-// blocks. If the experiment ends when its claims are decided, the looks are
-// those of the rule.
+// LooksOf returns the planned looks of an experiment. Usually there is one,
+// after all blocks. If the experiment ends when its claims are decided, the
+// looks are those of the rule.
 func LooksOf(blocks int) []int {
 	if blocks > 0 {
 		return []int{blocks}
@@ -109,8 +108,8 @@ type Machine struct {
 }
 
 // A Run is the measurement of one mode in one block: runs/NNN-MODE.json. The
-// latency histogram is in the file runs/NNN-MODE.hlog. A kind of experiment
-// with more fields embeds Run in a record of its own.
+// latency histogram is in the file runs/NNN-MODE.hlog. If a kind of experiment
+// has more fields, its own record embeds Run.
 type Run struct {
 	Index   int           `json:"index"`
 	Block   int           `json:"block"`
@@ -118,14 +117,16 @@ type Run struct {
 	Started time.Time     `json:"started"`
 	Length  time.Duration `json:"length_ns"` // of the measured part
 	Warmup  time.Duration `json:"warmup_ns"` // discarded before it
-	// Void lists the reasons why the run must not be used; empty: the run is valid.
+	// Void lists the reasons why the run must not be used. It is empty if the
+	// run is valid.
 	Void []string `json:"void,omitempty"`
 	// Warnings do not make the run void.
 	Warnings []string `json:"warnings,omitempty"`
 
 	Latency Latency `json:"latency"`
-	// WithStalls is Latency including the requests that were left out because
-	// the client did not run; nil: an older version did not store them.
+	// WithStalls is Latency if the requests count that were left out because
+	// the client did not run. It is nil if an older version made the run, which
+	// did not store them.
 	WithStalls *Latency       `json:"latency_with_stalls,omitempty"`
 	Requests   int64          `json:"requests"`
 	Errors     map[string]int `json:"errors,omitempty"`
@@ -136,8 +137,8 @@ type Run struct {
 	LSCPU      float64        `json:"ls_cpus_used"`
 	BECPU      float64        `json:"be_cpus_used"`
 	OtherCPU   float64        `json:"other_cpus_used"`
-	// NodeMetricsCPU is the CPU use of the whole node as the metrics API of the
-	// cluster shows it; 0: unknown.
+	// NodeMetricsCPU is how much CPU the whole node used, according to the
+	// metrics API of the cluster. 0 means that this is not known.
 	NodeMetricsCPU float64       `json:"node_metrics_cpus_used,omitempty"`
 	StealRatio     float64       `json:"steal_ratio"`
 	Frames         float64       `json:"be_frames"`
@@ -150,21 +151,21 @@ type Run struct {
 	PSICPU         float64       `json:"psi_cpu_some_ratio"` // share of the run; -1: not available
 	// Series are samples for the picture of CPU over time.
 	Series []Sample `json:"series,omitempty"`
-	// Writes are the kernel writes in the run, with their reasons.
+	// Writes are the writes to the kernel during the run, each with its reason.
 	Writes []string `json:"writes,omitempty"`
 
 	// Histogram comes from the .hlog of the run. Values are in µs with 3 digits.
 	Histogram *hdrhistogram.Histogram `json:"-"`
-	// Log writes the .hlog (load.WriteLog). Only SaveRun calls it. Nil: the
-	// client has no histogram.
+	// Log writes the .hlog (load.WriteLog). Only SaveRun calls it. It is nil if
+	// the client has no histogram.
 	Log func(io.Writer) error `json:"-"`
 }
 
 // Common returns the part of a record that all kinds of experiments have.
 func (r *Run) Common() *Run { return r }
 
-// A Record is a run of one kind of experiment: a Run, or a pointer to a struct
-// that embeds one.
+// A Record is a run of one kind of experiment. It is a *Run, or a pointer to a
+// struct that embeds a Run.
 type Record interface{ Common() *Run }
 
 // Commons returns the common parts of records.
@@ -190,7 +191,7 @@ type Latency struct {
 	Mean float64 `json:"mean_us"`
 }
 
-// A Sample is the CPU use at one time, in CPUs of the tested set.
+// A Sample is the use of the tested CPUs at one time, in CPUs.
 type Sample struct {
 	At    time.Duration `json:"at_ns"` // since the measured part of the run began
 	LS    float64       `json:"ls"`

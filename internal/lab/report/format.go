@@ -56,14 +56,14 @@ func Span(i Interval) string {
 	return percent(float64(i.Low-1)) + " … " + percent(float64(i.High-1)) + " %"
 }
 
-// Vague reports whether an interval of ratios is so wide that its ends are of
-// no use.
+// Vague reports whether an interval of ratios is so wide that it is useless to
+// print its ends.
 func (i Interval) Vague() bool {
 	const widest = 50
 	return i.Blocks > 1 && !(i.Low > 0 && i.High/i.Low <= widest)
 }
 
-// FormatRatio prints an estimate with its interval for a sentence.
+// FormatRatio prints an estimate and its interval, as a part of a sentence.
 func FormatRatio(i Interval) string {
 	switch {
 	case i.Blocks == 0:
@@ -76,7 +76,7 @@ func FormatRatio(i Interval) string {
 	return fmt.Sprintf("%s (95 %%: %s)", Change(i.Estimate), Span(i))
 }
 
-// Quantity prints an estimate with its interval: "96.3 % (95 %: 95.6 … 96.9)".
+// Quantity prints an estimate and its interval: "96.3 % (95 %: 95.6 … 96.9)".
 func Quantity(i Interval, factor float64, unit string) string {
 	switch {
 	case i.Blocks == 0:

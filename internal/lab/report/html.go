@@ -81,12 +81,12 @@ type writes struct {
 	More  []string
 }
 
-// firstWrites is the number of kernel writes that the page shows without a
-// click. A mode with a watermark makes very many.
+// firstWrites is how many kernel writes of a run the page shows without a
+// click. In a mode with a watermark there are very many.
 const firstWrites = 12
 
-// WritePage writes the result as one self-contained HTML page. The page
-// contains styles and pictures, and no scripts.
+// WritePage writes the result as one HTML page. The page needs no other file:
+// it contains its styles and pictures, and no scripts.
 func (a Analysis) WritePage(w io.Writer) error {
 	tmpl, err := template.New("page").Funcs(template.FuncMap{
 		"style":  Style,
@@ -152,8 +152,9 @@ func (a Analysis) page() page {
 	return p
 }
 
-// distributions draws the distributions of all modes. If a mode with a long tail
-// makes the modes near exclusive hard to see, it draws those in a second picture.
+// distributions draws the distributions of all modes in one picture. If a mode
+// has a long tail, modes that are near exclusive are hard to see in it. Then
+// they are also drawn in a second picture.
 func distributions(ev Evidence, r Result) []template.HTML {
 	pictures := []template.HTML{drawCDF(ev, r.Order)}
 	near := slices.DeleteFunc(slices.Clone(r.Order), func(m Mode) bool { return !(r.Modes[m].P99 <= 2*r.Modes[Exclusive].P99) })
@@ -183,8 +184,8 @@ func tableOf(r Result, title string, modes []Mode, rows []Row, head func(Mode) s
 	return t
 }
 
-// plots returns the dot plots by block: the ratios of the two main claims
-// first, then the measured values.
+// plots returns the dot plots by block. The first ones show the ratios of the
+// two main claims, and the others the measured values.
 func (a Analysis) plots() []Plot {
 	r, ev := a.Base, a.evidence
 	p99 := Percentiles["p99"]
@@ -246,7 +247,8 @@ func RatioEnd(i Interval) string {
 	return Change(i.Estimate) + " [" + strings.TrimSuffix(Span(i), " %") + "]"
 }
 
-// RatioStrips returns the ratios to a baseline within each block.
+// RatioStrips returns the ratios of modes to a baseline, computed within each
+// block.
 func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Strip {
 	var out []draw.Strip
 	base := ev.Sample(baseline, m)
@@ -265,7 +267,8 @@ func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Str
 	return out
 }
 
-// LevelStrips returns the values by block and their geometric mean over blocks.
+// LevelStrips returns the values of each block, and the geometric mean over all
+// blocks.
 func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
 	var out []draw.Strip
 	for _, mode := range modes {
@@ -280,7 +283,7 @@ func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
 	return out
 }
 
-// figures returns the table of all other measurements.
+// figures returns the table with the measurements that no other table has.
 func (a Analysis) figures() pageTable {
 	r := a.Base
 	figure := func(label, unit string, text func(ModeResult) string) Row {

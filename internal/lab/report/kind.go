@@ -9,18 +9,19 @@ import (
 	"tenon.sh/tenon/internal/lab/archive"
 )
 
-// Findings are the analysed raw data of an experiment.
+// Findings are the results of analysing the raw data of an experiment.
 type Findings interface {
 	// Result returns the content of result.json.
 	Result() any
 	// WriteTable prints the findings for a terminal.
 	WriteTable(io.Writer) error
-	// WritePage writes the findings as one self-contained HTML page.
+	// WritePage writes the findings as one HTML page that needs no other file.
 	WritePage(io.Writer) error
 }
 
-// Kinds maps each kind of experiment to a function that loads and analyses its raw
-// data from a directory. The file experiment.json in the directory names the kind.
+// Kinds maps each kind of experiment to a function. The function loads the raw
+// data of such an experiment from a directory and analyses them. The file
+// experiment.json in the directory names the kind.
 type Kinds map[string]func(dir string) (Findings, error)
 
 // Rebuild analyses the experiment in dir, and writes result.json and
@@ -37,7 +38,7 @@ func (k Kinds) Rebuild(dir string) (Findings, error) {
 	return Build(dir, open)
 }
 
-// Build does the same as Rebuild for a directory of a known kind.
+// Build does the same as Rebuild, for a directory whose kind is known.
 func Build(dir string, open func(dir string) (Findings, error)) (Findings, error) {
 	f, err := open(dir)
 	if err != nil {

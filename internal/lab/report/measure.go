@@ -5,12 +5,12 @@ type Measure struct {
 	Key  string // in result.json and in the names of claims
 	Name string // in sentences
 	Of   Metric
-	// Margin is the ratio from which values count as different; 0: the margin
-	// of the experiment.
+	// Margin is a ratio. If the ratio of two values is at least this large,
+	// they count as different. 0 means the margin of the experiment.
 	Margin float64
 }
 
-// MarginOf returns the ratio from which values count as different in an experiment.
+// MarginOf returns the Margin, or the margin of the experiment if that is 0.
 func (m Measure) MarginOf(e Experiment) float64 {
 	if m.Margin > 0 {
 		return m.Margin
@@ -18,12 +18,12 @@ func (m Measure) MarginOf(e Experiment) float64 {
 	return e.Margin
 }
 
-// DelayMargin is the ratio from which run-queue delays count as different.
+// DelayMargin is the Margin for run-queue delays.
 const DelayMargin = 1.10
 
 // The measures. Claims about the latency of a service are judged in the order
-// P90, mean, P99. P99 comes last because it needs by far the most blocks: the
-// P99 of a few seconds depends on some hundred requests.
+// P90, mean, P99. P99 comes last because it needs by far the most blocks: in a
+// run of a few seconds, the P99 depends on some hundred requests.
 var (
 	P90         = Measure{Key: "p90", Name: "P90", Of: Percentiles["p90"]}
 	Mean        = Measure{Key: "mean", Name: "mean response time", Of: Percentiles["mean"]}
@@ -35,5 +35,5 @@ var (
 // about them are judged.
 var Latencies = []Measure{P90, Mean, P99}
 
-// controlled lists the measures with an A/A control.
+// controlled lists the measures for which there is an A/A control.
 var controlled = []Measure{P90, Mean, P99, WaitingTime}

@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Mode is one way to share the tested CPUs between the service and the batch
-// work. Its value is the name of the mode in the tables.
+// A Mode is one way in which the service and the batch work share the tested
+// CPUs. Its value is the name of the mode in the tables.
 type Mode string
 
 // The modes of the experiments. modeTable describes them.
@@ -15,7 +15,8 @@ const (
 	Exclusive     Mode = "exclusive"
 	ExclusiveAA   Mode = "exclusive-aa"
 	ExclusiveWarm Mode = "exclusive-warm"
-	// ExclusiveAwake differs from ExclusiveWarm in the weight of the spinner.
+	// ExclusiveAwake differs from ExclusiveWarm only in the weight of the
+	// spinner.
 	ExclusiveAwake Mode = "exclusive-awake"
 
 	Default   Mode = "default"
@@ -45,8 +46,8 @@ const (
 	IdleBE Mode = "idle"
 )
 
-// A ModeSpec describes a mode: the programs that run, the presentation, and the
-// line in the help.
+// A ModeSpec describes a mode: which programs run, how the mode is presented,
+// and its line in the help.
 type ModeSpec struct {
 	Mode Mode
 
@@ -55,10 +56,10 @@ type ModeSpec struct {
 	Alone     bool // the service does not run
 	Burstable bool // the batch work runs in a pod with CPU requests
 	Spinner   bool // an idle-class spinner keeps the CPUs awake
-	// LeastWeight means that the spinner has the least weight and is not in the
-	// idle class. The CPUs then look busy to the kernel. CPUs with only
-	// idle-class threads look idle, so that the kernel sends other threads of
-	// the machine there.
+	// LeastWeight means that the spinner has the least weight, and is not in
+	// the idle class. Then the CPUs look busy to the kernel. If CPUs have only
+	// threads of the idle class, they look idle, and the kernel sends other
+	// threads of the machine to them.
 	LeastWeight bool
 	Paced       bool           // the batch work has a read rate that gives the CPU use of Tenon65
 	Tenon       bool           // Tenon's policies write the knobs
@@ -67,9 +68,9 @@ type ModeSpec struct {
 	NoSlices    bool           // Tenon sets no long slices
 	Cluster     bool           // the mode can run on a node of a cluster
 
-	// Sessions says that service and batch work run outside of all cgroups,
-	// each in a POSIX session of its own. Nice and SchedIdle say how the batch
-	// work is started.
+	// Sessions says that the service and the batch work run outside of all
+	// cgroups. Each has its own POSIX session. Nice and SchedIdle say how the
+	// batch work is started.
 	Sessions  bool
 	Nice      int
 	SchedIdle bool
@@ -82,7 +83,7 @@ type ModeSpec struct {
 }
 
 // modeTable has a row for each mode, in the order of presentation. A new mode
-// needs a row here and a colour in page.css.
+// needs a row in this table and a colour in page.css.
 var modeTable = []ModeSpec{
 	{Mode: Exclusive, Cluster: true, Head: "baseline",
 		Help: "the service alone: the baseline"},
@@ -133,8 +134,8 @@ var modeTable = []ModeSpec{
 	{Mode: IdleBE, Help: "events, and the spinners idle in the kernel (cpu.idle), which needs no loop: for contrast"},
 }
 
-// MechanismModes lists the modes that pin an isolation mechanism, from the
-// weakest to the strongest.
+// MechanismModes lists the modes in which Tenon uses one given isolation
+// mechanism, from the weakest mechanism to the strongest.
 var MechanismModes = modesWhere(func(s ModeSpec) bool { return s.Mechanism != "" })
 
 // SessionModes lists the modes without cgroups.
@@ -150,7 +151,7 @@ func modesWhere(is func(ModeSpec) bool) []Mode {
 	return list
 }
 
-// Spec returns the row of a mode. For a mode without a row it sets only the name.
+// Spec returns the row of a mode. If a mode has no row, only the name is set.
 func (m Mode) Spec() ModeSpec {
 	if i := m.rank(); i < len(modeTable) {
 		return modeTable[i]
@@ -167,6 +168,7 @@ func (m Mode) rank() int {
 	return i
 }
 
-// Isolates reports whether Tenon isolates batch work in the mode. The spinner
-// counts as batch work, because it must run only when no other work wants the CPU.
+// Isolates reports whether batch work is isolated in the mode. The spinner
+// counts as batch work, because it must run only when no other work wants the
+// CPU.
 func (s ModeSpec) Isolates() bool { return s.Tenon || s.Spinner }

@@ -17,12 +17,12 @@ import (
 //	runqueue_delay_ratios.MODE   to_exclusive, to_exclusive_warm
 //	claims[], void_runs[]
 //
-// Ratios pair the runs of one block (stat.Ratio); they are not quotients of
-// the medians in modes.
+// A ratio compares the runs of one block (stat.Ratio). It is not the quotient
+// of the medians in modes.
 type Result = ResultOf[Experiment, ModeResult]
 
-// ResultOf is a Result with the types of one kind of experiment: E for the
-// experiment, M for its modes.
+// ResultOf is a Result for one kind of experiment. E is the type of the
+// experiment, and M that of a mode's result.
 type ResultOf[E, M any] struct {
 	Schema     int                 `json:"schema"` // 1
 	Experiment E                   `json:"experiment"`
@@ -52,8 +52,8 @@ func Extend[E, M any](r Result, e E, mode func(Mode, ModeResult) M) ResultOf[E, 
 	return out
 }
 
-// A ModeResult is the result of one mode. All fields except Pooled, Runs, Void,
-// Requests and Errors are medians over the blocks with a valid run.
+// A ModeResult is the result of one mode. Its fields are medians over the
+// blocks with a valid run, except Pooled, Runs, Void, Requests and Errors.
 type ModeResult struct {
 	Runs     int            `json:"runs"`      // number of used runs: one per block
 	Void     int            `json:"void_runs"` // number of runs that are not used
@@ -67,8 +67,8 @@ type ModeResult struct {
 	P999 Number `json:"p999_us"`
 	Max  Number `json:"max_us"`
 	Mean Number `json:"mean_us"`
-	// Pooled comes from the sum of the histograms of all valid runs; null if
-	// the client has no histograms.
+	// Pooled is computed from the sum of the histograms of all valid runs. It
+	// is null if the client has no histograms.
 	Pooled *Latency `json:"pooled"`
 
 	// WithStalls is nil if no run stored the requests that were left out.
@@ -78,13 +78,14 @@ type ModeResult struct {
 	LSCPU      Number `json:"ls_cpus_used"`
 	BECPU      Number `json:"be_cpus_used"`
 	OtherCPU   Number `json:"other_cpus_used"`
-	// NodeMetricsCPU is the CPU use of the whole node as the metrics API of the
-	// cluster shows it.
+	// NodeMetricsCPU is how much CPU the whole node used, according to the
+	// metrics API of the cluster.
 	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
 	FramesPerS     Number `json:"be_frames_per_second"`
 	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`
-	// Goodput is BE's frame rate as a share of a possible rate: that of the
-	// idle CPU of mode exclusive at the solo rate per CPU.
+	// Goodput is BE's frame rate as a share of a possible rate. The possible
+	// rate is what BE would reach on the CPU that mode exclusive leaves idle,
+	// if it made as many frames per CPU as alone.
 	Goodput     Number `json:"be_goodput_ratio"`
 	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice
 	Waiting     Number `json:"ls_waiting_us_per_second"`
@@ -96,8 +97,9 @@ type ModeResult struct {
 	ClientCPU   Number `json:"client_cpu_ratio"`
 }
 
-// WithStalls has the latencies of all requests, including those that were left out
-// because a stall of the client delayed them. They are medians over the blocks.
+// WithStalls has the latencies of all requests, even of those that were left
+// out because a stall of the client delayed them. They are medians over the
+// blocks.
 type WithStalls struct {
 	LeftOut Number `json:"left_out_ratio"` // share of the requests
 	P50     Number `json:"p50_us"`
@@ -107,12 +109,12 @@ type WithStalls struct {
 	Mean    Number `json:"mean_us"`
 }
 
-// Ratios are the ratios of a mode's percentiles to a baseline; the keys are
-// p50, p75, p90, p99, p999, max and mean.
+// Ratios are the ratios of a mode's percentiles to those of a baseline. The
+// keys are p50, p75, p90, p99, p999, max and mean.
 type Ratios map[string]Interval
 
-// A DelayRatio compares the run-queue delay, by its mean per timeslice or by
-// its sum per second.
+// A DelayRatio compares run-queue delays, either their mean per timeslice or
+// their sum per second.
 type DelayRatio struct {
 	ToExclusive     Interval `json:"to_exclusive"`
 	ToExclusiveWarm Interval `json:"to_exclusive_warm"`
@@ -125,7 +127,7 @@ type Interval struct {
 	High     Number `json:"high"`
 	Lower    Number `json:"lower_bound"` // one-sided 95 %
 	Upper    Number `json:"upper_bound"`
-	// Median is the median of the blocks, with its exact two-sided 95 % interval.
+	// Median is the median of the blocks. Its two-sided 95 % interval is exact.
 	Median     Number `json:"median"`
 	MedianLow  Number `json:"median_low"`
 	MedianHigh Number `json:"median_high"`
@@ -138,20 +140,21 @@ func IntervalOf(e stat.Estimate) Interval {
 	return Interval{Number(e.Value), Number(e.Low), Number(e.High), Number(e.Lower), Number(e.Upper), Number(e.Median), Number(e.MedianLow), Number(e.MedianHigh), e.Blocks, e.Dropped}
 }
 
-// A Control is the A/A comparison of exclusive-aa with exclusive. A claim finer
-// than its half-width cannot be trusted on this machine.
+// A Control compares exclusive-aa with exclusive, which are two names for the
+// same mode. If a claim is about a smaller difference than the half-width of
+// its interval, the claim cannot be trusted on this machine.
 type Control struct {
 	P99       Interval `json:"p99"`
 	RunDelay  Interval `json:"runqueue_delay"`
 	HalfWidth Number   `json:"p99_half_width"`
 	Bias      Number   `json:"p99_significant_bias"`
 	Resolves  bool     `json:"resolves_margin"`
-	// Metrics are the controls of all measures about which claims are made:
-	// p90, mean, p99, waiting.
+	// Metrics are the controls of all measures that have claims: p90, mean,
+	// p99, waiting.
 	Metrics map[string]Resolved `json:"metrics"`
 }
 
-// Resolved is the A/A comparison of one measure.
+// Resolved is the comparison of the two equal modes, for one measure.
 type Resolved struct {
 	Ratio     Interval `json:"ratio"`
 	HalfWidth Number   `json:"half_width"`
@@ -169,7 +172,7 @@ type Claim struct {
 	Explanation string              `json:"explanation"`
 }
 
-// A VoidRun is a run that the analysis does not use, with the reasons.
+// A VoidRun is a run that the analysis does not use, and the reasons for that.
 type VoidRun struct {
 	Index   int      `json:"index"`
 	Block   int      `json:"block"`

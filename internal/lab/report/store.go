@@ -31,8 +31,8 @@ const (
 )
 
 // Create makes the directory of an experiment and writes experiment.json. e is
-// an Experiment, or a record that embeds one. A second call replaces the file
-// and does not change the runs.
+// an Experiment, or a record that embeds one. A second call replaces
+// experiment.json and does not change the runs.
 func Create(dir string, e any) error {
 	if err := archive.MakeFolder(dir, runsDir); err != nil {
 		return err
@@ -56,9 +56,10 @@ func SaveRun(dir string, whole Record) error {
 	return WriteJSON(base+".json", whole)
 }
 
-// Load reads an experiment and its finished runs in the order of their index, from
-// its archive or from its folder. It skips the incomplete files of an interrupted
-// experiment. If a file exists but cannot be read, it returns an error.
+// Load reads an experiment and its finished runs, from its archive or from its
+// folder. The runs are in the order of their index. If an experiment was
+// interrupted, Load skips incomplete files. If a file exists but cannot be
+// read, it returns an error.
 func Load[E, R any, P interface {
 	*R
 	Record
@@ -122,7 +123,7 @@ func ParseExperiment[E any](data []byte) (E, error) {
 	return e, json.Unmarshal(data, &e)
 }
 
-// ParseRun reads the JSON of a run into a record.
+// ParseRun reads the JSON of a run into the given record.
 func ParseRun(data []byte, whole Record) error {
 	if err := json.Unmarshal(data, whole); err != nil {
 		return err
@@ -130,8 +131,8 @@ func ParseRun(data []byte, whole Record) error {
 	return whole.Common().check()
 }
 
-// check refuses values that would result in an invalid file name or an empty
-// comparison.
+// check returns an error for values that would lead to an invalid file name or
+// an empty comparison.
 func (r Run) check() error {
 	odd := func(c rune) bool { return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') }
 	switch {

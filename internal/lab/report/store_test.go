@@ -66,8 +66,8 @@ func TestInterruptedExperimentKeepsItsFinishedRuns(t *testing.T) {
 	e := synthetic.Experiment(2, report.Exclusive, report.Tenon)
 	runs := synthetic.Runs(e, 0.05)
 	dir := save(t, e, runs)
-	// The lab was killed twice: between the log and the JSON of the last run,
-	// and while it wrote another file.
+	// The lab was killed twice: once between writing the log and the JSON of
+	// the last run, and once while it wrote another file.
 	last := filepath.Join(dir, "runs", "003-"+string(runs[3].Mode)+".json")
 	if err := os.Remove(last); err != nil {
 		t.Fatal(err)

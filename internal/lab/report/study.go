@@ -4,9 +4,9 @@ import (
 	"html/template"
 )
 
-// A Study defines the analysis and the presentation of one kind of experiment
-// with a service under load. Its functions know the records of the kind. This
-// package knows only the common parts of the records.
+// A Study defines how one kind of experiment with a service under load is
+// analysed and presented. Its functions know all fields of the kind's records.
+// This package knows only the fields that all kinds have.
 type Study struct {
 	Title    string
 	Headline func(Result) string // describes the experiment in one sentence
@@ -19,14 +19,15 @@ type Study struct {
 	Plots    func(Evidence, Result, CommonPlots) []Plot
 	Gallery  *Gallery // one picture for each mode; nil: none
 	LeftOut  []string // the modes that the experiment could not run, with reasons
-	// Ending says at the end of the table what the experiment shows, in a few
-	// sentences for a reader who reads nothing else; nil: it says nothing.
+	// Ending returns the last sentences of the table. They say what the
+	// experiment shows, for a reader who reads nothing else. If Ending is nil,
+	// there are none.
 	Ending func(Evidence, Result) []string
-	// Transcodes says that the batch work is ffmpeg. Only for ffmpeg is the
-	// work rate known in frames.
+	// Transcodes says that the batch work is ffmpeg. Only the work of ffmpeg is
+	// measured in frames.
 	Transcodes bool
-	// Method is the template of the paragraphs about the method on the page.
-	// The template gets Details.
+	// Method is the template of those paragraphs of the page that describe the
+	// method. It is executed with Details.
 	Method  string
 	Details any
 }
@@ -57,7 +58,7 @@ type Plot struct {
 	Picture     template.HTML
 }
 
-// CommonPlots are the dot plots by block that every study can show.
+// CommonPlots are the dot plots by block that any study can show.
 type CommonPlots struct{ P99Ratio, DelayRatio, P99, Delay Plot }
 
 // A Gallery shows one run of each mode.
@@ -67,7 +68,7 @@ type Gallery struct {
 	Picture     func(used []Run) template.HTML // draws one of the used runs of a mode; empty: there is no picture
 }
 
-// An Analysis is the analysed runs of a service under load.
+// An Analysis is the result of analysing the runs of a service under load.
 type Analysis struct {
 	Base     Result
 	study    Study
@@ -79,11 +80,12 @@ type Analysis struct {
 // Result returns the content of result.json.
 func (a Analysis) Result() any { return a.doc }
 
-// WithResult returns the same analysis with the result.json of one kind.
+// WithResult returns the analysis with doc as its result.json. It is for kinds
+// of experiments that have more keys than Result.
 func (a Analysis) WithResult(doc any) Analysis {
 	a.doc = doc
 	return a
 }
 
-// Evidence returns the data of the claims.
+// Evidence returns the data on which the claims are judged.
 func (a Analysis) Evidence() Evidence { return a.evidence }

@@ -18,7 +18,8 @@ const (
 	CellWidth  = 17
 )
 
-// LatencyRows are the latency rows of every study, absolute and relative.
+// LatencyRows are the latency rows that every study has. They show absolute and
+// relative values.
 var LatencyRows = []Row{
 	{"RT-P50", "ms", LatencyCell("p50", func(m ModeResult) Number { return m.P50 })},
 	{"RT-P75", "ms", LatencyCell("p75", func(m ModeResult) Number { return m.P75 })},
@@ -40,7 +41,8 @@ var LatencyRows = []Row{
 	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Waiting[m].ToExclusive, m) }},
 }
 
-// LatencyCell prints a percentile in ms, with its change to exclusive.
+// LatencyCell prints a percentile in ms, and its change relative to mode
+// exclusive.
 func LatencyCell(key string, median func(ModeResult) Number) func(Result, Mode) string {
 	return func(r Result, m Mode) string {
 		return relativeCell(Scaled(median(r.Modes[m]), 1e-3, 3), r.Ratios[m][key], m)
@@ -55,7 +57,7 @@ func relativeCell(absolute string, i Interval, m Mode) string {
 	return fmt.Sprintf("%s (%s)", absolute, Change(i.Estimate))
 }
 
-// IntervalCell prints the 95 % interval of a change to exclusive.
+// IntervalCell prints the 95 % interval of a change relative to mode exclusive.
 func IntervalCell(i Interval, m Mode) string {
 	switch {
 	case m == Exclusive || i.Blocks == 0:
@@ -66,8 +68,8 @@ func IntervalCell(i Interval, m Mode) string {
 	return Span(i)
 }
 
-// framesCell prints the frame rate, and which share this is of the rate that
-// the idle CPU could give.
+// framesCell prints the frame rate. It also prints which share this is of the
+// rate that the idle CPU could give.
 func framesCell(m ModeResult) string {
 	if !m.Goodput.Known() {
 		if m.FramesPerS == 0 {
@@ -78,13 +80,13 @@ func framesCell(m ModeResult) string {
 	return fmt.Sprintf("%s (%.0f %%)", FormatNumber(m.FramesPerS, 1), 100*float64(m.Goodput))
 }
 
-// present returns which of modes have a result.
+// present returns those of the modes that have a result.
 func present(r Result, modes []Mode) []Mode {
 	return slices.DeleteFunc(slices.Clone(modes), func(m Mode) bool { _, ok := r.Modes[m]; return !ok })
 }
 
-// WriteTable prints the result for a terminal of 100 columns: the tables of the
-// study, the claims in sentences, void runs and caveats.
+// WriteTable prints the result for a terminal of 100 columns. It prints the
+// tables of the study, the claims in sentences, void runs and caveats.
 func (a Analysis) WriteTable(w io.Writer) error {
 	var b bytes.Buffer
 	r, study := a.Base, a.study
@@ -124,7 +126,7 @@ func (a Analysis) WriteTable(w io.Writer) error {
 	return err
 }
 
-// inShort returns the title of the last sentences.
+// inShort returns the title above the last sentences.
 func inShort(e Experiment) string {
 	text := "In short, compared with Tenon (95 % intervals in brackets)"
 	if e.Ended == EndHand {
@@ -133,7 +135,7 @@ func inShort(e Experiment) string {
 	return text
 }
 
-// LatencyLegend says from which time latency counts.
+// LatencyLegend says from which time on a latency counts.
 func LatencyLegend(e Experiment) string {
 	if e.Client == "wrk" {
 		return "Latency in ms from the actual send, as wrk counts it"
@@ -149,7 +151,7 @@ func CPUWord(e Experiment) string {
 	return "CPU"
 }
 
-// controlText says how small a difference between modes the A/A control can
+// controlText says which differences between modes the A/A control can
 // distinguish.
 func controlText(r Result) string {
 	c := r.Control
@@ -196,12 +198,13 @@ func (s Study) head(m Mode) string {
 	return string(m)
 }
 
-// The report warns if the shares of left-out requests differ between two modes:
-// if one is at least leastShare, and unequalShares times the other.
+// The report warns if the shares of requests that were left out differ between
+// two modes. They differ if one share is at least leastShare, and at least
+// unequalShares times the other.
 const leastShare, unequalShares = 0.01, 1.25
 
-// withStalls summarises the latencies of all requests of a mode. It returns nil
-// if no run stored the requests that were left out.
+// withStalls summarises the latencies of all requests of a mode. If no run
+// stored the requests that were left out, it returns nil.
 func (ev Evidence) withStalls(mode Mode) *WithStalls {
 	all := func(of func(Latency) float64) Number {
 		return Number(stat.Median(ev.Sample(mode, func(r Run) float64 {
@@ -223,8 +226,8 @@ func (ev Evidence) withStalls(mode Mode) *WithStalls {
 	return w
 }
 
-// stallRows returns the rows of a table about the requests that were left out.
-// There are none if no run stored such requests.
+// stallRows returns table rows about the requests that were left out. If no run
+// stored such requests, it returns none.
 func stallRows(r Result) []Row {
 	if !slices.ContainsFunc(r.Order, func(m Mode) bool { return r.Modes[m].WithStalls != nil }) {
 		return nil
@@ -244,8 +247,8 @@ func stallRows(r Result) []Row {
 	}
 }
 
-// stallWarnings names the modes in which stalls of the client spoiled a share
-// of the requests that differs from that in exclusive.
+// stallWarnings names modes in which stalls of the client spoiled another share
+// of the requests than in exclusive.
 func stallWarnings(r Result) []string {
 	base := r.Modes[Exclusive].WithStalls
 	if base == nil {

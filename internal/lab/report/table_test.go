@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
 
-// TestRequestsLeftOutAreShown uses one mode with twice the share of stalls of
-// the others.
+// TestRequestsLeftOutAreShown uses one mode in which stalls spoiled twice as
+// many requests as in the others.
 func TestRequestsLeftOutAreShown(t *testing.T) {
 	e := synthetic.Experiment(12, report.Exclusive, report.Default)
 	runs := synthetic.Runs(e, 0.05)

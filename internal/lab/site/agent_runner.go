@@ -15,11 +15,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// GovernPeriod is the period of Tenon's loop in this process with CPU suppress.
-// It is half of the time constant of the policies' averages. The loop runs on
-// the client's CPUs, and a tick takes 1 to 2 ms, so with a shorter period the
-// client would send late. Without CPU suppress one tick is enough, because the
-// kernel keeps its settings.
+// GovernPeriod is the time between two ticks if Tenon's loop runs in this
+// process with CPU suppress. It is half of the time constant of the policies'
+// averages. The loop runs on the client's CPUs, and a tick takes 1 to 2 ms.
+// With a shorter period the client would send late. Without CPU suppress one
+// tick is enough, because the kernel keeps its settings.
 const GovernPeriod = 500 * time.Millisecond
 
 // An AgentRunner runs Tenon during a run.
@@ -39,8 +39,8 @@ type AgentRunner struct {
 }
 
 // RunAgent runs Tenon's loop in this process. It makes one tick. If CPU
-// suppress or the isolation mechanism needs more, it makes a tick once per
-// GovernPeriod and at each event of the mechanism.
+// suppress or the isolation mechanism needs more, it makes further ticks: one
+// in each GovernPeriod, and one for each event of the mechanism.
 func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*AgentRunner, error) {
 	for _, w := range work {
 		s.Host.Manage(w)
@@ -67,7 +67,7 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 		}
 		return g, nil
 	}
-	// The next tick repeats a failed step. The run is void.
+	// The next tick tries a failed step again, but the run is void.
 	g.release = func() error {
 		a.Config = policy.Config{}
 		_, err := a.Step(context.Background())
@@ -83,8 +83,8 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 	return g, nil
 }
 
-// wakeLoop forwards the events of the isolation mechanisms, and the alarms
-// about siblings, until ctx ends.
+// wakeLoop forwards two kinds of events until ctx ends: those of the isolation
+// mechanisms, and the alarms about siblings.
 func (s *Site) wakeLoop(ctx context.Context, alarms <-chan usage.Delayed, wake chan<- tick.Event) {
 	for {
 		var e tick.Event
@@ -134,7 +134,7 @@ func (g *AgentRunner) Report() (writes, faults []string) {
 	return g.writes, g.faults
 }
 
-// On returns an error unless Tenon uses the given isolation mechanism.
+// On returns an error if Tenon does not use the given isolation mechanism.
 func (g *AgentRunner) On(mechanism node.Mechanism) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -144,7 +144,7 @@ func (g *AgentRunner) On(mechanism node.Mechanism) error {
 	return fmt.Errorf("not isolated by %s but by %s: %s", mechanism, g.selection.Mechanism, g.selection.Why)
 }
 
-// Stop ends the loop and undoes changes outside the cgroups.
+// Stop ends the loop. It undoes changes that are outside the cgroups.
 func (g *AgentRunner) Stop() error {
 	if g == nil {
 		return nil

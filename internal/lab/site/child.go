@@ -21,7 +21,7 @@ import (
 )
 
 // Groups creates cgroups and moves processes into them. Both can be undone
-// after a crash. *host.Host implements it.
+// after a crash. *host.Host implements Groups.
 type Groups interface {
 	Attach(p node.CgroupPath, pid int) error
 	Spawned(pid int) error
@@ -35,28 +35,28 @@ type Child struct {
 	Group node.CgroupPath // empty: the lab's own cgroup
 	CPUs  unit.CPUSet
 	Nice  int
-	// Session starts the program as a login does: in a POSIX session of its own
-	// (setsid(2)), and in the root cgroups instead of Group. There no weight of
-	// a cgroup applies, and the kernel's autogroups divide the CPU among
-	// sessions (sched(7)).
+	// Session starts the program as a login does: in its own POSIX session
+	// (setsid(2)), and in the root cgroups instead of Group. In the root
+	// cgroups no weight of a cgroup applies, and the kernel's autogroups divide
+	// the CPU among sessions (sched(7)).
 	Session   bool
 	SchedIdle bool // the policy SCHED_IDLE
 	Stdin     io.Reader
 	Stdout    io.Writer // nil: discarded
 	// Before is called when the process is in its cgroup but has not executed
-	// the program yet; nil: nothing is called.
+	// the program yet. It may be nil.
 	Before func(pid int) error
 	stderr io.Writer // also gets the standard error; nil: only the end is kept, for error messages
 }
 
 // gate starts the program only after the lab has moved the process into its
-// cgroup. It waits for a line on file descriptor 3. If the lab dies first, the
-// read fails and the program never starts.
+// cgroup. It waits for a line on file descriptor 3. If the lab dies before
+// that, the read fails and the program never starts.
 const gate = `read -r _ <&3 && exec 3<&- && exec "$@"`
 
 // A Process is a running child. The kernel kills all children when the lab dies
 // (Pdeathsig). Each child has its own process group, so that Ctrl-C reaches
-// only the lab. The lab then ends the children in order.
+// only the lab, which then ends the children in order.
 type Process struct {
 	Name string
 	PID  int
@@ -71,7 +71,7 @@ type Process struct {
 }
 
 // Start starts c in its cgroup and on its CPUs. The program executes no
-// instruction outside of these.
+// instruction outside of this cgroup or on other CPUs.
 func Start(in Groups, c Child) (*Process, error) {
 	fail := func(err error) (*Process, error) { return nil, fmt.Errorf("start %s: %w", c.Name, err) }
 	r, w, err := os.Pipe()
@@ -86,7 +86,7 @@ func Start(in Groups, c Child) (*Process, error) {
 	if c.stderr != nil {
 		p.cmd.Stderr = io.MultiWriter(p.Stderr, c.stderr)
 	}
-	// Wait must return even if a grandchild keeps the pipes open.
+	// Wait must return even if a grandchild keeps a pipe open.
 	p.cmd.WaitDelay = time.Second
 	p.session = c.Session
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Session, Setsid: c.Session, Pdeathsig: syscall.SIGKILL}
@@ -114,10 +114,10 @@ func Start(in Groups, c Child) (*Process, error) {
 	return p, nil
 }
 
-// keep starts the process and waits for its end. When the thread that forked a
-// process ends, the kernel sends the parent-death signal (prctl(2),
-// PR_SET_PDEATHSIG). Threads of a Go program may end, so keep locks its thread
-// until the process has ended.
+// keep starts the process and waits for its end. It locks its thread until the
+// process has ended: when the thread that forked a process ends, the kernel
+// sends the parent-death signal (prctl(2), PR_SET_PDEATHSIG), and threads of a
+// Go program may end at any time.
 func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -127,8 +127,8 @@ func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 		return
 	}
 	<-entered // the kernel does not reuse a PID before the process has been waited for
-	// Kill what the program has left in its process group. No other group can
-	// have this ID until Wait was called for the process.
+	// Kill the processes that the program has left in its process group. Until
+	// Wait is called for the program, no other group can have this ID.
 	if p.awaitExit() == nil {
 		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
 	}
@@ -165,8 +165,8 @@ func (p *Process) enter(c Child) error {
 		}
 	}
 	if c.Nice != 0 {
-		// A lower nice value is optional. Without the privilege the run
-		// continues.
+		// A lower nice value is optional. If the privilege for it is missing,
+		// the run continues.
 		if err := unix.Setpriority(unix.PRIO_PROCESS, p.PID, c.Nice); err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("set nice %d: %w", c.Nice, err)
 		}
@@ -191,8 +191,8 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s ended: %w%s", p.Name, p.waitErr, QuoteOutput(p.Stderr.Bytes()))
 }
 
-// Used returns the CPU time of the process and of the children for which it has
-// waited. The process must have ended.
+// Used returns the CPU time of the process, and of those children for which it
+// has waited. The process must have ended.
 func (p *Process) Used() time.Duration {
 	<-p.done
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
@@ -208,9 +208,9 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Stop sends sig to the process and its process group, and kills them if the
-// process has not ended after grace. When the process ends, whatever it has
-// left in its group is killed.
+// Stop sends sig to the process and its process group. If the process has not
+// ended after grace, it kills them. When the process ends, all other processes
+// of its group are killed.
 func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 	if !p.Ended() {
 		_ = unix.Kill(-p.PID, sig)
@@ -225,8 +225,8 @@ func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 // Kill kills the process and its process group, and removes the process from
 // the journal.
 func (p *Process) Kill() {
-	// The ID of the process group stays valid until the leader is reaped, and
-	// keep kills the group before that.
+	// The ID of the process group is valid until the leader is reaped, and keep
+	// kills the group before that.
 	if !p.Ended() {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 	}
@@ -239,7 +239,7 @@ func (p *Process) Kill() {
 	}
 }
 
-// tail keeps the last part of the data that is written into it.
+// tail keeps the end of the data that is written to it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -265,8 +265,8 @@ func (t *tail) Bytes() []byte {
 	return bytes.Clone(t.buf)
 }
 
-// QuoteOutput returns the last line of a program's output, as the end of an
-// error message.
+// QuoteOutput returns the last line of a program's output in a form that can be
+// added to an error message.
 func QuoteOutput(out []byte) string {
 	text := strings.TrimSpace(string(out))
 	if text == "" {
@@ -276,8 +276,8 @@ func QuoteOutput(out []byte) string {
 	return ": " + strings.TrimSpace(lines[len(lines)-1])
 }
 
-// EndedEarly returns the error for a process that ended with status 0 although
-// it should still run.
+// EndedEarly returns an error for a process that should still run, but ended
+// with status 0.
 func (p *Process) EndedEarly() error {
 	if p.Err() != nil {
 		return nil

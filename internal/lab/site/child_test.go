@@ -163,8 +163,8 @@ func TestWhatAProgramLeavesInItsGroupEndsWithIt(t *testing.T) {
 	}
 }
 
-// TestAChildOutlivesTheThreadThatAskedForIt checks that a child survives the
-// end of the thread that called Start.
+// TestAChildOutlivesTheThreadThatAskedForIt ends the thread that called Start.
+// The child must survive this.
 func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	type begun struct {
 		p   *Process

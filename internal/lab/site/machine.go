@@ -35,8 +35,8 @@ func ThisMachine(fs proc.FS) report.Machine {
 	return m
 }
 
-// mechanisms lists the isolation mechanisms of the modes with Tenon, as the
-// policy selects them.
+// mechanisms lists the isolation mechanisms that the modes with Tenon use, in
+// the order of the policy.
 func mechanisms(can node.Capabilities) []string {
 	list := []string{string(policy.Mechanisms(Pinned(""), can, node.Isolation{}).Mechanism)}
 	switch list[0] {
@@ -72,14 +72,14 @@ func osName(root string) string {
 	return ""
 }
 
-// hypervisors gives the names for words that occur in the DMI tables.
+// hypervisors maps words in the DMI tables to names.
 var hypervisors = []struct{ word, name string }{
 	{"kvm", "kvm"}, {"qemu", "kvm"}, {"vmware", "vmware"}, {"virtualbox", "virtualbox"}, {"xen", "xen"},
 	{"amazon ec2", "amazon"}, {"google", "google"}, {"microsoft", "hyper-v"}, {"alibaba", "alibaba"}, {"openstack", "openstack"},
 }
 
-// emulator is the name of the kind of virtualization in which a program
-// emulates the CPU: QEMU without KVM.
+// emulator is a kind of virtualization in which a program emulates the CPU:
+// QEMU without KVM.
 const emulator = "qemu"
 
 // Emulated reports whether this machine is emulated by a program.
@@ -88,8 +88,8 @@ func Emulated(fs proc.FS) bool {
 	return err == nil && virtualization(fs, info.Virtual()) == emulator
 }
 
-// virtualization returns the name of the hypervisor. virtual says that the CPU
-// reports a hypervisor (CPUID.1:ECX.31).
+// virtualization returns the name of the hypervisor. virtual says that there is
+// one, according to the CPU (CPUID.1:ECX.31).
 func virtualization(fs proc.FS, virtual bool) string {
 	if !virtual {
 		return "none"
@@ -103,8 +103,8 @@ func virtualization(fs proc.FS, virtual bool) string {
 		if !strings.Contains(text, h.word) {
 			continue
 		}
-		// If the hypervisor is KVM, a kernel with guest support offers
-		// kvm-clock.
+		// If the hypervisor is KVM and the kernel has guest support, the kernel
+		// offers kvm-clock.
 		clocks := line(filepath.Join(fs.Sys, "devices/system/clocksource/clocksource0/available_clocksource"))
 		if h.word == emulator && clocks != "" && !strings.Contains(clocks, "kvm-clock") {
 			return emulator

@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Pinned returns the CPU QoS strategy with the given isolation mechanism. For
-// an empty mechanism it returns tenond's default without trials, which is the
-// floor. Trials would begin only after a minute.
+// Pinned returns the CPU QoS strategy that uses the given isolation mechanism.
+// If the mechanism is empty, it returns tenond's default without trials, which
+// is the floor. Trials would begin only after a minute.
 func Pinned(mechanism node.Mechanism) policy.CPUQOS {
 	floor := mechanism == ""
 	return policy.CPUQOS{Enable: true, Mechanism: mechanism, Measured: floor, NoTrials: floor}
@@ -26,13 +26,13 @@ func (s *Site) Supports(mechanism node.Mechanism) node.Answer {
 	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is not an isolation mechanism", mechanism)}
 }
 
-// attended are the mechanisms that need a running loop. They need it for new
-// threads, for a service that changes its CPUs, or for the scheduler's
-// heartbeat.
+// attended are the mechanisms that need a running loop. They need it because
+// new threads start, because a service may change its CPUs, or because the
+// scheduler needs a heartbeat.
 var attended = map[node.Mechanism]bool{node.MechanismSchedExt: true, node.MechanismCoreSched: true, node.MechanismSiblings: true}
 
 // mechanismHere returns the isolation mechanism that the policy selects on this
-// node; empty: none.
+// node. It returns "" if it selects none.
 func (s *Site) mechanismHere(c policy.CPUQOS) node.Mechanism {
 	if !c.Enable {
 		return ""

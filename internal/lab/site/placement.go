@@ -8,15 +8,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Placement divides the CPUs of the machine. Service and batch work share
-// Tested, whose use is measured. The load generator uses Client. The lab itself
-// and tenond use Lab.
+// A Placement divides the CPUs of the machine. Service and batch work share the
+// CPUs in Tested, whose use is measured. The load generator uses those in
+// Client. The lab itself and tenond use those in Lab.
 type Placement struct {
 	Tested, Client, Lab unit.CPUSet
 }
 
-// apart gives Lab one of the client's CPUs, so that the work of the lab does
-// not delay the client. If the client has only one CPU, they share it.
+// apart makes one of the client's CPUs the only CPU of the lab, so that the
+// work of the lab does not delay the client. If the client has only one CPU,
+// they share it.
 func (p Placement) apart() Placement {
 	p.Lab = p.Client
 	for first := range p.Client.All() {
@@ -34,9 +35,9 @@ func (p Placement) apart() Placement {
 const NoClient = true
 
 // Place divides the CPUs that the lab may use. The caller may choose each set.
-// By default the client gets an eighth of the CPUs, at least one, in whole
-// cores and from the end of the list. If there is more than one core, client
-// and tested CPUs share none.
+// By default the client gets an eighth of the CPUs, but at least one. It gets
+// whole cores, from the end of the list. If there is more than one core, client
+// and tested CPUs have no core in common.
 func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) (Placement, error) {
 	online := t.All().Intersect(allowed)
 	for _, given := range []struct {
@@ -78,8 +79,8 @@ func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) 
 }
 
 // chooseClient takes whole cores from the end of free until it has an eighth of
-// online. If all is set, it may take all of free. Otherwise it leaves at least
-// one CPU.
+// the CPUs in online. If all is set, it may take all CPUs in free. Otherwise it
+// leaves at least one.
 func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUSet {
 	want := max(online.Len()/8, 1)
 	var client unit.CPUSet
@@ -97,8 +98,8 @@ func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUS
 	return client
 }
 
-// SharesCore reports whether a core has both tested and client CPUs. In that
-// case the client disturbs the measured work.
+// SharesCore reports whether some core has both tested and client CPUs. If so,
+// the client disturbs the measured work.
 func (p Placement) SharesCore(t node.Topology) bool {
 	for c := range p.Client.Union(p.Lab).All() {
 		if !t.Siblings(c).Intersect(p.Tested).Empty() {

@@ -69,7 +69,7 @@ func (p Pods) JobName() string { return cmp.Or(p.Job, "ffmpeg") }
 // ServiceName returns the name of the service.
 func (p Pods) ServiceName() string { return cmp.Or(p.Service, "nginx") }
 
-// Workloads describes the pods as Tenon's Kubernetes adapter would.
+// Workloads describes the pods as Tenon describes pods of a cluster.
 func (p Pods) Workloads() []node.Workload {
 	return []node.Workload{
 		{ID: node.WorkloadID(p.ServiceName()), Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.sensitive()},
@@ -77,13 +77,13 @@ func (p Pods) Workloads() []node.Workload {
 	}
 }
 
-// A weighed is a cgroup with the cpu.shares that the kubelet sets for it.
+// A weighed is a cgroup and the cpu.shares that the kubelet gives it.
 type weighed struct {
 	path   node.CgroupPath
 	shares int64
 }
 
-// groups lists the cgroups from the top down.
+// groups lists the cgroups, parents first.
 func (p Pods) groups() []weighed {
 	all := unit.CPUs(p.Tested.Len())
 	service, request := sharesOf(all), unit.MilliCPU(0)
@@ -103,15 +103,15 @@ func (p Pods) groups() []weighed {
 	return append(list, weighed{p.JobPod(), batch}, weighed{p.JobGroup(), batch})
 }
 
-// sharesOf computes cpu.shares like MilliCPUToShares of the kubelet
+// sharesOf computes cpu.shares as MilliCPUToShares of the kubelet does
 // (pkg/kubelet/cm/helpers_linux.go).
 func sharesOf(m unit.MilliCPU) int64 {
 	return min(max(int64(m)*1024/1000, unit.MinShares), unit.MaxShares)
 }
 
-// weightOf returns the weight for cpu.shares. On cgroup v2 the kubelet maps
-// 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight). The kernel uses
-// another scale.
+// weightOf returns the weight that stands for cpu.shares. On cgroup v2 the
+// kubelet maps 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight), and the
+// kernel uses another scale.
 func weightOf(shares int64, version int) unit.Weight {
 	if version == 1 {
 		return unit.WeightOfShares(shares)
@@ -119,21 +119,21 @@ func weightOf(shares int64, version int) unit.Weight {
 	return unit.WeightOf(1 + (shares-2)*9999/262142)
 }
 
-// A maker creates and removes cgroups, and records them in the journal.
+// A maker creates and removes cgroups, and records this in the journal.
 // *host.Host implements it.
 type maker interface {
 	MakeGroup(p node.CgroupPath) error
 	RemoveGroup(p node.CgroupPath) error
 }
 
-// Build makes the tree with the kubelet's values.
+// Build makes the tree with the values that the kubelet sets.
 func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	if err := m.MakeGroup(p.Root); err != nil {
 		return err
 	}
-	// Set the CPUs before children exist. On cgroup v1 a new child copies the
-	// set, and its parent cannot have fewer CPUs after that. On v2 the CPUs of
-	// children follow their parent.
+	// Set the CPUs before there are children. On cgroup v1 a new child copies
+	// the set, and after that its parent cannot have fewer CPUs. On v2 a child
+	// has the CPUs of its parent.
 	if err := t.WriteCPUs(string(p.Root), p.Tested); err != nil {
 		return err
 	}
@@ -148,8 +148,8 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	return nil
 }
 
-// BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. It has the least
-// weight, or is idle, so that all other work runs before the spinner.
+// BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. It has
+// the least weight, or is idle, so that all other work runs before it.
 func (p Pods) BuildSpinner(m maker, t *cgroup.Tree, leastWeight bool) error {
 	if err := m.MakeGroup(p.Spinner()); err != nil {
 		return err
@@ -165,18 +165,17 @@ func (p Pods) BuildSpinner(m maker, t *cgroup.Tree, leastWeight bool) error {
 }
 
 // Clear removes root and every cgroup below it. All of them belong to the lab.
-// It ends the processes in them, for example nginx's workers after their master
-// was killed.
+// If processes are still in them, such as nginx's workers after their master
+// was killed, it ends these.
 func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return clearBut(root, "", m, t)
 }
 
-// ClearBatch removes every cgroup except the cgroup of the service and its
-// parents.
+// ClearBatch removes every cgroup except that of the service and its parents.
 func (p Pods) ClearBatch(m maker, t *cgroup.Tree) error { return clearBut(p.Root, p.NGINX(), m, t) }
 
-// clearBut removes root and every cgroup below it. It keeps the cgroup keep and
-// its parents, if keep exists.
+// clearBut removes root and every cgroup below it. If the cgroup keep exists,
+// it does not remove keep and its parents.
 func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {
 		return nil
@@ -198,7 +197,7 @@ func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return removeAll(root, keep, m, t)
 }
 
-// kept reports whether p is the cgroup to keep, or one of its parents.
+// kept reports whether p is the cgroup keep, or one of its parents.
 func kept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
 
 func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
@@ -237,7 +236,7 @@ func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return m.RemoveGroup(p)
 }
 
-// batchRequest returns the CPU request of the batch pod in mode burstable: 50
-// CPUs beside a service of 80, as in the published experiment without
-// priorities.
+// batchRequest returns the CPU request of the batch pod in mode burstable. The
+// published experiment without priorities has a batch pod of 50 CPUs beside a
+// service of 80 CPUs.
 func batchRequest(tested int) unit.MilliCPU { return unit.CPUs(tested) * 50 / 80 }

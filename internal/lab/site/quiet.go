@@ -11,14 +11,14 @@ import (
 const (
 	// quietWatch is how long the lab watches the machine before the experiment.
 	quietWatch = 500 * time.Millisecond
-	// quietMost is the largest busy share at which a set of CPUs counts as
-	// quiet.
+	// quietMost is a busy share. If the CPUs of a set are not busier, the set
+	// counts as quiet.
 	quietMost = 0.1
 )
 
-// Watch measures how busy other work keeps the CPUs before the experiment, and
-// returns a caveat for each set that is not quiet. A busy machine is no error,
-// because a user may want to test Tenon on one.
+// Watch measures how busy the CPUs are with other work before the experiment.
+// It returns a caveat for each set of CPUs that is not quiet. A busy machine is
+// no error, because a user may want to test Tenon on one.
 func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	before, err := s.FS.Stat()
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	return caveats, nil
 }
 
-// Caveats returns notes on the division of the CPUs for the reader of the
+// Caveats returns notes about how the CPUs are divided, for the reader of the
 // report.
 func (s *Site) Caveats() []string {
 	if s.Given.NoClient {

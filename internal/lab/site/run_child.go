@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Await starts c, waits for its end and returns its output.
+// Await starts c, waits until it ends, and returns its output.
 func (s *Site) Await(ctx context.Context, c Child) ([]byte, error) {
 	var out bytes.Buffer
 	c.Stdout = &out
@@ -30,7 +30,7 @@ func (s *Site) Await(ctx context.Context, c Child) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// self returns the default value of Setting.Self.
+// self returns the default of Setting.Self.
 func self() ([]string, error) {
 	path, err := os.Executable()
 	if err != nil {

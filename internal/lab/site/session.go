@@ -14,8 +14,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Descendants lists a process and its descendants that run. If the parent of a
-// process has ended, the process no longer counts as a descendant.
+// Descendants lists a process and those of its descendants that still run. If
+// the parent of a process has ended, the process no longer counts as a
+// descendant.
 func Descendants(fs proc.FS, pid int) ([]int, error) {
 	threads, err := fs.Threads(pid)
 	if err != nil {
@@ -23,8 +24,8 @@ func Descendants(fs proc.FS, pid int) ([]int, error) {
 	}
 	all := []int{pid}
 	for _, tid := range threads {
-		// The file needs CONFIG_PROC_CHILDREN. It does not exist if the thread
-		// has ended.
+		// The file needs CONFIG_PROC_CHILDREN. If the thread has ended, it does
+		// not exist.
 		text, err := os.ReadFile(filepath.Join(fs.Proc, strconv.Itoa(pid), "task", strconv.Itoa(tid), "children"))
 		if err != nil {
 			continue
@@ -42,8 +43,8 @@ func Descendants(fs proc.FS, pid int) ([]int, error) {
 	return all, nil
 }
 
-// TreeTime returns the CPU time of a process and its descendants. Descendants
-// that have ended count if their parents have waited for them.
+// TreeTime returns the CPU time of a process and its descendants. A descendant
+// that has ended counts if its parent has waited for it.
 func TreeTime(fs proc.FS, pid int) (time.Duration, error) {
 	pids, err := Descendants(fs, pid)
 	if err != nil {
@@ -58,8 +59,8 @@ func TreeTime(fs proc.FS, pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// Adopt journals the descendants of p. If the lab is killed, a restore then
-// ends them, too. Processes in the lab's cgroups need no journal entry.
+// Adopt journals the descendants of p, so that a restore also ends them if the
+// lab is killed. Processes in the lab's cgroups need no entry in the journal.
 func (p *Process) Adopt(fs proc.FS) error {
 	pids, err := Descendants(fs, p.PID)
 	if err != nil {
@@ -74,8 +75,8 @@ func (p *Process) Adopt(fs proc.FS) error {
 	return nil
 }
 
-// killSession kills the processes of p's session until none is left. While the
-// session has processes, no other process can get its number.
+// killSession kills the processes of p's session until none is left. As long as
+// the session has a process, no other process can get its number.
 func (p *Process) killSession() {
 	fs := proc.Default()
 	if _, err := fs.PIDStat(p.PID); err == nil && p.Ended() {
@@ -100,16 +101,16 @@ func (p *Process) killSession() {
 	}
 }
 
-// Outside checks that processes can leave all cgroups. For this the mounted
-// tree must be the whole one: in a container's cgroup namespace, the root of
-// the tree is a cgroup that has a weight.
+// Outside checks that processes can leave all cgroups. The mounted tree must be
+// the whole one: in the cgroup namespace of a container, the root of the tree
+// is a cgroup that has a weight.
 func (s *Site) Outside() error {
 	dir, err := s.Tree.Dir("cpu", "")
 	if err != nil {
 		return err
 	}
 	// On v2, every cgroup except the real root has cgroup.type. On v1, only the
-	// real root has the file that is tested next.
+	// real root has release_agent.
 	_, child := os.Stat(filepath.Join(dir, "cgroup.type"))
 	_, root := os.Stat(filepath.Join(dir, "release_agent"))
 	if s.Tree.VersionOf("cpu") == 2 && child == nil || s.Tree.VersionOf("cpu") == 1 && root != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // A Setting is what the configurations of all experiments have in common: the
-// machine, the seed and the folder of the results. The comment of a field names
-// its default, which the zero value selects.
+// machine, the seed and the folder of the results. The zero value of a field
+// selects its default, which the field's comment names after a semicolon.
 type Setting struct {
 	Seed       uint64 // seed of the order of modes and of all random values
 	Agent      string // path of the tenond for Tenon's modes; empty: the lab's own loop runs
@@ -21,15 +21,15 @@ type Setting struct {
 	ClientCPUs unit.CPUSet
 
 	Out string // directory of the results; ./tenon-lab-TIME
-	// Claimed is called when Out has become the directory of this experiment,
-	// after the set-up and before anything is measured; nil: nothing is called.
+	// Claimed is called when Out has become the directory of this experiment.
+	// This is after the set-up and before anything is measured. It may be nil.
 	Claimed  func() error
 	Notices  io.Writer
 	Terminal bool     // Notices is a terminal, so the status line is updated in place
 	Command  []string // command line of the experiment, for the record
 	Version  string   // version of Tenon, for the record
-	// Self is the start of the argv that makes this program call Child; tenon
-	// lab child.
+	// Self is the beginning of the argv that makes this program call Child;
+	// tenon lab child.
 	Self []string
 
 	Root       node.CgroupPath // Root
@@ -62,8 +62,8 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	return s
 }
 
-// Claim makes the directory of the results. It fails if the directory has
-// results already, or if Claimed fails.
+// Claim makes the directory of the results. If the directory has results
+// already, or if Claimed fails, it returns an error.
 func (s Setting) Claim() error {
 	if err := archive.Claim(s.Out); err != nil {
 		return fmt.Errorf("--out %s: %w", s.Out, err)

@@ -1,7 +1,7 @@
-// Package site prepares the machine for an experiment: it divides the CPUs,
-// creates cgroups and records them in a journal, starts processes in them, and
-// runs Tenon: as the lab's own loop or as a tenond. Closing a site restores the
-// machine.
+// Package site prepares the machine for an experiment. It divides the CPUs,
+// creates cgroups, records them in a journal, and starts processes in them. It
+// runs Tenon, either as a loop of the lab itself or as a tenond. When a site is
+// closed, it restores the machine.
 package site
 
 import (
@@ -33,16 +33,16 @@ type Site struct {
 	Tree     *cgroup.Tree
 	FS       proc.FS
 	Topology node.Topology
-	// isolation is the state of the isolation mechanisms at the begin of the
-	// experiment.
+	// isolation is the state of the isolation mechanisms when the experiment
+	// begins.
 	isolation node.Isolation
 	Place     Placement
 
 	Undo []func() error // functions that Close calls in reverse order
 }
 
-// Enter removes what killed labs have left, checks that no other lab runs, and
-// divides the CPUs. It starts no process.
+// Enter removes what earlier labs have left that were killed. It checks that no
+// other lab runs, and divides the CPUs. It starts no process.
 func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	defer func() {
@@ -83,8 +83,8 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	return s, err
 }
 
-// takeOver removes what killed labs have left, and checks that no other lab
-// runs.
+// takeOver removes what earlier labs have left that were killed, and checks
+// that no other lab runs.
 func (s *Site) takeOver(ctx context.Context) error {
 	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
 		return fmt.Errorf("clear up after an earlier experiment: %w", err)
@@ -103,8 +103,8 @@ func (s *Site) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// Groups returns what creates the cgroups of children. If the lab only sends
-// load, the children get no cgroups.
+// Groups returns the Groups in which children are started. If the lab only
+// sends load, these create no cgroups.
 func (s *Site) Groups() Groups {
 	if s.Host == nil {
 		return NoGroups{}
@@ -112,7 +112,7 @@ func (s *Site) Groups() Groups {
 	return s.Host
 }
 
-// NoGroups creates no cgroups: processes stay in the cgroup of the lab.
+// NoGroups creates no cgroups, so processes stay in the cgroup of the lab.
 type NoGroups struct{}
 
 func (NoGroups) Attach(node.CgroupPath, int) error { return errors.New("this site makes no cgroups") }
@@ -125,13 +125,13 @@ func (s *Site) Child(args ...string) []string {
 	return append(append([]string{}, s.Given.Self...), args...)
 }
 
-// DirPrefix is the prefix of the name of each directory of the lab. The process
-// ID follows it.
+// DirPrefix is the prefix of the names of all directories of the lab. After it
+// comes the process ID.
 const DirPrefix = "tenon-lab-"
 
-// Directory makes a directory in dir; empty: in the directory for temporary
-// files. Close removes it. Directory also removes the directories of killed
-// labs.
+// Directory makes a directory in dir. If dir is empty, it makes it in the
+// directory for temporary files. Close removes it. Directory also removes the
+// directories of labs that were killed.
 func (s *Site) Directory(dir string) (string, error) {
 	if dir == "" {
 		dir = os.TempDir()
@@ -157,8 +157,8 @@ func sweep(dir string) {
 	}
 }
 
-// StepAside moves the lab's own threads to the lab's CPUs. New threads inherit
-// this affinity.
+// StepAside moves the threads of the lab itself to the lab's CPUs. New threads
+// inherit this affinity.
 func (s *Site) StepAside() error {
 	if s.Given.NoClient {
 		return nil // there are no client CPUs
@@ -196,8 +196,8 @@ func (s *Site) Close() error {
 	return errors.Join(errs...)
 }
 
-// Interrupted returns ctx's error in place of err if ctx has ended. It returns
-// nil if err is nil.
+// Interrupted returns nil if err is nil. If ctx has ended, it returns the error
+// of ctx instead of err.
 func Interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -205,7 +205,8 @@ func Interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// Away returns a site that has only a client, for tests of another machine.
+// Away returns a site that has only a client. It is for tests of another
+// machine.
 func Away(c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	if len(s.Given.Self) == 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // A Status shows progress to the user. On a terminal it is one line that is
-// updated, and otherwise several lines.
+// updated. Otherwise it is several lines.
 type Status struct {
 	W        io.Writer
 	terminal bool
@@ -40,7 +40,7 @@ func (s *Status) print(keep bool, text string) {
 	}
 }
 
-// Clear ends the updated line.
+// Clear ends the line that is updated.
 func (s *Status) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

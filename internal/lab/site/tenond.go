@@ -33,13 +33,14 @@ type TenondConfig struct {
 	Isolate   bool           // cpuQOS
 	Mechanism node.Mechanism // the pinned isolation mechanism; empty: the strongest one
 	NoSlices  bool           // without long slices; Mechanism is empty
-	// NoDelays and NoPressure switch off kernel events.
+	// NoDelays and NoPressure switch off events of the kernel.
 	NoDelays, NoPressure bool
 	// Memory is the memoryQOS of the classes.
 	Memory memoryqos.Config
 }
 
-// A TenondRule gives a cgroup its class. A field of zero bytes has no effect.
+// A TenondRule gives a cgroup its class. If a field of bytes is 0, it has no
+// effect.
 type TenondRule struct {
 	Name           string
 	Class          node.Class
@@ -75,7 +76,7 @@ period: {{.Period}}
 {{with .Of "BE"}}    memoryQOS: {enable: true, throttlingPercent: {{printf "%d" .ThrottlingPercent}}}
 {{end}}`))
 
-// Of returns the memory strategy of a class; nil: there is none.
+// Of returns the memory strategy of a class, or nil if there is none.
 func (c TenondConfig) Of(class string) *memoryqos.Shares {
 	shares, asked := c.Memory.Classes[node.Class(class)]
 	if !asked {
@@ -84,8 +85,8 @@ func (c TenondConfig) Of(class string) *memoryqos.Shares {
 	return &shares
 }
 
-// Record returns the command line and the configuration of tenond, for the
-// record.
+// Record returns the text for the record of the experiment: the command line
+// and the configuration of tenond.
 func (c TenondConfig) Record(agent string) string {
 	text, err := c.Text()
 	if err != nil {
@@ -102,9 +103,9 @@ func (c TenondConfig) Text() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Tenond starts a tenond instead of the lab's own loop. Its rules find the
-// workloads, as they find services that Tenon did not start. It runs on the
-// lab's CPUs, like the lab's own loop.
+// Tenond starts a tenond in place of a loop in the lab itself. Its rules find
+// the workloads in the way in which they find services that Tenon did not
+// start. It runs on the lab's CPUs, as the loop would.
 func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
 	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
 	if err != nil {
@@ -153,9 +154,9 @@ func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err 
 	}
 }
 
-// StateHome returns a directory on tmpfs for tenond's state, because every tick
-// writes to it. If there is no tmpfs, it returns the directory for temporary
-// files.
+// StateHome returns a directory on tmpfs for the state of tenond, because every
+// tick writes to it. If there is no tmpfs, it returns the directory for
+// temporary files.
 func StateHome() string {
 	for _, dir := range []string{"/run", "/dev/shm"} {
 		var st unix.Statfs_t
@@ -166,14 +167,14 @@ func StateHome() string {
 	return os.TempDir()
 }
 
-// tenondCommand returns the command that starts tenond. It disables the
-// watchdog, which would outlive a killed lab.
+// tenondCommand returns the command that starts tenond. The watchdog is
+// disabled, because it would outlive a lab that is killed.
 func tenondCommand(agent, config, state string) []string {
 	return []string{agent, "--config", config, "--state-dir", state, "--no-watchdog", "--metrics", "", "--log-format", "json", "--log-level", "debug"}
 }
 
-// observeLog reads from tenond's log the writes, the isolation mechanism, the
-// faults, and when tenond is ready.
+// observeLog reads four things from the log of tenond: the writes, the
+// isolation mechanism, the faults, and when tenond is ready.
 func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,7 +204,7 @@ type logLine struct {
 	Error     string         `json:"error"`
 }
 
-// logLines calls each for every complete line that is written into it.
+// logLines is a writer. It calls each for every complete line.
 type logLines struct {
 	each func(logLine)
 	rest []byte
