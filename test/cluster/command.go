@@ -55,8 +55,8 @@ func PID(cmd *exec.Cmd) (pid int, err error) {
 		if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 			return fmt.Errorf("process %d has no child", parent)
 		}
-		// The parents of the program are these processes. They execute it after
-		// their own work.
+		// These programs run first, and then execute the program that the
+		// caller wants.
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		switch passing := strings.TrimSpace(string(name)); passing {
 		case "nsenter", "setpriv", "env":
