@@ -19,7 +19,7 @@ import (
 // ErrNotRunning means that no agent answers on the socket.
 var ErrNotRunning = errors.New("tenond is not running: start it with sudo systemctl start tenond, or sudo tenond --config FILE")
 
-// A Client queries the agent of a state directory.
+// A Client queries the agent with a given state directory.
 type Client struct {
 	path string
 	http http.Client
@@ -42,19 +42,19 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return Ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
-// ExplainWorkload explains a workload or a cgroup. If the name is unknown, the
-// error is *Unknown.
+// ExplainWorkload explains a workload or a cgroup. If there is none with this
+// name, the error is *Unknown.
 func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
 }
 
-// ExplainKnob explains a knob, named as for ParseKnob.
+// ExplainKnob explains a knob. knob is the text that ParseKnob reads.
 func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, error) {
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
-// Follow calls see with the status after each tick, until ctx or the agent
-// ends.
+// Follow calls see with the status after each tick. It returns when ctx or the
+// agent ends.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
 	if err != nil {

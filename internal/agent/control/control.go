@@ -1,7 +1,7 @@
-// Package control implements the local socket between tenon and tenond, which
-// shows the inputs, wants and writes of the agent, with reasons and times. The
-// agent records them in a Ledger and serves them; tenon status, explain and top
-// are the clients.
+// Package control implements the local socket between tenon and tenond. Through
+// it, tenon shows the inputs, wants and writes of the agent, with reasons and
+// times. The agent records them in a Ledger and serves them. The clients are
+// tenon status, explain and top.
 package control
 
 import (
@@ -19,20 +19,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// SocketPath returns the socket of the agent with the given state directory.
-// Only root may connect.
+// SocketPath returns the path of the socket of the agent with this state
+// directory. Only root may connect to it.
 func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
 
 // A Status describes the agent and its node at one moment. Its JSON keys are
-// stable. Use is a mean over about a second. Unknown values are absent.
+// stable. Amounts of use are means over about a second. Unknown values are
+// absent.
 type Status struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
-	// At is the time of the last snapshot; absent before the first tick.
+	// At is the time of the last snapshot. It is absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Ticks uint64    `json:"turns"`
-	// Blind is the reason why the last tick could not read the node; empty: it
-	// could.
+	// Blind is the reason why the last tick could not read the node. It is
+	// empty if it could.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
@@ -44,8 +45,8 @@ type Status struct {
 	Batch node.Batch `json:"batch,omitzero"`
 	// Isolation describes the isolation of best-effort work on the CPU.
 	Isolation Isolation `json:"isolation"`
-	// Watermark is what the threshold of CPU suppress has cost best-effort work;
-	// absent without a threshold.
+	// Watermark says what the threshold of CPU suppress has cost best-effort
+	// work. It is absent if there is no threshold.
 	Watermark *price.Watermark `json:"watermark,omitempty"`
 	// Held is the number of knobs that Tenon has changed and not released.
 	Held int `json:"held"`
@@ -57,7 +58,7 @@ type Status struct {
 	Troubles []health.Trouble `json:"troubles,omitempty"`
 }
 
-// Took is the duration of each part of the last tick.
+// Took is how long each part of the last tick took.
 type Took struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
@@ -74,16 +75,16 @@ type Node struct {
 	Busy        []CPU                     `json:"busy,omitempty"`
 }
 
-// CPU is the use of one CPU. If the kernel counts the use of each CPU by
-// workload, it also has the use by class (on cgroup v1, for latency-sensitive
-// work).
+// CPU is the use of one CPU. If the kernel counts how much each workload uses
+// each CPU, there is also the use by class. On cgroup v1, this is so for
+// latency-sensitive work.
 type CPU struct {
 	ID    unit.CPU                     `json:"id"`
 	Busy  unit.MilliCPU                `json:"busy_mcpu"`
 	Class map[node.Class]unit.MilliCPU `json:"class_mcpu,omitempty"`
 }
 
-// Class is the sum over the workloads of one class.
+// Class has the sums over the workloads of one class.
 type Class struct {
 	Class     node.Class    `json:"class"`
 	Workloads int           `json:"workloads"`
@@ -100,76 +101,80 @@ type Workload struct {
 	ContentionRoot node.CgroupPath           `json:"meet,omitempty"`
 	CPU            node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory         node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
-	// Throttled is the share of time for which the workload's own quota
+	// Throttled is for which share of the time the workload's own quota
 	// throttled it. The quotas of its parents do not count.
 	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
 	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
 	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
-	// DelayP99 is the time within which 99 of 100 waits of its threads for a
-	// CPU ended. Objective is the upper bound that the configuration sets for
-	// it.
+	// DelayP99 describes how long the workload's threads wait for a CPU: 99 of
+	// 100 waits are shorter. Objective is the upper bound for it in the
+	// configuration.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
-	// Waits lists the workloads that had the CPU while this one waited. The
-	// longest wait comes first.
+	// Waits lists the workloads that had the CPU while this workload waited,
+	// beginning with the longest wait.
 	Waits []Wait `json:"waits,omitempty"`
-	// Run is Frozen or Ended; absent: the workload runs, or its state is not
-	// known. It is known only while eviction is enabled.
+	// Run is Frozen or Ended. It is absent if the workload runs, or if this is
+	// not known. It is known only while eviction is enabled.
 	Run node.Run `json:"run,omitempty"`
-	// Misfit says why the CPU limit does not fit the workload; absent: it fits.
+	// Misfit says why the CPU limit does not fit the workload. It is absent if
+	// the limit fits.
 	Misfit *misfit.Misfit `json:"misfit,omitempty"`
-	// Slice is its virtual worker; absent: its rule has no slice.
+	// Slice is the virtual worker of the workload. It is absent if the
+	// workload's rule has no slice.
 	Slice *slice.Place `json:"slice,omitempty"`
 }
 
-// A Wait says how long, in each second, a workload waited while a runner had
-// the CPU. Runners have the names of node.Wait.
+// A Wait says how long a workload waited, in each second, while a runner had
+// the CPU. Runners have the same names as in node.Wait.
 type Wait struct {
 	Runner node.WorkloadID `json:"runner"`
 	Time   time.Duration   `json:"wait_ns_per_s"`
 }
 
-// Knob is one knob: its present value, its value from before Tenon, the wanted
-// value, and the reason for that.
+// Knob is one knob: its present value, the value that it had before Tenon, the
+// wanted value, and the reason for the latter.
 type Knob struct {
 	node.Knob
 	Now    *string `json:"now"`    // null: the value could not be read
 	Before *string `json:"before"` // null: Tenon has not changed it
-	// Intent is the intent of the policy; empty: no policy has a want for the
-	// knob.
+	// Intent is the intent of the policy. It is empty if no policy has a want
+	// for the knob.
 	Intent plan.Intent `json:"intent,omitempty"`
 	Want   string      `json:"want,omitempty"` // the wanted value, for the intent to set
 	Policy string      `json:"policy,omitempty"`
 	Reason string      `json:"reason,omitempty"`
 	// Since is when the want last changed, as far as the agent knows.
 	Since time.Time `json:"since,omitzero"`
-	// Wrote is the last write of the knob; nil: there was none.
+	// Wrote is the last write of the knob. It is nil if there was none.
 	Wrote *record.Write `json:"wrote,omitempty"`
 }
 
 // An Explanation lists all decisions about one workload or one knob.
 type Explanation struct {
 	At time.Time `json:"at"`
-	// Workload is the explained workload; nil for a cgroup or a knob.
+	// Workload is the workload that is explained. It is nil if the explanation
+	// is about a cgroup or a knob.
 	Workload *Workload       `json:"workload,omitempty"`
 	Cgroup   node.CgroupPath `json:"cgroup"`
-	// Inputs are the workloads in the explained cgroup. The one with the
-	// largest use of CPU comes first.
+	// Inputs are the workloads in the cgroup that is explained, beginning with
+	// the one that uses most CPU.
 	Inputs []Workload `json:"inputs,omitempty"`
-	// More is the number of workloads that Inputs omits.
+	// More is how many workloads are left out of Inputs.
 	More int `json:"more_inputs,omitempty"`
 	// Batch holds the batch resources, if the explanation is about them.
 	Batch *node.Batch `json:"batch,omitempty"`
-	// Selection is the selection of the isolation mechanism, if the explanation
-	// is about one of its knobs.
+	// Selection says which isolation mechanism was selected and why. It is set
+	// if the explanation is about a knob of a mechanism.
 	Selection *node.Selection `json:"ladder,omitempty"`
 	// Trials are the trials of mechanisms, if the explanation is about them.
 	Trials *trial.Status `json:"trials,omitempty"`
-	// Effects are what the trials found about the explained service.
+	// Effects say what the trials found about the service that is explained.
 	Effects []trial.Effect `json:"effects,omitempty"`
-	// Watermark is what the threshold of CPU suppress has cost best-effort work,
-	// if the explanation is about isolation, best-effort work or its bound.
+	// Watermark says what the threshold of CPU suppress has cost best-effort
+	// work. It is set if the explanation is about isolation, best-effort work
+	// or the bound of such work.
 	Watermark *price.Watermark `json:"watermark,omitempty"`
 	Knobs     []Knob           `json:"knobs"`
 }

@@ -11,25 +11,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// trialsName is the name by which tenon explain shows the isolation with its
-// trials. A workload or cgroup of the same name takes precedence.
+// trialsName is the name under which tenon explain shows the isolation and its
+// trials. If a workload or cgroup has this name, tenon explain shows that
+// instead.
 const trialsName = "isolation"
 
-// mostInputs is the maximum number of workloads in the explanation of a knob.
+// mostInputs is how many workloads the explanation of a knob lists at most.
 const mostInputs = 20
 
-// An Unknown is the error for a name that belongs to no workload and no cgroup.
+// An Unknown is an error: no workload and no cgroup has this name.
 type Unknown struct {
 	Name string
-	// Known are the names that can be explained: workloads, and cgroups with
-	// knobs.
+	// Known are the names that can be explained. These are the workloads, and
+	// the cgroups that have knobs.
 	Known []string
 }
 
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
-// ExplainWorkload explains what the name stands for: a workload (its ID or a
-// unique suffix of it), a cgroup that contains workloads, the isolation
+// ExplainWorkload explains a name. It may stand for a workload (its ID or a
+// unique suffix of the ID), a cgroup that contains workloads, the isolation
 // (trialsName), or the batch resources (one of batchNames).
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
@@ -133,8 +134,8 @@ func find(all []Workload, name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// inputs lists the workloads in and below a cgroup, up to mostInputs. more is
-// the number of the others.
+// inputs lists the workloads in and below a cgroup, but at most mostInputs.
+// more is how many are left out.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
 		if p.Contains(w.Cgroup) {

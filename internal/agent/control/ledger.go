@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// window is the minimum time over which the use is measured. Ticks that
-	// events cause can be too close together to compute a rate.
+	// window is the minimum time over which the use is measured. It is needed
+	// because ticks that events cause can be too close together to compute a
+	// rate.
 	window = 900 * time.Millisecond
-	// recent is the number of writes that the Ledger keeps.
+	// recent is how many writes the Ledger keeps.
 	recent = 20
 )
 
-// A Ledger records the ticks of a running agent, and computes answers from them
-// at any time.
+// A Ledger records the ticks of a running agent. From these it can compute
+// answers at any time.
 type Ledger struct {
 	version string
 	started time.Time
@@ -32,11 +33,12 @@ type Ledger struct {
 	ticks uint64
 	last  tick.Tick // the last tick that could read the node
 	blind string
-	// older and newer are the two snapshots from which rates are computed. They
-	// have no knobs, to save memory.
+	// older and newer are the two snapshots from which rates are computed. To
+	// save memory, their knobs are removed.
 	older, newer node.Snapshot
 	// olderScheduler and newerScheduler are the status of the BE scheduler at
-	// the time of these snapshots; nil: no scheduler was loaded.
+	// the times of these two snapshots. They are nil if no scheduler was
+	// loaded.
 	olderScheduler, newerScheduler *node.SchedulerStatus
 
 	knobs  map[node.Knob]*account
@@ -53,16 +55,17 @@ type account struct {
 	did   uint64 // the tick of the last write; 0: no tick wrote
 }
 
-// NewLedger starts the ledger of an agent of the given version.
+// NewLedger returns an empty ledger. version is that of the agent.
 func NewLedger(version string) *Ledger {
 	return &Ledger{version: version, started: time.Now(), knobs: map[node.Knob]*account{}, next: make(chan struct{})}
 }
 
-// Show makes the status contain the trouble of the agent. It must be called
+// Show makes the status contain the troubles of the agent. It must be called
 // before the first tick.
 func (l *Ledger) Show(h *health.Health) { l.health = h }
 
-// Observe records a tick, or the error of a tick that could not read the node.
+// Observe records a tick. If the tick could not read the node, it records the
+// error.
 func (l *Ledger) Observe(t tick.Tick, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +93,8 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 	}
 }
 
-// measure keeps the last two snapshots that are at least window apart.
+// measure keeps two snapshots that are at least window apart. They are the last
+// such snapshots.
 func (l *Ledger) measure(t tick.Tick) {
 	s := t.Snapshot
 	passed := s.At.Sub(l.newer.At)
@@ -121,7 +125,7 @@ func (l *Ledger) done(w record.Write) {
 		a.wrote, a.did = w, l.ticks
 	}
 	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
-		// A write that fails in every tick must not displace the other writes
+		// If a write fails in every tick, it must not displace the other writes
 		// from the list.
 		i := slices.IndexFunc(l.recent, func(r record.Write) bool { return r.Knob == w.Knob && r.Error == w.Error })
 		if i >= 0 {
@@ -134,8 +138,9 @@ func (l *Ledger) done(w record.Write) {
 	l.recent = append(l.recent, w)
 }
 
-// knob returns the state of one knob. The snapshot of a tick is older than its
-// writes, so a later write counts. The caller holds l.mu.
+// knob returns the state of one knob. The snapshot of a tick is older than the
+// tick's writes, so if there is a later write, its value counts. The caller
+// holds l.mu.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
 	all := Knob{Knob: k, Now: text(now), Before: text(before)}
@@ -164,7 +169,7 @@ func (l *Ledger) knob(k node.Knob) Knob {
 	return all
 }
 
-// text prints a value. It returns nil if there is no value.
+// text prints a value. If there is no value, it returns nil.
 func text(v node.Value) *string {
 	if v == nil {
 		return nil
@@ -173,8 +178,8 @@ func text(v node.Value) *string {
 	return &s
 }
 
-// held counts the knobs that Tenon has changed, including the writes of the
-// last tick. The caller holds l.mu.
+// held returns how many knobs Tenon has changed. The writes of the last tick
+// count, too. The caller holds l.mu.
 func (l *Ledger) held() int {
 	before := l.last.Snapshot.Knobs.Before
 	n := len(before)

@@ -19,8 +19,8 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
-// seen returns a tick at noon plus after. Since noon, web has used 500m and the
-// job 1200m. The tick wants limit as the quota of BE.
+// seen returns a tick at the time after, counted from noon. Since noon, web has
+// used 500m and the job 1200m. The tick wants limit as the quota of BE.
 func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
 		return node.Some(time.Hour + time.Duration(m)*after/1000)
@@ -57,7 +57,8 @@ func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	return t
 }
 
-// wrote adds the step of t's first want to the tick, with the outcome err.
+// wrote adds a step to the tick, that of t's first want. err is the outcome of
+// the step.
 func wrote(t tick.Tick, err error) tick.Tick {
 	w := t.Wants[0]
 	t.Done = append(t.Done, tick.Outcome{
@@ -66,8 +67,8 @@ func wrote(t tick.Tick, err error) tick.Tick {
 	return t
 }
 
-// after sets the present value of the knob, and records that Tenon changed the
-// knob.
+// after adds to the tick that the knob has the value v, and that Tenon has
+// changed the knob.
 func after(t tick.Tick, v node.Value) tick.Tick {
 	t.Snapshot.Knobs.Now[quota], t.Snapshot.Knobs.Before[quota] = v, noLimit()
 	return t

@@ -18,29 +18,30 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Isolation is a summary of the isolation of best-effort work on the CPU.
+// Isolation is a summary of how best-effort work is isolated on the CPU.
 type Isolation struct {
 	Mechanism node.Mechanism `json:"rung,omitempty"` // the isolation mechanism; empty: none
 	Since     time.Time      `json:"since,omitzero"`
 	Why       string         `json:"why,omitempty"`
 	Pinned    node.Mechanism `json:"pinned,omitempty"` // empty: Tenon selects the strongest mechanism that the node supports
 	ByHand    bool           `json:"by_hand,omitempty"`
-	// Failures is the number of mechanism failures in the last hour.
+	// Failures is how often mechanisms failed in the last hour.
 	Failures int `json:"falls"`
-	// Strays is the number of stray threads found since tenond started.
+	// Strays is how many stray threads were found since tenond started.
 	Strays uint64 `json:"strays"`
 	// Trials says what the trials of mechanisms do now, or what they wait for.
 	Trials string `json:"trials,omitempty"`
-	// Expelled is the CPU that stays idle because latency-sensitive work runs
-	// on the sibling, while best-effort work waits. Held is the CPU that stays
-	// idle for the hold time afterwards.
+	// Expelled is how much CPU stays idle because latency-sensitive work runs
+	// on the sibling, although best-effort work waits. Held is how much CPU
+	// stays idle during the hold time after that.
 	Expelled node.Maybe[unit.MilliCPU] `json:"expelled_mcpu,omitzero"`
 	Held     node.Maybe[unit.MilliCPU] `json:"held_mcpu,omitzero"`
 }
 
-// A QOS is the complete status of this isolation. Its JSON keys are stable.
+// A QOS describes completely how best-effort work is isolated on the CPU. Its
+// JSON keys are stable.
 type QOS struct {
-	// At is the time of the last snapshot; absent before the first tick.
+	// At is the time of the last snapshot. It is absent before the first tick.
 	At        time.Time            `json:"at,omitzero"`
 	Selection node.Selection       `json:"ladder"`
 	Trials    trial.Status         `json:"trials"`
@@ -51,11 +52,11 @@ type QOS struct {
 	Failing []record.Write `json:"failing,omitempty"`
 }
 
-// isolating are the knobs of the isolation mechanisms, including the slice. The
-// weight is not among them, because other policies use it, too.
+// isolating are the knobs of the isolation mechanisms, and the slice. The
+// weight is not one of them, because other policies use it, too.
 var isolating = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
 
-// QOS returns the status of the isolation of best-effort work on the CPU.
+// QOS returns how best-effort work is isolated on the CPU.
 func (l *Ledger) QOS() QOS {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +80,7 @@ func (l *Ledger) QOS() QOS {
 	return q
 }
 
-// isolation returns the summary of QOS. The caller holds l.mu.
+// isolation returns the summary. The caller holds l.mu.
 func (l *Ledger) isolation() Isolation {
 	t := l.last
 	i := Isolation{
@@ -100,8 +101,8 @@ func (l *Ledger) isolation() Isolation {
 }
 
 // Best returns the strongest isolation mechanism that the node supports, even
-// if it failed before. If the node supports none above the base, the error
-// lists what the node lacks.
+// if this mechanism has failed before. If the node supports none that is
+// stronger than the base, the error lists what the node lacks.
 func (q QOS) Best() (node.Mechanism, error) {
 	base, err := q.Base()
 	if err != nil {
@@ -120,8 +121,8 @@ func (q QOS) Best() (node.Mechanism, error) {
 	return base, nil
 }
 
-// Base returns the isolation mechanism that remains when Tenon unloads all
-// stronger ones.
+// Base returns the isolation mechanism that is in use when Tenon has unloaded
+// all stronger ones.
 func (q QOS) Base() (node.Mechanism, error) {
 	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
 		if q.can(base) == nil {
@@ -131,8 +132,8 @@ func (q QOS) Base() (node.Mechanism, error) {
 	return "", q.can(node.MechanismWeight)
 }
 
-// can returns the reason why the node does not support an isolation mechanism,
-// or nil.
+// can returns an error if the node does not support an isolation mechanism. The
+// error gives the reason.
 func (q QOS) can(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {
 		return fmt.Errorf("no mechanism is called %q: want one of %v", mechanism, node.Mechanisms)
@@ -150,20 +151,20 @@ func (q QOS) can(mechanism node.Mechanism) error {
 	return errors.New("CPU QoS is off: enable cpuQOS of beClass under resource-qos-config in tenond's configuration first")
 }
 
-// Pinnable returns the reason why an isolation mechanism cannot be pinned now,
-// or nil.
+// Pinnable returns an error if an operator cannot select an isolation mechanism
+// now. The error gives the reason.
 func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().can(mechanism) }
 
-// An Operator performs requests to a running agent.
+// An Operator performs the requests that an operator makes to a running agent.
 type Operator interface {
-	// Pin pins an isolation mechanism until the next call. An empty mechanism
-	// returns the choice to the configuration. Pin returns after the tick that
-	// applied the request, or when ctx ends.
+	// Pin makes the agent use an isolation mechanism until the next call of
+	// Pin. If the mechanism is empty, the configuration decides again. Pin
+	// returns after the tick that applied the request, or when ctx ends.
 	Pin(ctx context.Context, mechanism node.Mechanism) error
 	Handle(mux *http.ServeMux) // registers further requests
 }
 
-// mostWait is how long a client waits at most until a request takes effect.
+// mostWait is how long a client waits until its request has an effect.
 const mostWait = 5 * time.Second
 
 // handleQOS registers the handlers of requests about the isolation.
@@ -184,14 +185,14 @@ func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	})
 }
 
-// QOS returns the status of the isolation of best-effort work on the CPU.
+// QOS returns how best-effort work is isolated on the CPU.
 func (c *Client) QOS(ctx context.Context) (QOS, error) {
 	return Ask[QOS](ctx, c, http.MethodGet, "qos", nil)
 }
 
-// Pin pins an isolation mechanism and waits up to 5 s until it is in use. An
-// empty mechanism returns the choice to the configuration. If the mechanism is
-// not in use, the error gives the reason.
+// Pin makes the agent use an isolation mechanism. It waits up to 5 s until the
+// mechanism is in use. If the mechanism is empty, the configuration decides
+// again. If the mechanism is not in use then, the error gives the reason.
 func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error) {
 	deadline := time.Now().Add(c.wait)
 	q, err := c.QOS(ctx)
@@ -216,9 +217,9 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// settled reports whether the result of a pin is known and, if the pin is not
-// in effect, the reason. before is the number of failures that the mechanism
-// had before the pin.
+// settled reports whether the result of a request is known. If the mechanism is
+// not in use, fault is the reason. before is how often the mechanism had failed
+// before the request.
 func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil

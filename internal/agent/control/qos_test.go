@@ -13,15 +13,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A fakeOperator applies a pin at once: it adds a tick with the pin to the
-// ledger.
+// A fakeOperator applies a request at once. It adds a tick to the ledger in
+// which the requested mechanism is selected.
 type fakeOperator struct {
 	asked  []node.Mechanism
 	follow func(node.Mechanism)
 	err    error
 }
 
-// Handle registers no further requests.
+// Handle does nothing: a fakeOperator has no further requests.
 func (*fakeOperator) Handle(*http.ServeMux) {}
 
 func (o *fakeOperator) Pin(_ context.Context, mechanism node.Mechanism) error {
@@ -34,7 +34,7 @@ func (o *fakeOperator) Pin(_ context.Context, mechanism node.Mechanism) error {
 
 var scheduler = node.Knob{File: node.FileScheduler}
 
-// selection returns the selection on a node that supports only sched_ext and
+// selection returns the selection of a node that supports only sched_ext and
 // cpu.idle.
 func selection(inUse node.Mechanism) node.Selection {
 	l := node.Selection{Mechanism: inUse, Since: noon, Why: "the strongest that this node supports"}
@@ -48,8 +48,8 @@ func selection(inUse node.Mechanism) node.Selection {
 	return l
 }
 
-// isolated returns a tick at noon plus after with the mechanism inUse. If that
-// is sched_ext, the scheduler was loaded at noon.
+// isolated returns a tick at the time after, counted from noon. The mechanism
+// inUse is in use. If that is sched_ext, the scheduler was loaded at noon.
 func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
 	t := seen(after, 800)
 	t.Selection = selection(inUse)
@@ -204,8 +204,8 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	}
 }
 
-// TestAPinIsFollowedOrSaysWhyNot sends each pin over the socket. The answer
-// must confirm the pin or give the reason against it.
+// TestAPinIsFollowedOrSaysWhyNot sends requests for mechanisms over the socket.
+// The answer must confirm a request, or say why it cannot be fulfilled.
 func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 	after := time.Second
 	turn := func(l *Ledger, change func(*tick.Tick), inUse, pinned node.Mechanism) {

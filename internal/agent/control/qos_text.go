@@ -15,7 +15,7 @@ import (
 // shownMechanism prints a mechanism, or "none" for an empty one.
 func shownMechanism(r node.Mechanism) string { return cmp.Or(string(r), "none") }
 
-// describe prints the isolation as one line of tenon status.
+// describe prints the isolation as one line for tenon status.
 func (i Isolation) describe(at time.Time) string {
 	s := shownMechanism(i.Mechanism)
 	if !i.Since.IsZero() {
@@ -54,7 +54,7 @@ func (q QOS) Outcome() string {
 	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownMechanism(q.Selection.Mechanism), q.Selection.Why, by))
 }
 
-// String prints the status as tenon qos status does.
+// String prints the text of tenon qos status.
 func (q QOS) String() string {
 	var b strings.Builder
 	q.describe(&b)
@@ -101,8 +101,8 @@ func (q QOS) describe(b *strings.Builder) {
 	_ = rest.Flush()
 }
 
-// describeSelection prints the mechanism in use, the reason, and the state of
-// the other mechanisms.
+// describeSelection prints which mechanism is in use, why, and the state of all
+// other mechanisms.
 func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "mechanism\t%s", shownMechanism(l.Mechanism))
@@ -126,7 +126,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	_ = table.Flush()
 }
 
-// stands prints the state of one mechanism.
+// stands prints the state of one mechanism as a part of a line.
 func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	var s []string
 	if r.Mechanism == l.Mechanism {

@@ -2,8 +2,8 @@ package control
 
 import "tenon.sh/tenon/internal/model/node"
 
-// stoppedBy returns Frozen or Ended if the workload does not run. It is empty
-// if the workload runs or its state is unknown.
+// stoppedBy returns Frozen or Ended if the workload does not run. It returns ""
+// if the workload runs or if this is not known.
 func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	v, _ := k.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}].(node.Run)
 	if v == node.Running {

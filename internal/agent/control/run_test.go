@@ -9,7 +9,7 @@ import (
 )
 
 // TestAFrozenWorkloadIsShownAsSuch checks that the explanation and the list
-// show the state after the name.
+// show after a workload's name that it is frozen.
 func TestAFrozenWorkloadIsShownAsSuch(t *testing.T) {
 	for v, want := range map[node.Value]string{nil: "", node.Running: "", node.Frozen: " (frozen)", node.Ended: " (ended)"} {
 		l := NewLedger("v1")

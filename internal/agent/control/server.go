@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	// patience is the maximum time that a client may take to send a request, or
-	// to read a line of the answer.
+	// patience is how long a client may take to send a request, or to read a
+	// line of the answer.
 	patience = 5 * time.Second
-	// streams is the maximum number of clients that follow the ticks at the
+	// streams is how many clients may receive the status after each tick at the
 	// same time.
 	streams = 8
 )
 
-// Serve answers requests on the socket in stateDir until ctx ends. It takes the
-// answers from the ledger, and passes changes to o. An existing socket is
-// replaced: only the holder of the node's lease may call Serve, so the agent
-// that made that socket must be dead.
+// Serve answers requests on the socket in stateDir until ctx ends. The answers
+// come from the ledger. o performs the requests that change something. If there
+// is a socket already, Serve replaces it: only the holder of the node's lease
+// may call Serve, so the agent that made the old socket must be dead.
 //
 // If another program removes the socket, Serve makes it again within 2 s.
 func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	return serveAgain(ctx, present, stateDir, l, o, log)
 }
 
-// serveAgain is Serve with a parameter: every is the time between two checks
-// that the socket exists.
+// serveAgain does the same as Serve. every is the time between two checks that
+// the socket exists.
 func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	for again := false; ; again = true {
 		err := serve(ctx, every, stateDir, l, o, log)
@@ -71,8 +71,8 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
-	// Linux creates the socket file with the mode that the socket has at
-	// bind(2), so other users can never connect.
+	// When bind(2) creates the socket file, Linux gives it the mode that the
+	// socket has. So other users can never connect.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var refused error
 		err := c.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
@@ -98,7 +98,7 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	return context.Cause(ctx)
 }
 
-// watch calls removed as soon as path is not the socket any more.
+// watch calls removed when the socket at path is no longer there.
 func watch(ctx context.Context, every time.Duration, path string, removed context.CancelCauseFunc) {
 	made, err := os.Lstat(path)
 	if err != nil {
@@ -159,14 +159,15 @@ func ParseKnob(text string) (node.Knob, error) {
 	return node.KnobAt(f[0], node.File(f[1])), nil
 }
 
-// A refusal is the body of an answer with a status other than 200.
+// A refusal is the body of an answer whose status is not 200.
 type refusal struct {
 	Error string   `json:"error"`
 	Name  string   `json:"name,omitempty"`
 	Known []string `json:"known,omitempty"`
 }
 
-// Answer writes the answer to a request, or the reason why it failed.
+// Answer writes the answer to a request. If err is set, it writes the reason
+// why the request failed.
 func Answer(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
@@ -182,8 +183,8 @@ func Answer(w http.ResponseWriter, v any, err error) {
 	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
 }
 
-// stream sends the status after each tick, one in each line. A client that
-// reads slowly misses some ticks.
+// stream sends the status after each tick, in one line. If a client reads
+// slowly, it misses some ticks.
 func stream(w http.ResponseWriter, r *http.Request, l *Ledger) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	c := http.NewResponseController(w)

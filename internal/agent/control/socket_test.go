@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// served starts a server. It returns a client of it, and a function that stops
-// it.
+// served starts a server. It returns a client for it, and a function that stops
+// the server.
 func served(t *testing.T, l *Ledger) (*Client, func()) {
 	t.Helper()
 	return servedBy(t, l, &fakeOperator{})
@@ -121,7 +121,7 @@ func TestNoAgentIsSaidWithWhatToDo(t *testing.T) {
 }
 
 // TestARemovedSocketIsMadeAgain removes the socket. The server must make it
-// again, even if its directory was missing for a while.
+// again. In one case the directory of the socket is missing for a while.
 func TestARemovedSocketIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	do := func(err error) {

@@ -30,7 +30,7 @@ func (l *Ledger) follow() (Status, <-chan struct{}) {
 	return l.status(), l.next
 }
 
-// status is Status for a caller that holds l.mu.
+// status does the same as Status. The caller holds l.mu.
 func (l *Ledger) status() Status {
 	t := l.last
 	s := Status{
@@ -65,8 +65,8 @@ func (l *Ledger) status() Status {
 	return s
 }
 
-// watermarkOf returns what the threshold of CPU suppress has cost; nil without a
-// threshold.
+// watermarkOf returns what the threshold of CPU suppress has cost best-effort
+// work. It returns nil if there is no threshold.
 func watermarkOf(t tick.Tick) *price.Watermark {
 	if !t.Watermark.On() {
 		return nil
@@ -92,7 +92,8 @@ func (l *Ledger) bounds() []node.Knob {
 	return all
 }
 
-// elapsed returns the time between the two snapshots; 0 if there is only one.
+// elapsed returns the time between the two snapshots. It returns 0 if there is
+// only one snapshot.
 func (l *Ledger) elapsed() time.Duration {
 	if l.older.At.IsZero() {
 		return 0
@@ -110,7 +111,7 @@ func (l *Ledger) rate(before, after node.Maybe[time.Duration]) node.Maybe[unit.M
 	return node.Some(rate)
 }
 
-// workloads lists the workloads of the last tick with their use.
+// workloads lists the workloads of the last tick and their use.
 func (l *Ledger) workloads() []Workload {
 	older, newer := byID(l.older), byID(l.newer)
 	all := make([]Workload, 0, len(l.last.Snapshot.Workloads))
@@ -122,8 +123,8 @@ func (l *Ledger) workloads() []Workload {
 			CPULimit: w.CPULimit, MemoryLimit: w.MemoryLimit, MemoryRequest: w.MemoryRequest,
 		}
 		if held, known := l.rate(then.Throttled, now.Throttled).Value(); known {
-			// The kernel sums the throttled time of all CPUs, so the share can
-			// exceed 100 %.
+			// The kernel adds up the throttled time of all CPUs, so the share
+			// can exceed 100 %.
 			c.Throttled = node.Some(min(unit.Percent(held/10), 100))
 		}
 		c.Objective = w.Objective.RunQueueDelay
@@ -164,8 +165,8 @@ func (l *Ledger) node() Node {
 	return n
 }
 
-// classesByCPU returns the use of each CPU by class. It contains only workloads
-// whose use the kernel counts for each CPU.
+// classesByCPU returns how much each class uses each CPU. It knows only
+// workloads for which the kernel counts the use of each CPU.
 func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	all := map[unit.CPU]map[node.Class]unit.MilliCPU{}
 	older := byID(l.older)

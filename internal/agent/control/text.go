@@ -38,7 +38,7 @@ func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	return "?"
 }
 
-// Ago prints a duration in the largest units that fit.
+// Ago prints a duration in the largest units that suit it.
 func Ago(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -51,8 +51,8 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Printable replaces control characters. The name of a cgroup may contain them,
-// because any user who may create cgroups chooses their names.
+// Printable replaces control characters in a text. The name of a cgroup may
+// contain them, because it is chosen by any user who may create cgroups.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
@@ -62,7 +62,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// String prints the status as tenon status does.
+// String prints the text of tenon status.
 func (s Status) String() string {
 	var b strings.Builder
 	s.describe(&b)
@@ -161,7 +161,7 @@ func quoted(value string) string {
 	return value
 }
 
-// String prints the explanation as tenon explain does.
+// String prints the text of tenon explain.
 func (e Explanation) String() string {
 	var b strings.Builder
 	if e.Batch != nil {

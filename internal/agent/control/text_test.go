@@ -98,7 +98,8 @@ func TestSizesAndTimesAreShort(t *testing.T) {
 }
 
 // TestNamesDoNotReachTheTerminal checks that control characters in the name of
-// a cgroup are replaced. Any user who may create cgroups chooses such names.
+// a cgroup are replaced. Such a name is chosen by any user who may create
+// cgroups.
 func TestNamesDoNotReachTheTerminal(t *testing.T) {
 	l := NewLedger("v1")
 	turn := seen(time.Second, 800)

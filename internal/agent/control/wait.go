@@ -10,11 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mostWaits is the maximum number of runners that the status lists for a
-// workload.
+// mostWaits is how many runners the status lists for each workload at most.
 const mostWaits = 5
 
-// waitsOf returns the waits of a workload between the two snapshots, by runner.
+// waitsOf returns for how long a workload waited for each runner, between the
+// two snapshots.
 func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	elapsed := l.elapsed()
 	now := waiting(l.newer.Waits, id)
@@ -37,7 +37,7 @@ func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	return all[:min(len(all), mostWaits)]
 }
 
-// waiting returns the waits of one waiter from a sorted list.
+// waiting returns the part of a sorted list with the waits of one waiter.
 func waiting(all []node.Wait, id node.WorkloadID) []node.Wait {
 	first, _ := slices.BinarySearchFunc(all, id, func(w node.Wait, id node.WorkloadID) int {
 		return strings.Compare(string(w.Waiter), string(id))

@@ -174,7 +174,7 @@ func (r *Recorder) Close() error {
 	return err
 }
 
-// A segment is a file of the ring that is being written.
+// A segment is the file of the ring that is being written.
 type segment struct {
 	file *os.File
 	buf  *bufio.Writer

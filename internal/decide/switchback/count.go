@@ -6,7 +6,8 @@ import (
 )
 
 // A Count says how often the threads of a service waited for a CPU, and for how
-// long. It counts waits for all other threads of the node, and not only for BE.
+// long in total. A wait counts whatever runs on the CPU meanwhile, and not only
+// if it is BE.
 type Count struct {
 	Waits  int64         `json:"n"`
 	Waited time.Duration `json:"ns"`
@@ -17,8 +18,9 @@ func (c Count) plus(d Count) Count { return Count{c.Waits + d.Waits, c.Waited + 
 // mean returns the mean length of a wait in ns.
 func (c Count) mean() float64 { return float64(c.Waited) / float64(max(c.Waits, 1)) }
 
-// since returns the waits of each service between two readings. It omits
-// workloads that only one reading has, and counters that were reset.
+// since returns how much each service waited between two readings. It leaves
+// out workloads that are in only one of the readings, and counters that were
+// reset.
 func since(before, after map[string]Count) map[string]Count {
 	grown := make(map[string]Count, len(after))
 	for id, now := range after {
@@ -32,20 +34,21 @@ func since(before, after map[string]Count) map[string]Count {
 }
 
 const (
-	// leastWaits is the least number of waits in an epoch. With fewer, the
-	// epoch does not count: for one service, or for all of them together.
+	// leastWaits is a number of waits in an epoch. With fewer waits, the epoch
+	// does not count for a service. If all services together have fewer, it
+	// does not count at all.
 	leastWaits = 20
-	// resolution is added to the mean of each epoch, in ns, so that the ratio
-	// also exists for epochs without any wait. The counters are less precise
-	// than that.
+	// resolution is added to the mean of each epoch, in ns, so that there is a
+	// ratio even if an epoch has no wait. The counters are less precise than
+	// that.
 	resolution = 10
 )
 
-// pairOf compares the two epochs of a pair. all is the log of a ratio: the mean
-// wait with the candidate, divided by the mean wait without it. The weight of a
-// service is the number of its waits in both epochs, so that a service that is
-// busier in one of them does not shift the ratio. one has the ratio of each
-// service alone. ok is false if there were too few waits.
+// pairOf compares the two epochs of a pair. all is the logarithm of a ratio:
+// the mean wait with the candidate, divided by the mean wait without it. The
+// weight of a service is the number of its waits in both epochs. So if a
+// service is busier in one of them, that does not shift the ratio. one has the
+// same for each service alone. If there were too few waits, ok is false.
 func pairOf(without, with map[string]Count) (all float64, one map[string]float64, ok bool) {
 	var a, b float64
 	var waitsA, waitsB int64

@@ -12,35 +12,36 @@ import (
 )
 
 const (
-	// A service counts as waiting no longer if its ratio is at most within. The
-	// upper bound of the ratio must lie below that with the probability sure.
+	// within is a ratio, and sure a probability. If the upper bound of a
+	// service's ratio lies below within with this probability, the service does
+	// not wait longer.
 	within = 1.10
 	sure   = 0.95
-	// gain is the ratio that a candidate must be able to reach. If the pairs
-	// show that it cannot, the trial ends before its last look.
+	// gain is a ratio that a candidate must be able to reach. If the pairs show
+	// that it cannot, the trial ends before its last look.
 	gain = 0.90
-	// keptFrom is the least number of pairs after which a candidate may be
-	// kept. Suppose that a candidate makes services wait long in one epoch of
-	// ten. Fewer pairs may all have missed such an epoch.
+	// keptFrom is a number of pairs. With fewer, no candidate is kept. Suppose
+	// that a candidate makes services wait long in one epoch of ten. With fewer
+	// pairs, there may have been no such epoch.
 	keptFrom = 32
-	// costShare limits what the trials of one round may cost a service: all of
-	// them together may add this part of its waiting in the time every. A trial
-	// already ends at 0.4 of that, because the cost is seen a tick later.
+	// costShare limits what the trials of one round may cost a service. During
+	// the time every, all of them together may add this part to the waiting of
+	// the service. A trial already ends at 0.4 of that, because its cost is
+	// seen one tick later.
 	costShare = 0.02
 )
 
-// rule returns the rule of a trial. Each of its looks may be wrong with a
-// probability of 1.25 % on each side. If services wait evenly, four looks would
-// be enough. The fifth finds a saving of a fifth of the waiting if a pair has a
-// standard deviation of 0.5. The sixth finds it if one epoch of ten is bad for
-// all services.
+// rule returns the rule of a trial. At each look, the probability of an error
+// is 1.25 % on each side. If services wait evenly, four looks would be enough.
+// The fifth one finds a saving of a fifth of the waiting if the standard
+// deviation of a pair is 0.5. The sixth one finds it if one epoch of ten is bad
+// for all services.
 func rule() paired.Rule {
 	looks := []int{8, 16, 32, 64, 128, 256}
 	return paired.Rule{Looks: looks, Alpha: 0.0125 * float64(len(looks)), Least: 8, LeastSkewed: 8}
 }
 
-// look judges the trial if the present number of pairs is one of the planned
-// looks.
+// look judges the trial if a look is planned at the present number of pairs.
 func (st State) look(in Input) State {
 	t, r := st.Trial, rule()
 	if !r.IsLook(len(t.Logs)) {
@@ -74,8 +75,8 @@ func (st State) look(in Input) State {
 
 // hopeless reports whether the trial should end because more pairs would hardly
 // help. pairs is the present number of pairs. at is the logarithm of their mean
-// or median ratio, whichever is larger. Without this check, the last look would
-// double the cost of a candidate that harms services that wait unevenly.
+// or median ratio, whichever is larger. Without this check, if a candidate
+// harms services that wait unevenly, the last look would double what it costs.
 func hopeless(pairs int, at float64) bool {
 	switch {
 	case pairs >= 128:
@@ -86,11 +87,11 @@ func hopeless(pairs int, at float64) bool {
 	return false
 }
 
-// dearer reports whether the sum over all epochs shows no saving: the mean wait
-// with the candidate is not shorter than without it. This is checked in
-// addition to the pairs, because in the logarithms of the pairs a few very bad
-// epochs have little weight, while a service spends most of its waiting there.
-// The weight of a service is the number of its waits, as in pairOf.
+// dearer reports whether the sum over all epochs shows no saving: with the
+// candidate, the mean wait is not shorter than without it. This check is needed
+// beside that of the pairs. In the logarithms of the pairs, a few very bad
+// epochs have little weight, but most of the waiting of a service may be in
+// these. The weight of a service is the number of its waits, as in pairOf.
 func (t Trial) dearer() bool {
 	var without, with float64
 	for _, name := range sortedNames(t.By) {
@@ -102,10 +103,10 @@ func (t Trial) dearer() bool {
 	return with >= without
 }
 
-// harmed returns the name of a service that may wait longer with the candidate;
-// empty: there is none. For such a service the pairs do not show that its ratio
-// is at most within. certain is true if they show that it does wait longer.
-// Services with too few waits are not judged alone.
+// harmed returns the name of a service that may wait longer with the candidate,
+// or "" if there is none. For such a service the pairs do not show that its
+// ratio is at most within. If they show that it does wait longer, certain is
+// true. A service with too few waits is not judged alone.
 func (t Trial) harmed() (name string, certain bool) {
 	for _, s := range sortedNames(t.By) {
 		x := t.By[s]
@@ -126,11 +127,11 @@ func (t Trial) harmed() (name string, certain bool) {
 	return name, false
 }
 
-// cost returns the reason why the trial costs a service too much; empty: it
-// does not. The cost of a service is what it has waited since the trial asked
-// for the candidate, minus what as many waits without it would have taken.
-// share is the number of candidates among which the budget of a round is
-// divided.
+// cost returns the reason why the trial costs a service too much, or "" if it
+// does not. The cost of a service is a difference. From its waiting since the
+// trial asked for the candidate, subtract what as many waits without the
+// candidate would have taken. share is the number of candidates that share the
+// budget of a round.
 func (t Trial) cost(in Input, share int) string {
 	now := t.spent(in)
 	if t.For <= 0 {

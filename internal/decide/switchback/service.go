@@ -8,10 +8,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// weakShare is a share of a CPU, in percent. If BE of the least weight gets
-// more than this beside a service that wants the whole CPU, it is a load on
-// that service. On cgroup v2 the least weight is 1, and the requests of a
-// service may give it a weight that is not much more.
+// weakShare is a share of a CPU, in percent. If BE with the least weight gets
+// more than this beside a service that wants the whole CPU, BE is a load for
+// this service. On cgroup v2 the least weight is 1, and the weight that a
+// service has from its requests may not be much more.
 const weakShare = 10
 
 // Places reports whether cpu.idle can help: whether a waking thread of a
@@ -39,9 +39,9 @@ func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSe
 	return false
 }
 
-// Weak reports whether BE is a load on a service even with the least weight:
-// whether a cgroup of a service beside a contention root has so small a weight
-// that BE gets more than weakShare of a CPU that both want.
+// Weak reports whether BE is a load for a service even with the least weight.
+// It is if the cgroup of a service beside a contention root has so small a
+// weight that BE gets more than weakShare of a CPU that both want.
 func Weak(s node.Snapshot, l facts.Layout) bool {
 	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(s.Knobs.Kernel).(node.CPUWeight).Weight
 	for _, m := range l.IdleCgroups(s) {
@@ -84,7 +84,7 @@ func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(*node.Workload) uni
 	return h
 }
 
-// hashed continues the hash h (FNV-1a) with a text.
+// hashed continues a hash (FNV-1a) with a text. h is the hash so far.
 func hashed(h uint64, text string) uint64 {
 	for _, b := range []byte(text) {
 		h = (h ^ uint64(b)) * 1099511628211
@@ -114,7 +114,8 @@ func BERuns(s node.Snapshot, u facts.Use) bool {
 // NameOf returns the name of the service to which a workload belongs.
 func NameOf(w *node.Workload) string { return ServiceName(nameOf(w)) }
 
-// CountsOf returns the counters of all services whose waits the kernel counts.
+// CountsOf returns the counters of all services for which the kernel counts
+// waits.
 func CountsOf(s node.Snapshot) map[string]Count {
 	all := make(map[string]Count, len(s.Workloads))
 	for i := range s.Workloads {
@@ -133,8 +134,8 @@ func CountsOf(s node.Snapshot) map[string]Count {
 }
 
 // ServiceName returns the name of the service to which a workload belongs. The
-// pods of a Deployment, StatefulSet or DaemonSet are one service: each has the
-// name of that object with a generated ending.
+// pods of a Deployment, StatefulSet or DaemonSet are one service. The name of
+// each pod is that of this object with a generated ending.
 func ServiceName(id string) string {
 	const generated = "bcdfghjklmnpqrstvwxz2456789" // k8s.io/apimachinery/pkg/util/rand
 	cut := func(least, most int, letters string) bool {

@@ -13,32 +13,32 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// A world is a simulated node whose services wait by a random law. The log of
-// the waiting of an epoch has noise. The difference of the two epochs of a pair
-// has the standard deviation sd.
+// A world is a simulated node whose services wait by a random law. The
+// logarithm of the waiting in an epoch has noise. sd is the standard deviation
+// of the difference between the two epochs of a pair.
 type world struct {
 	sd float64
-	// bad is the share of epochs in which all services wait e² times as long,
-	// with either mechanism.
+	// bad is a share of all epochs. In these, all services wait e² times as
+	// long, with either mechanism.
 	bad float64
-	// worse is the share of epochs with the candidate in which all services
+	// worse is a share of the epochs with the candidate. In these, all services
 	// wait e² times as long.
 	worse float64
 	// heavy says that the noise has the tails of Student's t with 3 degrees of
 	// freedom.
 	heavy    bool
 	services []simulated
-	// turn is the number of pairs after which the effects change their sign; 0:
-	// never.
+	// turn is a number of pairs. After it, the effects have the opposite sign.
+	// 0 means never.
 	turn int
-	// limit is a factor: an objective is missed when a service waits this many
-	// times its usual time in an epoch; 0: there is no objective.
+	// limit is a factor. An objective is missed when a service waits this many
+	// times its usual time in an epoch. 0 means that there is no objective.
 	limit float64
 	tick  time.Duration // 0: simTick
 }
 
-// A simulated is a service that waits rate times a second, for mean each time.
-// With the candidate each wait is effect times as long.
+// A simulated is a service that waits rate times a second, for the time mean
+// each. With the candidate each wait is effect times as long.
 type simulated struct {
 	rate, mean, effect float64
 }
@@ -48,8 +48,9 @@ type outcome struct {
 	kept    bool
 	finding trial.Finding
 	pairs   int
-	// cost is the largest cost of the round to any service. It is a fraction of
-	// what that service waits without the candidate until the next round.
+	// cost is what the round costs the service for which it costs most. It is a
+	// fraction of what that service waits without the candidate until the next
+	// round.
 	cost float64
 }
 
@@ -108,7 +109,7 @@ func (w world) run(rnd *rand.Rand) outcome {
 	return o
 }
 
-// draw draws the factor of each service for one epoch. An epoch has half of the
+// draw draws a factor for each service in one epoch. An epoch has half the
 // variance of a pair.
 func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 	shared := 0.0
@@ -130,8 +131,8 @@ func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 
 func one(effect float64) []simulated { return []simulated{{1000, 20000, effect}} }
 
-// within3 checks a rate of n trials against its bound. It allows three standard
-// deviations.
+// within3 checks the rate that n trials had. It may exceed its bound by three
+// standard deviations.
 func within3(t *testing.T, what string, got, bound float64, n int, atLeast bool) {
 	t.Helper()
 	slack := 3 * math.Sqrt(bound*(1-bound)/float64(n))
@@ -140,8 +141,8 @@ func within3(t *testing.T, what string, got, bound float64, n int, atLeast bool)
 	}
 }
 
-// TestTheTrialKeepsItsErrorRates simulates whole trials; with TENON_TEST_LONG,
-// more of them. It prints the table of docs/kernel-qos.md.
+// TestTheTrialKeepsItsErrorRates simulates whole trials. With TENON_TEST_LONG
+// it simulates more of them. It prints the table in docs/kernel-qos.md.
 func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 	trials := 100
 	if os.Getenv("TENON_TEST_LONG") != "" {

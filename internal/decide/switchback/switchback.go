@@ -1,8 +1,9 @@
 // Package switchback compares an isolation mechanism, the candidate, with the
-// one in use, on the services of the node itself. It alternates between the two
-// in pairs of short epochs, in random order (a switchback experiment). It keeps
-// the candidate only if the services together wait less for a CPU, and no
-// single one may wait much longer. In a tie, the one in use stays.
+// mechanism in use, on the services of the node itself. It uses the two in
+// turn, in pairs of short epochs in random order (a switchback experiment). It
+// keeps the candidate only if two conditions hold: the services together wait
+// less for a CPU, and no single service may wait much longer. In a tie, the
+// mechanism in use stays.
 package switchback
 
 import (
@@ -17,36 +18,39 @@ import (
 
 const (
 	// epoch is the length of an epoch. Its beginning, of the length settle,
-	// does not count: in that time, queues from before the switch drain.
+	// does not count, because queues from before the switch are still being
+	// worked off.
 	epoch  = 5 * time.Second
 	settle = 500 * time.Millisecond
-	// switchWithin is the time in which a mechanism must take effect after the
-	// trial asks for it. Loading a BPF scheduler takes seconds on slow
-	// machines.
+	// switchWithin is how long it may take until a mechanism has an effect
+	// after the trial asked for it. On slow machines, it takes seconds to load
+	// a BPF scheduler.
 	switchWithin = 30 * time.Second
-	// calm is how long services, CPUs and candidates must have been unchanged
+	// calm is how long services, CPUs and candidates must not have changed
 	// before a round of trials begins.
 	calm = time.Minute
-	// every is the shortest time between the beginnings of two rounds.
+	// every is the shortest time from the beginning of one round to that of the
+	// next.
 	every = 6 * time.Hour
-	// patience is the number of pairs that a trial may lose. A pair is lost if
-	// services or BE did not run in it, or if counters were reset.
+	// patience is how many pairs a trial may lose. A pair is lost if services
+	// or BE did not run in it, or if counters were reset.
 	patience = 32
-	// longest is the time after which a trial ends without a finding.
+	// longest is how long a trial may last. After that it ends without a
+	// finding.
 	longest = 90 * time.Minute
-	// namesKnown is the maximum number of names of services that the state
-	// remembers.
+	// namesKnown is how many names of services the state remembers at most.
 	namesKnown = 1024
 )
 
-// An Input is what one tick knows.
+// An Input is what one tick knows about the node.
 type Input struct {
 	At time.Time
-	// Off is the reason why no trial may run; empty: trials may run. One such
-	// reason is that the owner fixed the mechanism.
+	// Off is the reason why no trial may run, for example that the owner has
+	// chosen the mechanism. It is empty if trials may run.
 	Off string
-	// Candidates are the mechanisms that may help here, in the order in which
-	// trials compare them. The one that needs no trial is not among them.
+	// Candidates are the mechanisms that may help on this node, in the order in
+	// which trials compare them. The mechanism that needs no trial is not in
+	// the list.
 	Candidates []node.Mechanism
 	// Place is a hash of all that decides where threads run: the CPUs of the
 	// node and the CPU sets of the services.
@@ -54,13 +58,13 @@ type Input struct {
 	// Workloads are the counters of all latency-sensitive work whose waits the
 	// kernel counts. The key is the name of the workload: see ServiceName.
 	Workloads map[string]Count
-	// BE reports whether best-effort work runs. Without such work no mechanism
-	// has an effect.
+	// BE says whether best-effort work runs. If none runs, no mechanism has an
+	// effect.
 	BE bool
-	// Missed is the reason why an objective is missed; empty: no objective is
+	// Missed is the reason why an objective is missed. It is empty if none is
 	// missed.
 	Missed string
-	// InForce reports whether all knobs have the values of the mechanism that
+	// InForce says whether all knobs have the values of the mechanism that
 	// State.Use returned.
 	InForce bool
 }
@@ -69,23 +73,23 @@ type Input struct {
 // beginning.
 type State struct {
 	At time.Time `json:"at,omitzero"` // the last tick
-	// Place, Candidates and Names are those of the last tick; Names also has
-	// earlier services. Changed is the time of their last change, and What says
-	// what changed.
+	// Place, Candidates and Names are those of the last tick. Names also has
+	// earlier services. Changed is when one of them last changed, and What says
+	// which.
 	Place      uint64           `json:"place,omitempty"`
 	Candidates []node.Mechanism `json:"candidates,omitempty"`
 	Names      []string         `json:"names,omitempty"`
 	Changed    time.Time        `json:"changed,omitzero"`
 	What       string           `json:"what,omitempty"`
-	// Round is the beginning of the last round; zero: there was none. Left are
-	// the candidates that the round still has to try. Due says that the
-	// findings of the last round no longer hold.
+	// Round is when the last round began. It is zero if there was none. Left
+	// are the candidates that have not been tried yet in the round. Due says
+	// that the findings of the last round no longer hold.
 	Round time.Time        `json:"round,omitzero"`
 	Left  []node.Mechanism `json:"left,omitempty"`
 	Share int              `json:"share,omitempty"` // the number of candidates of the round
 	Due   bool             `json:"due,omitempty"`
-	// Kept is the mechanism that the last round kept; empty: the floor. Since
-	// is when it was kept.
+	// Kept is the mechanism that the last round kept. If it is empty, this is
+	// the floor. Since is when it was kept.
 	Kept    node.Mechanism `json:"kept,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
 	Results []trial.Result `json:"results,omitempty"`
@@ -94,7 +98,7 @@ type State struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Use is the mechanism to use now; empty: the floor.
+// Use returns the mechanism to use now. If it is empty, this is the floor.
 func (st State) Use() node.Mechanism {
 	if st.Trial.running() && st.Trial.with() {
 		return st.Trial.Candidate
@@ -102,7 +106,7 @@ func (st State) Use() node.Mechanism {
 	return st.Kept
 }
 
-// Shown returns the state in the form that users see.
+// Shown returns the state as users see it.
 func (st State) Shown() trial.Status {
 	v := trial.Status{Kept: st.Kept, Since: st.Since, Trying: st.Trial.Candidate, Pairs: len(st.Trial.Logs), Why: st.Why, Results: st.Results}
 	if st.Due && !st.Round.IsZero() && !st.Trial.running() && len(st.Left) == 0 {
@@ -133,8 +137,8 @@ func (st State) Follow(in Input) State {
 	return st.wait(in)
 }
 
-// compare finds what has changed since the last tick. A change ends the trial
-// in progress and makes earlier findings invalid.
+// compare finds out what has changed since the last tick. If something has, the
+// trial in progress ends and earlier findings are no longer valid.
 func (st State) compare(in Input) State {
 	var fresh []string
 	for id := range in.Workloads {
@@ -210,8 +214,8 @@ func (st State) wait(in Input) State {
 	return st.try(in)
 }
 
-// idle returns the reason why a trial could measure nothing now; empty: it
-// could.
+// idle returns the reason why a trial could not measure anything now. It
+// returns "" if it could.
 func idle(in Input) string {
 	switch {
 	case len(in.Workloads) == 0:
@@ -237,7 +241,7 @@ func (st State) try(in Input) State {
 	return st.say()
 }
 
-// say sets Why for the trial in progress.
+// say sets Why while a trial is in progress.
 func (st State) say() State {
 	against := "the floor"
 	if st.Trial.Against != "" {

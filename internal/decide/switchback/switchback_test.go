@@ -29,9 +29,9 @@ func newScene(t *testing.T, effects map[node.Mechanism]float64, candidates ...no
 	}}
 }
 
-// ticks lets a number of seconds pass. Each service waits 100 times a second,
-// 10 µs each time, unless a mechanism changes that. After each tick the state
-// is written as JSON and read back, as in a record.
+// ticks advances the time by a number of seconds. Each service waits 100 times
+// a second, for 10 µs each, unless a mechanism changes that. After each tick
+// the state is written as JSON and read back, as in a record.
 func (n *scene) ticks(seconds int) *scene {
 	n.t.Helper()
 	for range seconds {
@@ -39,7 +39,8 @@ func (n *scene) ticks(seconds int) *scene {
 		if !is {
 			effect = 1
 		}
-		// The epochs must differ a little. Otherwise the variance would be 0.
+		// The epochs must differ a little. Without differences, the variance
+		// would be 0.
 		wobble := 1 + float64(n.in.At.Unix()%7)/100
 		services := map[string]Count{}
 		for name, c := range n.in.Workloads {
@@ -67,7 +68,7 @@ func (n *scene) ticks(seconds int) *scene {
 	return n
 }
 
-// until lets time pass until what returns true, for at most an hour.
+// until advances the time until what returns true, but at most by an hour.
 func (n *scene) until(what func(State) bool) *scene {
 	n.t.Helper()
 	for range 3600 {
@@ -120,8 +121,8 @@ func TestATieAndAHarmKeepTheFloor(t *testing.T) {
 	}
 }
 
-// TestEachCandidateIsTriedAgainstTheBest checks that if the first candidate was
-// kept, the second one is compared with it.
+// TestEachCandidateIsTriedAgainstTheBest checks a round with two candidates. If
+// the first one was kept, the second one must be compared with it.
 func TestEachCandidateIsTriedAgainstTheBest(t *testing.T) {
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.6, node.MechanismSiblings: 0.9, node.MechanismSchedExt: 0.3},
 		node.MechanismIdle, node.MechanismSiblings, node.MechanismSchedExt).until(ended)
@@ -143,9 +144,9 @@ func TestAMissedObjectiveEndsATrialAtOnce(t *testing.T) {
 	}
 }
 
-// TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial checks that the
-// trial does not blame the candidate for such a miss, and does not use it
-// meanwhile.
+// TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial misses an
+// objective while the candidate is not in use. The trial must not blame the
+// candidate for this, and must not use it meanwhile.
 func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
 	without := func(st State) bool { return st.Trial.running() && !st.Trial.with() && len(st.Trial.Logs) > 0 }
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(without)
@@ -164,8 +165,8 @@ func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
 }
 
 // TestWhatWasFoundEndsWithANewService starts a new service. The floor must be
-// in use again at once, and the next round must not begin earlier than six
-// hours after the last one.
+// in use again at once. The next round must begin at the earliest six hours
+// after the last one.
 func TestWhatWasFoundEndsWithANewService(t *testing.T) {
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(ended)
 	round := n.st.Round
@@ -213,8 +214,8 @@ func TestAMechanismThatDoesNotComeIntoForceFails(t *testing.T) {
 	}
 }
 
-// TestNothingIsTriedInVain checks the conditions that must hold before a trial
-// begins.
+// TestNothingIsTriedInVain checks the conditions without which no trial may
+// begin.
 func TestNothingIsTriedInVain(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Input)
@@ -239,7 +240,7 @@ func TestNothingIsTriedInVain(t *testing.T) {
 }
 
 // TestTheSameTimesGiveTheSameOrder checks that the order of the epochs depends
-// on the input alone, and differs between pairs.
+// only on the input, and differs between pairs.
 func TestTheSameTimesGiveTheSameOrder(t *testing.T) {
 	a := newScene(t, nil, node.MechanismIdle).ticks(600)
 	b := newScene(t, nil, node.MechanismIdle).ticks(600)
@@ -271,8 +272,8 @@ func TestPodsOfOneWorkloadAreOneService(t *testing.T) {
 	}
 }
 
-// TestABusierEpochIsNotAWorseOne checks that the ratio stays the same if one
-// kind of service simply runs more in one epoch of a pair.
+// TestABusierEpochIsNotAWorseOne lets one kind of service run more in one epoch
+// of a pair. The ratio must stay the same.
 func TestABusierEpochIsNotAWorseOne(t *testing.T) {
 	without := map[string]Count{"short": {1000, 1e6}, "long": {100, 1e7}}
 	with := map[string]Count{"short": {1000, 1e6}, "long": {900, 9e7}, "new": {50, 1e9}}
@@ -283,8 +284,8 @@ func TestABusierEpochIsNotAWorseOne(t *testing.T) {
 }
 
 // TestMostEpochsDoNotOutvoteAFewBadOnes judges trials in which each pair has a
-// fifth less waiting with the candidate. In some of them the sum over all
-// epochs is not less, because of a few bad ones.
+// fifth less waiting with the candidate. In some of these trials the sum over
+// all epochs is not smaller, because a few epochs are bad.
 func TestMostEpochsDoNotOutvoteAFewBadOnes(t *testing.T) {
 	trialOf := func(pairs int, with time.Duration) State {
 		logs := make([]int, pairs)

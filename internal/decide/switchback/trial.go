@@ -21,19 +21,21 @@ type Trial struct {
 	Began     time.Time      `json:"began,omitzero"`
 	// Seed decides the order of the epochs in each pair.
 	Seed uint64 `json:"seed,omitempty"`
-	// Pause says that this epoch has no candidate and belongs to no pair. A
-	// trial begins with such an epoch. It shows how long services wait without
-	// the candidate, so that the cost of the candidate is known from its first
-	// epoch on. Another pause follows each pair that is lost.
+	// Pause says that in this epoch the candidate is not used, and that the
+	// epoch belongs to no pair. A trial begins with such an epoch. It shows how
+	// long services wait without the candidate, so that the cost of the
+	// candidate is known from its first epoch on. After each lost pair there is
+	// another such epoch.
 	Pause bool `json:"pause,omitempty"`
-	// Pair numbers the pairs, including lost ones. Second says that this epoch
-	// is the second one of its pair.
+	// Pair is the number of the pair. Lost pairs are numbered, too. Second says
+	// that this epoch is the second one of its pair.
 	Pair   int  `json:"pair,omitempty"`
 	Second bool `json:"second,omitempty"`
-	// Asked is when the trial asked for the mechanism of this epoch, and Start
-	// has the counters at that time. InForce is when the mechanism took effect;
-	// zero: it has not yet. Base are the counters at BaseAt, when the part of
-	// the epoch that counts began; nil: it has not begun.
+	// Asked is when the trial asked for the mechanism of this epoch. Start has
+	// the counters at that time. InForce is when the mechanism took effect, or
+	// zero if it has not yet. The first part of an epoch does not count. BaseAt
+	// is when the part that counts began, and Base has the counters at that
+	// time. Base is nil if it has not begun.
 	Asked   time.Time        `json:"asked,omitzero"`
 	Start   map[string]Count `json:"start,omitempty"`
 	InForce time.Time        `json:"in_force,omitzero"`
@@ -41,25 +43,25 @@ type Trial struct {
 	Base    map[string]Count `json:"base,omitempty"`
 	// First has the waits in the first epoch of the pair.
 	First map[string]Count `json:"first,omitempty"`
-	// Logs has the log of the ratio of each pair, in thousandths.
+	// Logs has the logarithm of the ratio of each pair, in thousandths.
 	Logs []int            `json:"logs,omitempty"`
 	By   map[string]Tally `json:"by,omitempty"`
-	// For is the total time of the counted epochs without the candidate. Lost
-	// is the number of pairs that do not count.
+	// For is how long all counted epochs without the candidate lasted together.
+	// Lost is how many pairs do not count.
 	For  time.Duration `json:"for_ns,omitempty"`
 	Lost int           `json:"lost,omitempty"`
 }
 
-// A Tally is what a trial has measured of one service.
+// A Tally is what a trial has measured about one service.
 type Tally struct {
-	// Without and With are its waits in the counted epochs. Spent are all its
-	// waits since the trial asked for the candidate, except those of the epoch
-	// in progress.
+	// Without and With are the waits of the service in the counted epochs,
+	// without the candidate and with it. Spent has all its waits while the
+	// candidate was requested, except those of the epoch in progress.
 	Without Count `json:"without,omitzero"`
 	With    Count `json:"with,omitzero"`
 	Spent   Count `json:"spent,omitzero"`
-	// Pairs, Sum and Squares are the number, the sum and the sum of squares of
-	// the logs of its ratios.
+	// Pairs, Sum and Squares describe the logarithms of the service's ratios:
+	// how many there are, their sum, and the sum of their squares.
 	Pairs   int     `json:"pairs,omitempty"`
 	Sum     float64 `json:"sum,omitempty"`
 	Squares float64 `json:"squares,omitempty"`
@@ -72,8 +74,8 @@ func (t Trial) with() bool {
 	return t.running() && !t.Pause && mixed(t.Seed+uint64(t.Pair))&1 == 1 != t.Second
 }
 
-// seedOf returns the seed of a trial that begins now. It depends on the input
-// alone, so a replay of a record decides the same order again.
+// seedOf returns the seed of a trial that begins now. The seed depends only on
+// the input, so a replay of a record has the same order of epochs.
 func seedOf(at time.Time, m node.Mechanism) uint64 {
 	v := mixed(uint64(at.UnixNano()))
 	for _, letter := range []byte(m) {
@@ -90,7 +92,7 @@ func mixed(v uint64) uint64 {
 	return v ^ v>>31
 }
 
-// advance continues the trial for one tick.
+// advance advances the trial by one tick.
 func (st State) advance(in Input) State {
 	t := st.Trial
 	switch {
@@ -126,7 +128,7 @@ func (st State) advance(in Input) State {
 	return st.say()
 }
 
-// lose gives up the pair in progress. An epoch without the candidate follows.
+// lose drops the pair in progress. The next epoch is without the candidate.
 func (st State) lose(in Input, why string) State {
 	t := st.Trial
 	t.By = t.spent(in)
@@ -151,7 +153,7 @@ func (t Trial) enter(in Input) Trial {
 	return t
 }
 
-// finish ends an epoch during whose whole length the mechanism was in force.
+// finish ends an epoch during which the mechanism was in force all the time.
 func (st State) finish(in Input) State {
 	t := st.Trial
 	waits := since(t.Base, in.Workloads)
@@ -207,8 +209,8 @@ func (st State) finish(in Input) State {
 	return st.look(in)
 }
 
-// spent returns the tallies. If the present epoch uses the candidate, it adds
-// the waits of this epoch to Spent.
+// spent returns the tallies. If the candidate is in use in the present epoch,
+// it adds the waits of this epoch to Spent.
 func (t Trial) spent(in Input) map[string]Tally {
 	by := maps.Clone(t.By)
 	if by == nil {
@@ -228,8 +230,8 @@ func (t Trial) spent(in Input) map[string]Tally {
 // sortedNames returns the keys of a map in ascending order.
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// end ends the trial with a finding. The mechanism in use stays, unless the
-// finding is FindingKept.
+// end ends the trial with a finding. Unless this is FindingKept, the mechanism
+// in use stays.
 func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) State {
 	t := st.Trial
 	r := trial.Result{Candidate: t.Candidate, Against: t.Against, Finding: f, Why: why, Began: t.Began, Ended: in.At, Pairs: len(t.Logs)}

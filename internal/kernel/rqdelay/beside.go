@@ -10,11 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// WatchSiblings sets, for each CPU of the map, its sibling. The program then
+// WatchSiblings sets, for each CPU in the map, its sibling. Then the program
 // measures for how long LS runs on one of the two while BE runs on the other,
-// and sends events as described at Alarm.Beside. It does not watch CPUs outside
-// the map. Each context switch from LS or BE then costs one more read: that of
-// the sibling's state.
+// and sends events (see Alarm.Beside). It does not watch CPUs that are not in
+// the map. The cost of a context switch from LS or BE grows by one read, of the
+// sibling's state.
 func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +45,8 @@ func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	return nil
 }
 
-// besideLimit returns the limit in the form of the program. For "no limit" it
-// returns a time that is never reached.
+// besideLimit returns the limit as the program needs it. If there is no limit,
+// it returns a time that is never reached.
 func besideLimit(d time.Duration) uint64 {
 	if d == 0 {
 		return math.MaxUint64

@@ -8,8 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestBEBesideLSIsToldAtOnce declares two CPUs of the machine to be siblings.
-// They need not be: the program believes the map from user space.
+// TestBEBesideLSIsToldAtOnce declares that two CPUs of the machine are
+// siblings. They need not be siblings: the program relies on the map from user
+// space.
 func TestBEBesideLSIsToldAtOnce(t *testing.T) {
 	s := newStage(t)
 	if s.cpus.Len() < 2 {

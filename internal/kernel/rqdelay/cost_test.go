@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	// costDirVar is the environment variable with the folder for the raw data
-	// of BenchmarkHookCost.
+	// costDirVar is an environment variable. It names the folder for the raw
+	// data of BenchmarkHookCost.
 	costDirVar = "TENON_HOOK_COST_DIR"
-	// costObjectVar is the environment variable with an object file of tracing
-	// programs to compare with.
+	// costObjectVar is an environment variable. It names an object file of
+	// tracing programs with which to compare.
 	costObjectVar = "TENON_HOOK_COST_OBJECT"
 	// costRounds is the number of round trips of one run: about 0.3 s.
 	costRounds = 150_000
 )
 
-// BenchmarkHookCost measures the cost of the program per context switch, in CPU
+// BenchmarkHookCost measures what the program costs per context switch, in CPU
 // time of the process that switches. Time for which other processes or the
 // hypervisor have the CPU does not count. Each iteration is a block that runs
 // all modes once, in random order:
@@ -131,15 +131,16 @@ func keep(b *testing.B, dir string, rows [][]string, table string) {
 	}
 }
 
-// A costMode attaches a program to context switches until stop is called.
+// A costMode attaches a program to context switches. The returned function
+// detaches it.
 type costMode func() (stop func())
 
 // pingpongGroup is the cgroup of the process that switches.
 const pingpongGroup = "pingpong"
 
-// costModes are the compared modes: no program (twice, to show the noise), an
-// empty program, and the probe with the switching process in no slot, in a BE
-// slot and in an LS slot.
+// costModes are the modes to compare. Two have no program, to show the noise,
+// and one has an empty program. The others have the probe, and the switching
+// process is in no slot, in a BE slot or in an LS slot.
 func costModes(s stage) map[string]costMode {
 	s.Helper()
 	_, pingID := s.group(pingpongGroup)
@@ -196,7 +197,7 @@ func attaching(s stage, programs ...*ebpf.Program) costMode {
 	}
 }
 
-// emptyProgram is a program without code, which shows the cost of any program.
+// emptyProgram is a program that does nothing. It shows what any program costs.
 func emptyProgram(s stage) *ebpf.Program {
 	s.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{

@@ -10,26 +10,25 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// eventsKept is the capacity of the channel. Further events would add no
-// information, because after one event the reader examines all slots.
+// eventsKept is the capacity of the channel. More events would not help,
+// because after one event the reader examines all slots.
 const eventsKept = 16
 
-// An Event reports that the threads of a workload (its Slot in the tables of
-// the program) waited longer than the Alarm allows, or ran longer than it
-// allows beside BE on the sibling of their core.
+// An Event reports that the threads of a workload waited longer than the Alarm
+// allows. Or it reports that they ran longer than the Alarm allows while BE ran
+// on the sibling of their core. Slot is that of the workload.
 type Event struct {
 	At   time.Time // the end of the last wait
 	Slot Slot      // the slot that waited
 	CPU  unit.CPU  // the CPU for which it waited
-	// Waits is the number of waits in the window that were too long. Wait is
-	// the length of the last one. If the event is about Beside, Waits is 0, and
-	// the slot ran for the time Wait while Runner ran on the sibling of the
-	// CPU.
+	// Waits is how many waits in the window were too long. Wait is the length
+	// of the last one. If the event is about Beside, Waits is 0, and Wait is
+	// how long the slot ran while Runner ran on the sibling of the CPU.
 	Waits  int
 	Wait   time.Duration
 	Beside time.Duration
-	// Runner is the BE slot that ran longest during the wait. Ran is for how
-	// long it ran within the wait. Runner may be Elsewhere.
+	// Runner is the BE slot that ran longest during the wait, and may be
+	// Elsewhere. Ran is how long it ran during the wait.
 	Runner Slot
 	Ran    time.Duration
 }

@@ -17,9 +17,9 @@ type Histogram struct {
 	Sum    time.Duration // sum of all waits
 }
 
-// UpperBound returns the exclusive upper bound of a bucket: 256 ns for bucket
-// 0, and for each further bucket twice the bound before it. The last bucket but
-// one ends at 34 s, and the last has the bound Unbounded.
+// UpperBound returns the exclusive upper bound of a bucket. It is 256 ns for
+// bucket 0, and twice the previous bound for each further bucket. The last
+// bucket but one ends at 34 s. The last bucket has the bound Unbounded.
 func UpperBound(bucket int) time.Duration {
 	if bucket >= Buckets-1 {
 		return Unbounded
@@ -36,7 +36,7 @@ func (h Histogram) Count() uint64 {
 	return n
 }
 
-// Mean is the mean wait, or 0 without waits.
+// Mean is the mean wait. It is 0 if there are no waits.
 func (h Histogram) Mean() time.Duration {
 	n := h.Count()
 	if n == 0 {
@@ -46,8 +46,8 @@ func (h Histogram) Mean() time.Duration {
 }
 
 // Quantile returns the upper bound of the bucket in which the quantile q lies.
-// That is at most twice the true value. For the last bucket it returns
-// Unbounded. Without waits it returns false.
+// This is at most twice the true value. For the last bucket it is Unbounded. If
+// there are no waits, Quantile returns false.
 func (h Histogram) Quantile(q float64) (time.Duration, bool) {
 	n := h.Count()
 	if n == 0 || math.IsNaN(q) {
@@ -72,8 +72,8 @@ func (h Histogram) Plus(g Histogram) Histogram {
 	return h
 }
 
-// Since returns the waits that h has in addition to those of the earlier
-// histogram g.
+// Since returns the waits that are in h but were not in the earlier histogram
+// g.
 func (h Histogram) Since(g Histogram) Histogram {
 	for i := range h.Counts {
 		h.Counts[i] = grown(h.Counts[i], g.Counts[i])
@@ -82,8 +82,8 @@ func (h Histogram) Since(g Histogram) Histogram {
 	return h
 }
 
-// grown returns the increase of a counter. The kernel writes counters while
-// they are read, so a counter may seem to shrink; then grown returns 0.
+// grown returns by how much a counter has grown. The kernel writes counters
+// while they are read, so a counter may seem to shrink. Then grown returns 0.
 func grown[N uint64 | time.Duration](now, before N) N {
 	if now < before {
 		return 0

@@ -49,16 +49,16 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 		t.Fatalf("LS waited only %v beside a spinner: the set-up of the test failed", delay)
 	}
 	// The two sums may differ slightly. On some kernels, one switch in a
-	// thousand does not pass the trace point, and a long wait may end with such
-	// a switch.
+	// thousand does not pass the trace point, and this may be the switch that
+	// ends a long wait.
 	if !near(h.Sum, delay, 0.2) {
 		t.Errorf("histogram holds %v of waiting, schedstat %v", h.Sum, delay)
 	}
 	if !near(time.Duration(h.Count()), time.Duration(now.Slices-was.Slices), 0.05) {
 		t.Errorf("histogram holds %d waits, schedstat %d", h.Count(), now.Slices-was.Slices)
 	}
-	// LS may have waited mostly for other processes, so a tenth of the time is
-	// enough.
+	// LS may have waited mostly for other processes, so it is enough if a tenth
+	// of the time is the wait for BE.
 	if behind, ran := r.Waits[Pair{lsSlot, beSlot}], r.Run[beSlot][cpu]; behind < ran/10 {
 		t.Errorf("while BE ran %v, LS waited only %v of it", ran, behind)
 	}

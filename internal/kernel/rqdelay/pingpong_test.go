@@ -20,14 +20,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// pingpongCPUVar is the environment variable with the CPU of a process of role
-// pingpong.
+// pingpongCPUVar is an environment variable. It has the CPU on which a process
+// in the role pingpong runs.
 const pingpongCPUVar = "TENON_PROBE_TEST_CPU"
 
-// pingpong passes a byte back and forth between two threads on one CPU. For
-// each number of rounds that it reads, it prints the elapsed nanoseconds, the
-// CPU time of the process in nanoseconds, and its context switches. It uses raw
-// system calls, so that a blocking read blocks the thread.
+// pingpong passes a byte back and forth between two threads on one CPU. It
+// reads numbers of rounds. For each of them, it prints the elapsed nanoseconds,
+// the CPU time of the process in nanoseconds, and its context switches. It uses
+// raw system calls, so that a blocking read blocks the thread.
 func pingpong() {
 	debug.SetGCPercent(-1)
 	cpu, err := strconv.Atoi(os.Getenv(pingpongCPUVar))
@@ -99,7 +99,7 @@ func pass(call uintptr, fd int) {
 	}
 }
 
-// A pinger is a process of role pingpong.
+// A pinger is a process in the role pingpong.
 type pinger struct {
 	testing.TB
 	in  io.Writer
@@ -113,8 +113,8 @@ func startPingpong(s stage) pinger {
 		last = c
 	}
 	cmd := s.command("pingpong")
-	// Each of the two threads needs its own Go processor, because it never
-	// yields.
+	// Each of the two threads needs its own processor of the Go scheduler,
+	// because it never yields.
 	cmd.Env = append(cmd.Env, pingpongCPUVar+"="+strconv.Itoa(int(last)), "GOMAXPROCS=4")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -135,7 +135,7 @@ func startPingpong(s stage) pinger {
 	return pinger{s.TB, in, bufio.NewReader(out)}
 }
 
-// A volley is the cost of a number of rounds.
+// A volley is what a number of rounds cost.
 type volley struct{ ns, cpuNs, switches int64 }
 
 func (v volley) cpuNsPerSwitch() float64 { return float64(v.cpuNs) / float64(v.switches) }

@@ -8,43 +8,44 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Reading holds the counters since Open. Values never decrease; the
-// difference of two readings gives the amount between them.
+// A Reading holds the counters since Open. Values never decrease. The
+// difference between two readings is what was counted between them.
 type Reading struct {
 	// Switches is the number of context switches.
 	Switches uint64
-	// Delays has, for each slot that is or was LS, its waits on all CPUs.
+	// Delays has the waits of each slot that is or was LS, on all CPUs.
 	Delays map[Slot]Histogram
-	// Waits is how long the waiter waited for a CPU while the runner ran there.
-	// If two threads of the waiter wait at the same time, both count. The sum
-	// over all runners of a waiter equals the sum of its histogram. Pairs
-	// without a wait are left out.
+	// Waits says how long the waiter waited for a CPU while the runner ran on
+	// that CPU. If two threads of the waiter wait at the same time, both count.
+	// For each waiter, the sum over all runners equals the sum of its
+	// histogram. Pairs without a wait are left out.
 	Waits map[Pair]time.Duration
-	// Run is the run time of each slot, by CPU number. For Idle it is the idle
-	// time of the CPU. Slots that never ran are left out.
+	// Run is the run time of each slot, by CPU number. For the slot Idle it is
+	// the idle time of the CPU. Slots that never ran are left out.
 	Run map[Slot][]time.Duration
 	// RunByClass is the run time by class, without idle time. If a slot changes
-	// its class later, its past run time stays with the old class.
+	// its class, its earlier run time stays in the old class.
 	RunByClass map[Class][]time.Duration
 }
 
 // A Pair is a slot that waited, and a slot that ran meanwhile.
 type Pair struct{ Waiter, Runner Slot }
 
-// Read reads all counters: a copy of mapped memory, without a system call.
+// Read reads all counters. It copies mapped memory, without a system call.
 //
-// A run in progress counts up to the last context switch on any CPU. A wait
-// counts when it ends. Read copies the values one by one while the kernel
-// changes them, so their sums agree only approximately.
+// If a thread runs now, its run time counts up to the last context switch on
+// any CPU. A wait counts when it ends. Read copies the values one by one while
+// the kernel changes them. So counters that should add up to another one do so
+// only approximately.
 func (p *Probe) Read() (Reading, error) {
 	var r Reading
 	err := p.ReadInto(&r)
 	return r, err
 }
 
-// ReadInto does the same as Read, but stores the result in an earlier Reading
-// of the same program and reuses its maps. After an error the Reading must not
-// be used.
+// ReadInto does the same as Read. It stores the result in r, which is an
+// earlier Reading of the same program, and reuses its maps. After an error the
+// Reading must not be used.
 func (p *Probe) ReadInto(r *Reading) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,8 +71,7 @@ func (p *Probe) ReadInto(r *Reading) error {
 	return nil
 }
 
-// A view is the mapped memory of the kernel's counters, with a buffer for a
-// copy.
+// A view is the kernel's counters in mapped memory, and a buffer for a copy.
 type view struct {
 	cpus, delays, matrix *ebpf.Memory
 
@@ -103,7 +103,7 @@ func load[T any](from *ebpf.Memory, index int, into *T) error {
 
 func (v *view) readCPUs(r *Reading, epoch uint32, attached bool) error {
 	// The time of the latest switch on any CPU is the best estimate of the
-	// present time on the clock of the run queues.
+	// present time, on the clock of the run queues.
 	var now uint64
 	for i := range v.cpu {
 		if err := load(v.cpus, i, &v.cpu[i]); err != nil {
@@ -160,7 +160,7 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	if err := load(v.matrix, int(waiter), &v.row); err != nil {
 		return err
 	}
-	// Each CPU counts these two frequent runners by itself.
+	// These two runners are frequent, so each CPU counts them by itself.
 	v.row[Idle], v.row[Elsewhere] = sum.IdleNs, sum.ElsewhereNs
 	for runner, ns := range v.row {
 		if ns > 0 {
@@ -170,8 +170,8 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	return nil
 }
 
-// Since returns what r has counted after the earlier reading. A key that did
-// not increase is left out of the maps, except in histograms.
+// Since returns what was counted between an earlier reading and r. If a value
+// did not grow, its key is left out of the maps, except in histograms.
 func (r Reading) Since(before Reading) Reading {
 	d := Reading{
 		Switches: grown(r.Switches, before.Switches), Delays: make(map[Slot]Histogram, len(r.Delays)), Waits: map[Pair]time.Duration{},

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// required lists the fields of the kernel's structures that the program reads
-// and that exist only with a configuration option.
+// required lists fields of the kernel's structures that the program reads. A
+// kernel has them only with the given configuration option.
 var required = []struct{ structure, field, config string }{
 	{"task_struct", "cgroups", "CONFIG_CGROUPS"},
 	{"task_struct", "sched_task_group", "CONFIG_CGROUP_SCHED"},
@@ -16,8 +16,8 @@ var required = []struct{ structure, field, config string }{
 	{"sched_info", "last_queued", "CONFIG_SCHED_INFO (by CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)"},
 }
 
-// require returns an error that names a missing field. The loader would only
-// give the number of an instruction.
+// require returns an error that names a missing field. Without it, the error of
+// the loader would only have the number of an instruction.
 func require(types *btf.Cache) error {
 	kernel, err := types.Kernel()
 	if err != nil {
@@ -38,7 +38,7 @@ func require(types *btf.Cache) error {
 	return nil
 }
 
-// has looks for a field, also inside anonymous members.
+// has looks for a field. It also looks inside anonymous members.
 func has(members []btf.Member, field string) bool {
 	for _, m := range members {
 		if m.Name == field {

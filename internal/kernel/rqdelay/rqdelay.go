@@ -1,15 +1,16 @@
-// Package rqdelay loads the tracing program bpf/delay.bpf.c, which measures the
-// waits of LS threads for a CPU, by the workload that runs there meanwhile, and
-// the run time of each workload on each CPU. The program sends an event at once
-// when waits become too long.
+// Package rqdelay loads the tracing program bpf/delay.bpf.c, which measures two
+// things: how long LS threads wait for a CPU and which workload runs on it
+// meanwhile, and the run time of each workload on each CPU. When waits become
+// too long, the program sends an event at once.
 //
 // The program costs time at every context switch of the node. Therefore it is
 // attached only while an LS workload is tracked, and it records only the waits
-// of LS. Its memory is fixed: about 0.9 MB, and 70 KB for each CPU.
+// of LS. The size of its memory is fixed: about 0.9 MB, and 70 KB for each CPU.
 //
 // The program needs BTF and root, or CAP_BPF and CAP_PERFMON. It is tested on
-// Linux 6.18 and uses no feature newer than 5.15. Building this package needs
-// no BPF compiler, because the objects of go generate are part of the sources.
+// Linux 6.18 and uses no feature newer than 5.15. To build this package, no BPF
+// compiler is needed, because the objects of go generate are part of the
+// sources.
 package rqdelay
 
 import (
@@ -31,7 +32,7 @@ import (
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -type tenon_event -type tenon_slot -type tenon_class -type tenon_limit delay ../../../bpf/delay.bpf.c -- -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 
 // ErrUnsupported means that this kernel lacks something that the program needs.
-// The error that wraps it names the missing thing.
+// The error that wraps it says what.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
 // ErrClosed means that the probe is closed.
@@ -39,24 +40,25 @@ var ErrClosed = errors.New("the probe is closed")
 
 // Options are the parameters of Open.
 type Options struct {
-	// CgroupVersion is the version of the hierarchy with the CPU controller, 1
-	// or 2. Track takes ids of that hierarchy.
+	// CgroupVersion is the version, 1 or 2, of the hierarchy with the CPU
+	// controller. Track takes the ids of cgroups in that hierarchy.
 	CgroupVersion int
 	// Alarm says when the program sends an event. The zero Alarm sends none.
-	// Its Wait applies to slots for which Limit was not called.
+	// Alarm.Wait is for slots for which Limit was not called.
 	Alarm Alarm
 }
 
-// An Alarm limits the waits of a slot while BE, or an unknown thread, ran. The
-// program sends an event when a slot exceeds the limit.
+// An Alarm limits how long a slot may wait while BE, or an unknown thread,
+// runs. If a slot exceeds the limit, the program sends an event.
 type Alarm struct {
 	Wait   time.Duration // a wait of this length is too long; 0: no wait is too long
 	Waits  int           // this number of such waits of one slot (a wait counts once for each Wait that it lasted) …
 	Window time.Duration // … within this time causes an event
 	Gap    time.Duration // the minimum time between two events, over all slots
-	// Beside is how long, within a Window, LS may run on one of two siblings
-	// while BE runs on the other. A longer time causes an event, too, at most
-	// one per Gap. 0: no limit. It applies to the CPUs set by WatchSiblings.
+	// Beside is how long LS may run on one of two siblings while BE runs on the
+	// other, within a Window. If it runs longer, the program also sends an
+	// event, at most one per Gap. 0 means no limit. Beside applies to the CPUs
+	// that WatchSiblings has set.
 	Beside time.Duration
 }
 
@@ -71,12 +73,12 @@ func (o Options) check() error {
 	return nil
 }
 
-// A Slot stands for a workload in the counters: one or several cgroups, each
-// with all cgroups below it.
+// A Slot stands for a workload in the counters. A workload is one or several
+// cgroups, each with all cgroups below it.
 type Slot uint8
 
-// The caller assigns the slots from First to Last. The slots before First are
-// runners that are no workload.
+// The caller assigns the slots from First to Last. The slots before First stand
+// for runners that are no workload.
 const (
 	Untracked = Slot(delayTenonSlotTENON_UNTRACKED) // threads in no tracked cgroup
 	Kernel    = Slot(delayTenonSlotTENON_KERNEL)    // kernel threads
@@ -89,7 +91,8 @@ const (
 	Slots = int(delayTenonLimitTENON_SLOTS)
 )
 
-// String names the slots before First, and numbers the others.
+// String returns the name of a slot before First, and the number of any other
+// slot.
 func (s Slot) String() string {
 	switch s {
 	case Untracked:
@@ -116,7 +119,7 @@ const (
 	BE     = Class(delayTenonClassTENON_BE)
 )
 
-// String returns the name of the class as in the rest of Tenon.
+// String returns the name that the class has everywhere in Tenon.
 func (c Class) String() string {
 	switch c {
 	case Other:
@@ -131,8 +134,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// A Probe counts in the kernel from Open to Close. It also ends with its
-// process, because it pins nothing. It is safe for concurrent use.
+// A Probe counts in the kernel from Open to Close. It pins nothing, so it also
+// ends when its process ends. It is safe for concurrent use.
 type Probe struct {
 	events   chan Event
 	reader   *ringbuf.Reader
@@ -152,9 +155,9 @@ type Probe struct {
 	closed     bool
 }
 
-// Open loads the program. It attaches the program only when an LS group is
-// tracked, because attaching and detaching make the kernel patch its code and
-// stop every CPU for some microseconds.
+// Open loads the program. The program is attached only when an LS group is
+// tracked: to attach or detach it, the kernel must patch its code and stop
+// every CPU for some microseconds.
 func Open(o Options) (*Probe, error) {
 	p, err := open(o)
 	if err != nil {
@@ -204,7 +207,7 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	for name, value := range map[string]any{
 		delayVarCgroupVersion: uint32(o.CgroupVersion),
 		// The values must not be 0. The kernel's verifier would treat 0 as a
-		// constant, and then explore too many paths.
+		// constant, and then it would explore too many paths.
 		delayVarAlarmWaits:    uint64(max(o.Alarm.Waits, 1)),
 		delayVarAlarmWindowNs: uint64(max(o.Alarm.Window, 1)),
 		delayVarAlarmGapNs:    uint64(max(o.Alarm.Gap, 1)),
@@ -221,7 +224,7 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 		return errors.Join(err, p.kernel.Close())
 	}
 	// If a waiting thread was moved to another CPU, the program does not know
-	// the runner. The runner may have been BE, so the wait counts.
+	// for which thread it waited. It may have been BE, so the wait counts.
 	if err := p.blame(Elsewhere, true); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
@@ -238,7 +241,8 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	}
 }
 
-// blame sets whether waits for the runner can count as too long.
+// blame sets whether a wait can count as too long if it was for the given
+// runner.
 func (p *Probe) blame(runner Slot, is bool) error {
 	var mask uint64
 	if is {
@@ -251,8 +255,8 @@ func (p *Probe) blame(runner Slot, is bool) error {
 	return p.kernel.Alarms.Put(uint32(runner), p.alarms[runner])
 }
 
-// Limit sets the length from which a wait of the slot is too long; 0: no wait
-// is too long. The other fields of the Alarm apply to all slots.
+// Limit sets how long a wait of the slot may be. 0 means that no wait is too
+// long. The other fields of the Alarm are the same for all slots.
 func (p *Probe) Limit(slot Slot, wait time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -276,8 +280,8 @@ func (p *Probe) limit(slot Slot, wait time.Duration) error {
 	return p.kernel.Alarms.Put(uint32(slot), p.alarms[slot])
 }
 
-// attach starts the counting. It begins a new epoch, which makes the values
-// invalid that CPUs kept from an earlier attachment.
+// attach starts the counting. It begins a new epoch. So the values that CPUs
+// have kept from an earlier attachment become invalid.
 func (p *Probe) attach() error {
 	p.epoch++
 	if err := p.kernel.Epoch.Set(p.epoch); err != nil {
@@ -316,6 +320,6 @@ func (p *Probe) Close() error {
 	return errors.Join(err, p.kernel.Close())
 }
 
-// nanoseconds converts a counter of the kernel. A counter in ns overflows a
-// Duration after 292 years.
+// nanoseconds converts a counter of the kernel. A counter in ns would overflow
+// a Duration after 292 years.
 func nanoseconds(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }

@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// roleVar is the environment variable that makes this test binary a helper
-// process of a test.
+// roleVar is an environment variable. If it is set, this test binary runs as a
+// helper process of a test.
 const roleVar = "TENON_PROBE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pulse alternates between work and sleep. It uses raw system calls, because
-// the threads of Go's scheduler would compete with it.
+// pulse works and sleeps in turn. It makes system calls directly, because
+// threads of Go's scheduler would compete with it.
 func pulse(work, nap time.Duration) {
 	runtime.LockOSThread()
 	rest := unix.NsecToTimespec(int64(nap))
@@ -58,7 +58,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// lacking skips a test because the kernel or a permission is missing.
+// lacking skips a test because a kernel feature or a permission is missing.
 func lacking(t testing.TB, why error) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -102,7 +102,8 @@ func newStage(t testing.TB) stage {
 	return s
 }
 
-// narrow restricts the groups that are made later to a single CPU.
+// narrow restricts the groups that are made after this call to a single CPU. It
+// returns this CPU.
 func (s *stage) narrow() unit.CPU {
 	s.Helper()
 	last := unit.CPU(-1)
@@ -199,7 +200,7 @@ func (s stage) read(p *Probe) Reading {
 	return r
 }
 
-// schedStat adds the kernel's counters of all threads of the processes.
+// schedStat adds up the kernel's counters of all threads of the processes.
 func (s stage) schedStat(pids ...int) (sum proc.SchedStat) {
 	s.Helper()
 	for _, pid := range pids {
@@ -227,8 +228,8 @@ func (s stage) schedStat(pids ...int) (sum proc.SchedStat) {
 	return sum
 }
 
-// take reads both counters while the processes are stopped, so that the values
-// are from the same moment.
+// take reads the kernel's counters and those of the program while the processes
+// are stopped, so that the values are from the same moment.
 func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
 	s.Helper()
 	signal := func(sig syscall.Signal) {
@@ -251,7 +252,7 @@ func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
 	panic("not reached")
 }
 
-// near reports whether two amounts differ by at most a share of want.
+// near reports whether two amounts differ by at most the given share of want.
 func near(got, want time.Duration, share float64) bool {
 	return (got - want).Abs() <= time.Duration(share*float64(want))
 }

@@ -29,7 +29,7 @@ func claimOf(t *testing.T, claims []report.Claim, name string) report.Claim {
 }
 
 // plain returns runs without noise, one for each mode and block. edit may
-// change each run.
+// change any run.
 func plain(e Experiment, edit func(*Run)) []Run {
 	var runs []Run
 	for block := range e.Blocks {
@@ -50,7 +50,7 @@ func plain(e Experiment, edit func(*Run)) []Run {
 	return runs
 }
 
-// judge returns those parts of the analysis that the claims need.
+// judge analyses the runs as far as the claims need it.
 func judge(e Experiment, runs []Run) report.Analysis {
 	ev := report.Gather(e.Experiment, report.Commons(runs))
 	return report.Analysis{Base: report.Result{Claims: claims(ev)}}
@@ -253,9 +253,9 @@ func TestRepeatedRunReplacesTheVoidOne(t *testing.T) {
 	}
 }
 
-// TestPooledPercentilesComeFromCounts uses a tail that occurs in only one of
-// two runs. Averaging the percentiles of the runs would give a value that is
-// not a percentile of all requests.
+// TestPooledPercentilesComeFromCounts uses two runs, and only one of them has a
+// tail. The mean of the runs' percentiles would not be a percentile of all
+// requests.
 func TestPooledPercentilesComeFromCounts(t *testing.T) {
 	histogram := func(us int64, n int64) *hdrhistogram.Histogram {
 		h := hdrhistogram.New(1, 60_000_000, 3)
@@ -339,7 +339,7 @@ var nanEqual = cmp.Options{
 }
 
 // TestGoodputIsMeasuredByTheSoloRunOfTheBlock makes the machine slower in one
-// block. That must not count as goodput lost to Tenon.
+// block. This must not count as goodput that Tenon has cost.
 func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
 	e := Experiment{Experiment: report.Experiment{Modes: []report.Mode{report.Exclusive, report.Tenon, report.Solo}, TestedCPUs: unit.CPUSetOf(1), SoloFramesPerSecond: 1000, SoloCPU: 1}}
 	var runs []Run

@@ -8,7 +8,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// The thresholds of the claims. The margin of the P99 is configured.
+// The thresholds of the claims. The margin of the P99 is not here, because it
+// is configured.
 const (
 	goodputShare     = 0.90 // lowest share of idle CPU × solo rate
 	burstableFactor  = 5.0  // lowest ratio of the waiting, burstable to tenon
@@ -19,9 +20,10 @@ const (
 // compared lists the measures by which two modes are compared.
 var compared = []report.Measure{report.P90, report.P99, report.WaitingTime}
 
-// claims judges the claims that the modes of the experiment allow, the most
-// important first. The first claims about tenon's latency, and the claim about
-// goodput, are the primary claims: they were chosen before the measurement.
+// claims judges the claims that are possible with the modes of the experiment,
+// beginning with the most important one. The first claims about tenon's
+// latency, and the claim about goodput, are the primary claims: they were
+// chosen before the measurement.
 func claims(ev report.Evidence) []report.Claim {
 	var out []report.Claim
 	for _, mode := range []report.Mode{report.Tenon, report.Tenon65} {
@@ -57,7 +59,7 @@ func claims(ev report.Evidence) []report.Claim {
 	return append(claim.ExplainTies(ev, append(out, comparisons[:known]...)), comparisons[known:]...)
 }
 
-// namedPairs returns the comparisons with the baseline whose spinner has the
+// namedPairs returns two comparisons: with the baseline whose spinner has the
 // least weight, and with Tenon without long slices.
 func namedPairs(ev report.Evidence) []claim.Pair {
 	var pairs []claim.Pair
@@ -71,8 +73,8 @@ func namedPairs(ev report.Evidence) []claim.Pair {
 	return pairs
 }
 
-// sessionPairs returns the comparisons of the modes without cgroups: what nice
-// and SCHED_IDLE change, and how they compare with Tenon.
+// sessionPairs returns the comparisons of the modes without cgroups. They show
+// what nice and SCHED_IDLE change, and how they compare with Tenon.
 func sessionPairs(ev report.Evidence) []claim.Pair {
 	var pairs []claim.Pair
 	for _, m := range report.SessionModes {
@@ -120,8 +122,8 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 	return c
 }
 
-// worse returns the worse of the verdicts against two baselines, because the
-// claim must hold against both.
+// worse returns the worse one of two verdicts. They are against two baselines,
+// and the claim must hold against both.
 func worse(a, b stat.Verdict) stat.Verdict {
 	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
 		if a == v || b == v {
@@ -163,9 +165,9 @@ func goodputClaim(ev report.Evidence) report.Claim {
 		Explanation: fmt.Sprintf("Frames per second as a share of idle CPU in %s × frame rate per CPU alone: %s.", report.Exclusive, report.Quantity(i, 100, " %")),
 	}
 	if len(ev.Lacking(report.ExclusiveWarm)) == 0 {
-		// The CPU time that the kernel charges the service for the same
-		// requests depends on whether the CPU sleeps between them. The batch
-		// work does not cause that difference.
+		// For the same requests, the kernel charges the service more or less
+		// CPU time, depending on whether the CPU sleeps between them. The batch
+		// work does not cause this difference.
 		warm := report.IntervalOf(stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm), ev.Rule))
 		service := func(r report.Run) float64 { return report.Positive(r.LSCPU) }
 		charged := report.IntervalOf(ev.Ratio(report.ExclusiveWarm, report.Exclusive, service))

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A law is a distribution of log ratios of blocks, with its true mean and
-// median.
+// A law is a distribution from which the log ratios of blocks are drawn. It has
+// its true mean and median.
 type law struct {
 	name         string
 	draw         func(*rand.Rand) float64
@@ -24,14 +24,14 @@ type law struct {
 	most         float64 // highest accepted rate of false claims; 0: a known limit of the rule
 }
 
-// The highest rates of false claims that the test accepts.
+// The highest rates of false claims that this test accepts.
 const (
 	symmetric = 0.055
 	skewed    = 0.075
 )
 
-// rare returns a law with a bad state that adds size to the log ratio in one
-// block of every.
+// rare returns a law with a bad state. One block in every is in this state,
+// which adds size to the log ratio.
 func rare(name string, size float64, every int, most float64) law {
 	share, noise := 1/float64(every), 0.05
 	l := law{name: name, mean: size * share, most: most, draw: func(rng *rand.Rand) float64 {
@@ -41,9 +41,10 @@ func rare(name string, size float64, every int, most float64) law {
 		}
 		return v
 	}}
-	// Suppose that a share of blocks is in a state far from the others. Then
-	// the median of all blocks is the quantile 1/(2(1−share)) of the ordinary
-	// blocks, counted from the side of that state.
+	// Suppose that a share of the blocks is in a state that is far from the
+	// others. Then the median of all blocks is a quantile of the ordinary
+	// blocks. It is the quantile 1/(2(1−share)), counted from the side on which
+	// that state is.
 	z := math.Sqrt2 * math.Erfinv(1/(1-share)-1)
 	l.median = math.Copysign(noise*z, size)
 	return l
@@ -62,7 +63,7 @@ func inventedLaws() []law {
 	}
 }
 
-// published returns laws that draw from the blocks of the longest published
+// publishedLaws returns laws that draw from the blocks of the longest published
 // experiment.
 func publishedLaws(t *testing.T) []law {
 	t.Helper()
@@ -100,15 +101,15 @@ func publishedLaws(t *testing.T) []law {
 	return laws
 }
 
-// rates are the shares of experiments with a false claim: that the ratio is
-// below its true value, above it, or on either side of it.
+// rates are the shares of experiments that make a false claim: that the ratio
+// is below its true value, that it is above it, or either of the two.
 type rates struct{ below, above, differs float64 }
 
 func (r rates) worst() float64 { return max(r.below, r.above, r.differs) }
 
-// simulate runs experiments by the whole rule: all looks, the least number of
+// simulate runs experiments by the whole rule: all looks, the minimum number of
 // blocks, mean and median. The limit of a claim is the true mean or the true
-// median, whichever makes the claim false more often.
+// median. It is the one with which the claim is false more often.
 func (l law) simulate(rule paired.Rule, trials int) rates {
 	rng := rand.New(rand.NewPCG(11, 12))
 	top, bottom := math.Exp(max(l.mean, l.median)), math.Exp(min(l.mean, l.median))
@@ -135,9 +136,9 @@ func (l law) simulate(rule paired.Rule, trials int) rates {
 }
 
 // TestFalseClaimsOfTheWholeRule simulates experiments under measured and
-// invented laws, and checks how often the rule makes a false claim. With
+// invented laws. It checks how often the rule makes a false claim. With
 // TENON_TEST_LONG=1 it runs 10,000 experiments for each law. With -update it
-// writes the table of docs/lab-statistics.md.
+// writes the table in docs/lab-statistics.md.
 func TestFalseClaimsOfTheWholeRule(t *testing.T) {
 	trials, long := 300, os.Getenv("TENON_TEST_LONG") != ""
 	plans := map[string]paired.Rule{"": paired.Blocks()}

@@ -9,19 +9,19 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// mostSentences is the number of sentences at the end of a report, each on one
-// line of the terminal.
+// mostSentences is how many sentences the end of a report may have. Each is one
+// line on the terminal.
 const mostSentences = 5
 
-// A sentence is what the experiment says about one question.
+// A sentence says what the experiment shows about one question.
 type sentence struct {
 	decided bool
 	text    string
 }
 
-// ending says in at most mostSentences sentences what the experiment shows:
-// first what it decided, then what it cannot tell. A reader needs no knowledge
-// of the lab to understand them.
+// ending returns at most mostSentences sentences that say what the experiment
+// shows. First come those about what it decided, and then those about what it
+// cannot tell. A reader can understand them without knowing the lab.
 func ending(ev report.Evidence, r report.Result) []string {
 	all := slices.Concat(usualSentences(ev), useSentence(ev), besideBestEffort(ev, r), besideAlone(ev), tailSentence(ev))
 	slices.SortStableFunc(all, func(a, b sentence) int {
@@ -40,8 +40,8 @@ func ending(ev report.Evidence, r report.Result) []string {
 	return texts
 }
 
-// usualSentences compare batch work as it is usually run, with CPU requests or at
-// nice 19, with batch work under Tenon.
+// usualSentences compare two ways to run batch work: the usual way, with CPU
+// requests or at nice 19, and under Tenon.
 func usualSentences(ev report.Evidence) []sentence {
 	var all []sentence
 	for _, usual := range []struct {
@@ -79,8 +79,8 @@ func isOrAre(ev report.Evidence) string {
 
 func blocks(e stat.Estimate) string { return layout.Plural(e.Blocks, "block", "blocks") }
 
-// A comparison has the words for a sentence about an amount, such as "longer",
-// and the question that the amount answers.
+// A comparison has words for a sentence about an amount, such as "longer". It
+// also has the question that the amount answers.
 type comparison struct{ before, after, question string }
 
 var (
@@ -88,8 +88,8 @@ var (
 	answers = comparison{"90 of 100 answers take ", "", "do 90 of 100 answers take longer?"}
 )
 
-// besideBestEffort compares BestEffort pods of Kubernetes with batch work under
-// Tenon, by the verdicts of the claims.
+// besideBestEffort compares batch work in BestEffort pods of Kubernetes with
+// batch work under Tenon. It uses the verdicts of the claims.
 func besideBestEffort(ev report.Evidence, r report.Result) []sentence {
 	const where = "BestEffort pods"
 	var all []sentence
@@ -120,8 +120,8 @@ func verdictOf(r report.Result, name string) stat.Verdict {
 	return stat.Undecided
 }
 
-// compare says how a measure of the service compares: beside other batch work,
-// and beside batch work under Tenon.
+// compare says how one measure of the service differs between two cases: beside
+// other batch work, and beside batch work under Tenon.
 func compare(e stat.Estimate, decided bool, words comparison, where string) []sentence {
 	i := report.IntervalOf(e)
 	amount := func(text string) []sentence {
@@ -140,8 +140,9 @@ func compare(e stat.Estimate, decided bool, words comparison, where string) []se
 	return amount(report.Scaled(1-i.Estimate, 100, 0) + " % less long")
 }
 
-// cannotTell says that so many blocks decide nothing. It does not print the
-// interval, because an interval of too few blocks would mislead.
+// cannotTell says that the number of blocks is too small to decide anything. It
+// does not print the interval, because with too few blocks an interval would
+// mislead.
 func cannotTell(e stat.Estimate) string {
 	if !e.Enough {
 		return blocks(e) + " cannot tell"
@@ -149,8 +150,8 @@ func cannotTell(e stat.Estimate) string {
 	return blocks(e) + " cannot tell" + span(report.IntervalOf(e))
 }
 
-// span prints an interval in brackets; empty: there is none, or it is too wide
-// to say anything.
+// span prints an interval in brackets. It returns "" if there is no interval,
+// or if it is too wide to say anything.
 func span(i report.Interval) string {
 	switch {
 	case i.Blocks < 2 || i.Vague():
@@ -170,7 +171,7 @@ func factor(n report.Number) string {
 }
 
 // besideAlone compares the service under Tenon with the service that has the
-// CPU to itself. If there is a mode in which that CPU is kept awake, it takes
+// CPU for itself. If there is a mode in which this CPU is kept awake, it uses
 // that mode. A difference counts only if it is larger than the differences
 // between two equal modes.
 func besideAlone(ev report.Evidence) []sentence {
@@ -191,7 +192,7 @@ func besideAlone(ev report.Evidence) []sentence {
 	return []sentence{{false, fmt.Sprintf("Tenon: do 90 of 100 answers take longer than %s? %s.", where, cannotTell(e))}}
 }
 
-// tailSentence says how small a difference of the slowest answers this machine
+// tailSentence says which differences between the slowest answers this machine
 // can show.
 func tailSentence(ev report.Evidence) []sentence {
 	r := ev.Resolution(report.P99)

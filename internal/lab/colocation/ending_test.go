@@ -38,9 +38,9 @@ func decidedIn(s string) bool {
 	return !strings.Contains(s, "cannot tell") && !strings.Contains(s, "(mean of") && !strings.Contains(s, "two equal modes")
 }
 
-// TestTheLastLinesSayFirstWhatIsDecided checks the end of a demo on machines
-// with different noise. It has at most five lines, and what is undecided comes
-// last.
+// TestTheLastLinesSayFirstWhatIsDecided checks the end of a demo, on machines
+// with different noise. It must have at most five lines, and what is undecided
+// must come last.
 func TestTheLastLinesSayFirstWhatIsDecided(t *testing.T) {
 	for _, c := range []struct {
 		blocks int

@@ -76,7 +76,7 @@ func TestPageEscapesWhatItIsGiven(t *testing.T) {
 }
 
 // TestPagesToLookAt writes the pages of the golden cases to the directory
-// TENON_TEST_PAGES, for inspection in a browser.
+// TENON_TEST_PAGES, so that they can be looked at in a browser.
 func TestPagesToLookAt(t *testing.T) {
 	dir := os.Getenv("TENON_TEST_PAGES")
 	if dir == "" {

@@ -16,8 +16,9 @@ import (
 //go:embed mechanisms.html.tmpl
 var kernelQOSMethod string
 
-// kernelQOSStudy judges and shows the kernel-qos experiment. If the mechanisms
-// do not fit into one table, further tables have the stronger ones.
+// kernelQOSStudy defines how the kernel-qos experiment is judged and shown. If
+// the mechanisms do not fit into one table, the stronger ones are in further
+// tables.
 func (c colocated) kernelQOSStudy() report.Study {
 	e := c.experiment
 	s := report.Study{
@@ -83,8 +84,8 @@ func (c colocated) tracedCell(text func(TracedResult) string) func(report.Result
 	}
 }
 
-// besideCell prints the share of the service's CPU time during which BE ran on
-// the same core.
+// besideCell prints for which share of the service's CPU time BE ran on the
+// same core.
 func (c colocated) besideCell(t TracedResult) string {
 	if !c.experiment.Siblings {
 		return "no siblings"
@@ -109,8 +110,8 @@ func kernelQOSHeadline(r report.Result) string {
 		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
-// skippedTexts lists the mechanisms that the experiment skipped, with the
-// reasons.
+// skippedTexts lists the mechanisms that the experiment skipped, each with the
+// reason.
 func (c colocated) skippedTexts() []string {
 	var all []string
 	for _, s := range c.experiment.Skipped {
@@ -119,8 +120,9 @@ func (c colocated) skippedTexts() []string {
 	return all
 }
 
-// kernelQOSPlots returns plots: two of the colocation experiment, one of the
-// run-queue delay relative to the baseline, and those of the scheduler's trace.
+// kernelQOSPlots returns the plots: two that the colocation experiment also
+// has, one of the run-queue delay relative to the baseline, and those of the
+// scheduler's trace.
 func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
 	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
@@ -147,7 +149,7 @@ func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common re
 	}
 }
 
-// figures adds the rows about the scheduler's trace, if there is a trace.
+// figures adds rows about the scheduler's trace, if there is one.
 func (c colocated) figures(common []report.Row) []report.Row {
 	if len(c.summaries) == 0 {
 		return common

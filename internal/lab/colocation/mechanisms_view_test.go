@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// literalKernelQOS returns an experiment of three blocks with round numbers, so
-// that the table can be checked by hand.
+// literalKernelQOS returns an experiment of three blocks. The numbers are
+// round, so that the table can be checked by hand.
 func literalKernelQOS() (Experiment, []Run) {
 	e := invented(3, report.Exclusive, report.Default, report.TenonIdle, report.TenonSCX)
 	e.Kind, e.Command, e.Siblings = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, true
@@ -49,8 +49,8 @@ func tableText(t *testing.T, e Experiment, runs []Run) string {
 	return b.String()
 }
 
-// syntheticKernelQOS invents an experiment on a machine with siblings and with
-// all mechanisms except the vendor's. None of its values was measured.
+// syntheticKernelQOS invents an experiment. The machine has siblings, and all
+// mechanisms except that of a vendor. None of the values was measured.
 func syntheticKernelQOS() (Experiment, []Run) {
 	e := invented(8, report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX)
 	e.Kind, e.Command, e.Duration = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, 5*time.Second
@@ -73,7 +73,7 @@ func syntheticKernelQOS() (Experiment, []Run) {
 	return e, runs
 }
 
-// unwrapped returns the text in one line.
+// unwrapped joins the lines of a text.
 func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // tableRow returns the cells of the row with the given label.

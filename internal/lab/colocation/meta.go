@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Meta is the joint analysis of several colocation experiments: the ratio of
-// each mode to a common base, with random effects.
+// A Meta is the joint analysis of several colocation experiments. It has the
+// ratio of each mode to a common base, with random effects.
 type Meta struct {
 	Base     report.Mode  `json:"base"`
 	Included []string     `json:"experiments"`
@@ -22,7 +22,8 @@ type Meta struct {
 	Levels   []MetaLevels `json:"levels"`
 }
 
-// A MetaRow is the ratio of a measure in one mode to that in the base.
+// A MetaRow is the ratio of a measure in one mode to the same measure in the
+// base.
 type MetaRow struct {
 	Mode        report.Mode   `json:"mode"`
 	Measure     string        `json:"measure"`
@@ -33,8 +34,8 @@ type MetaRow struct {
 	High        report.Number `json:"high"`
 	NextLow     report.Number `json:"next_experiment_low"` // prediction interval, 95 %
 	NextHigh    report.Number `json:"next_experiment_high"`
-	// Inconsistency is I²: the share of the variance between the experiments
-	// that their own errors do not explain.
+	// Inconsistency is I²: which share of the variance between the experiments
+	// their own errors do not explain.
 	Inconsistency report.Number `json:"inconsistency"`
 }
 
@@ -54,11 +55,11 @@ var frames = report.Measure{Key: "frames", Name: "BE frames", Of: func(r report.
 
 var metaMeasures = []report.Measure{report.P90, report.Mean, report.P99, report.WaitingTime, frames}
 
-// Together analyses several experiments. It leaves out an experiment that
-// cannot be read, is of another kind or does not have the base, and the result
-// names it with the reason.
+// Together analyses several experiments. It leaves out an experiment if it
+// cannot be read, is of another kind or does not have the base. The result
+// names such an experiment and the reason.
 //
-// check returns the reason why a directory or submission must not be used.
+// check returns an error if a directory or submission must not be used.
 func Together(dirs []string, base report.Mode, check func(string) error) Meta {
 	m := Meta{Base: base, Included: []string{}, Excluded: []string{}, Notes: []string{}, Rows: []MetaRow{}, Levels: []MetaLevels{}}
 	var modes []report.Mode
@@ -107,8 +108,9 @@ func Together(dirs []string, base report.Mode, check func(string) error) Meta {
 	return m
 }
 
-// notesOf lists what went wrong in an experiment. The experiment still counts:
-// leaving out what failed would select the results.
+// notesOf lists what went wrong in an experiment. The experiment still counts,
+// because to leave out experiments in which something went wrong would select
+// the results.
 func notesOf(dir string, r report.Result) []string {
 	var notes []string
 	if r.Experiment.Ended != "" && !r.Experiment.Ended.Planned() {

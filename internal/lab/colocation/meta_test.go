@@ -23,7 +23,7 @@ func TestPublishedExperimentsTogether(t *testing.T) {
 		if r.Mode != report.Burstable || r.Measure != report.WaitingTime.Name {
 			continue
 		}
-		// Each experiment by itself gives a ratio of 15 or more.
+		// Each of the experiments alone gives a ratio of 15 or more.
 		if r.Experiments != 2 || r.Blocks != 58 || !(r.Ratio > 15 && r.Ratio < 25) || !(r.Low < r.Ratio && r.Ratio < r.High) || r.NextHigh.Known() {
 			t.Errorf("waiting of burstable: %+v", r)
 		}

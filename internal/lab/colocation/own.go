@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// workOf returns the medians of the batch works of a mode; nil if it has none.
+// workOf returns the medians of the batch works of a mode. It returns nil if
+// the mode has none.
 func (c colocated) workOf(ev report.Evidence, m report.Mode) []report.Number {
 	if c.experiment.Own == nil || !m.Spec().Batch {
 		return nil
@@ -24,8 +25,8 @@ func (c colocated) workOf(ev report.Evidence, m report.Mode) []report.Number {
 	return medians
 }
 
-// rows returns the rows of the table. For workloads of the user's own, the
-// amount of work takes the place of frames.
+// rows returns the rows of the table. If the user brings other workloads, the
+// amount of work replaces the frames.
 func (c colocated) rows() []report.Row {
 	rows := slices.Clone(report.LatencyRows)
 	if c.experiment.Own == nil {
@@ -50,8 +51,8 @@ func (c colocated) rows() []report.Row {
 	return rows
 }
 
-// workload returns the names of the service with its load, and of the batch
-// work.
+// workload returns two names: that of the service with its load, and that of
+// the batch work.
 func (c colocated) workload() (service, batch string) {
 	own := c.experiment.Own
 	if own == nil {

@@ -67,7 +67,7 @@ func TestReportIsRebuiltFromRawData(t *testing.T) {
 }
 
 // FuzzRun checks that any JSON of a run is either refused, or analysed and
-// shown.
+// shown without a panic.
 func FuzzRun(f *testing.F) {
 	e := invented(1, report.Exclusive, report.Tenon)
 	for _, r := range inventedRuns(e, 0.05) {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// The kinds of experiment of this package. The files of a colocation experiment
-// do not name their kind.
+// The kinds of experiments in this package. The files of a colocation
+// experiment do not name their kind.
 const (
 	Kind          = ""
 	KindKernelQOS = "kernel-qos"
@@ -25,12 +25,12 @@ type Experiment struct {
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Siblings is true if tested CPUs share a core (SMT).
 	Siblings bool `json:"tested_siblings,omitempty"`
-	// Own is set if the service or the batch work was not nginx or ffmpeg.
+	// Own is set if the service was not nginx or the batch work was not ffmpeg.
 	Own *Own `json:"own_workloads,omitempty"`
 }
 
-// Own describes the service and the batch work of an experiment other than nginx
-// and ffmpeg.
+// Own describes the service and the batch work of an experiment if they are not
+// nginx and ffmpeg.
 type Own struct {
 	Service string    `json:"service"`
 	Command []string  `json:"service_command,omitempty"`
@@ -46,7 +46,7 @@ type OwnWork struct {
 	Solo    float64  `json:"solo_per_second"` // beside the other batch work, without the service
 }
 
-// EndedBy returns the record after the end of the experiment.
+// EndedBy returns the record with the end of the experiment.
 func (e Experiment) EndedBy(end report.End) any {
 	e.Ended = end
 	return e
@@ -59,7 +59,7 @@ type KubernetesSetup struct {
 	Images map[string]string `json:"images"` // of nginx and ffmpeg
 }
 
-// A Skipped mode is one that the node cannot run.
+// A Skipped is a mode that the node cannot run.
 type Skipped struct {
 	Mode report.Mode `json:"mode"`
 	Why  string      `json:"why"`
@@ -68,39 +68,40 @@ type Skipped struct {
 // A Run is the measurement of one mode in one block.
 type Run struct {
 	report.Run
-	// Traced is the trace of the kernel's scheduler. The lab takes it after the
-	// measured part, under the same load.
+	// Traced is the trace of the kernel's scheduler. The lab records it after
+	// the measured part, under the same load.
 	Traced *Traced `json:"traced,omitempty"`
-	// Work is what each batch work of an experiment with its own workloads did,
-	// in its unit per second. BE frames are then a mean over the batch works:
-	// of each, its rate divided by its rate alone.
+	// Work is set if the user brings other workloads. It says what each batch
+	// work did, in its unit per second. The field for BE frames then has the
+	// mean, over the batch works, of the rate divided by the rate alone.
 	Work []float64 `json:"be_work_per_second,omitempty"`
 }
 
 // Traced summarises the trace of the kernel's scheduler on the tested CPUs. The
-// trace is taken after the measured part, because recording every context
-// switch costs time.
+// trace is recorded after the measured part, because it costs time to record
+// every context switch.
 type Traced struct {
 	Length time.Duration `json:"length_ns"`
 	LSTime time.Duration `json:"ls_time_ns"` // CPU time of the service
 	BETime time.Duration `json:"be_time_ns"`
-	// Beside is the part of LSTime during which BE ran on the same core. Starts
-	// is how often BE began to run after LS had run there for a while.
+	// Beside is for how much of LSTime BE ran on the same core. Starts is how
+	// often BE began to run when LS had been running on the sibling for a
+	// while.
 	Beside time.Duration `json:"be_beside_ls_ns"`
 	Starts int           `json:"be_starts_beside_ls"`
-	// Wakes is the number of wake-ups of the service's threads. The percentiles
-	// are those of the time from a wake-up until the thread ran.
+	// Wakes is how often the service's threads woke up. The percentiles are
+	// those of the time from a wake-up until the thread ran.
 	Wakes   int     `json:"ls_wakes"`
 	WakeP50 float64 `json:"ls_wake_delay_p50_us"`
 	WakeP90 float64 `json:"ls_wake_delay_p90_us"`
 	WakeP99 float64 `json:"ls_wake_delay_p99_us"`
 }
 
-// A TracedResult is the trace of one mode, as medians over the blocks whose
-// valid run has a trace.
+// A TracedResult is the trace of one mode. The values are medians over those
+// blocks whose valid run has a trace.
 type TracedResult struct {
-	// Beside is the share of the service's CPU time during which BE ran on the
-	// same core; null if tested CPUs do not share cores.
+	// Beside is for which share of the service's CPU time BE ran on the same
+	// core. It is null if the tested CPUs do not share cores.
 	Beside     report.Number `json:"be_beside_ls_ratio"`
 	StartsPerS report.Number `json:"be_starts_beside_ls_per_second"`
 	WakeP50    report.Number `json:"ls_wake_delay_p50_us"`
@@ -121,8 +122,8 @@ type ModeResult struct {
 // A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A colocated experiment is an experiment with its runs. The key is the index
-// of the run.
+// A colocated experiment is an experiment together with its runs. The key is
+// the index of the run.
 type colocated struct {
 	experiment Experiment
 	traced     map[int]*Traced

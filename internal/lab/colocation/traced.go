@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// metric returns a metric of a value in the trace of a run.
+// metric makes a metric from a function that returns a value of a run's trace.
 func (c colocated) metric(value func(Traced) float64) report.Metric {
 	return func(r report.Run) float64 {
 		t := c.traced[r.Index]
@@ -20,15 +20,16 @@ func (c colocated) metric(value func(Traced) float64) report.Metric {
 	}
 }
 
-// beside returns the metric for the share of the service's CPU time during
-// which BE ran on the same core.
+// beside returns a metric: for which share of the service's CPU time BE ran on
+// the same core.
 func (c colocated) beside() report.Metric {
 	return c.metric(func(t Traced) float64 {
 		return report.Known(t.Beside.Seconds()/t.LSTime.Seconds(), c.experiment.Siblings && t.LSTime > 0)
 	})
 }
 
-// wakes returns a metric of a percentile of the wake-up delay.
+// wakes makes a metric from a function that returns a percentile of the wake-up
+// delay.
 func (c colocated) wakes(value func(Traced) float64) report.Metric {
 	return c.metric(func(t Traced) float64 { return report.Known(value(t), t.Wakes > 0) })
 }
@@ -37,7 +38,8 @@ func (c colocated) wakeP90() report.Metric {
 	return c.wakes(func(t Traced) float64 { return t.WakeP90 })
 }
 
-// tracedSummary summarises the traces of a mode; nil if there is none.
+// tracedSummary summarises the traces of a mode. It returns nil if there is
+// none.
 func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedResult {
 	if !slices.ContainsFunc(ev.Runs(mode), func(r report.Run) bool { return c.traced[r.Index] != nil }) {
 		return nil
@@ -58,9 +60,9 @@ func mechanismsOf(ev report.Evidence) []report.Mode {
 	return slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return !ev.Asked(m) })
 }
 
-// mechanismClaims judges each mode that pins a mechanism against the service
-// alone, and the mode with the strongest mechanism against Kubernetes without
-// Tenon.
+// mechanismClaims compares each mode in which Tenon uses a given mechanism with
+// the service alone. It compares the mode with the strongest mechanism with
+// Kubernetes without Tenon.
 func mechanismClaims(ev report.Evidence) []report.Claim {
 	mechanisms := mechanismsOf(ev)
 	if len(mechanisms) == 0 {

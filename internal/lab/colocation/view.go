@@ -30,15 +30,15 @@ func (c colocated) study() report.Study {
 	return s
 }
 
-// The two tables of the published experiment. The latencies of modes can be
-// compared only at equal CPU use.
+// The two tables of the published experiment. Latencies of modes can be
+// compared only if the CPU use is equal.
 var tables = []report.Section{
 	{Title: "At equal utilisation", Modes: []report.Mode{report.Exclusive, report.Default65, report.Tenon65}},
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Default, report.Burstable, report.TenonNoSlices, report.Tenon}},
 }
 
-// tablesOf returns the tables. In addition to the usual ones, there is a table
-// for each family of optional modes that were run.
+// tablesOf returns the tables. There are the usual ones, and one for each
+// family of optional modes that were run.
 func tablesOf(e report.Experiment) []report.Section {
 	of := slices.Clone(tables)
 	run := func(modes []report.Mode) []report.Mode {

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
 
-// invented and inventedRuns return data of package synthetic as records of this
-// kind.
+// invented and inventedRuns return data of package synthetic, as records of
+// this package.
 func invented(blocks int, modes ...report.Mode) Experiment {
 	return Experiment{Experiment: synthetic.Experiment(blocks, modes...)}
 }
@@ -41,7 +41,7 @@ func analyse(e Experiment, runs []Run) Result {
 }
 
 // goldenCases are the experiments of the golden files: one on a quiet machine,
-// one on a noisy machine, and two quick blocks of a first try.
+// one on a noisy machine, and one with two short blocks, as in a first try.
 var goldenCases = map[string]func() (Experiment, []Run){
 	"quiet": sync.OnceValues(func() (Experiment, []Run) {
 		e := invented(32, synthetic.AllModes...)
@@ -81,7 +81,7 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 }
 
 // TestTableSaysWhyTheNodesCPUsAreUnknown checks that the table gives a reason
-// if and only if the CPU use of the node is unknown.
+// if the CPU use of the node is unknown, and only then.
 func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
 	for cpus, want := range map[float64]string{0: "lies in a run of 20s", 1.25: "1.25"} {
 		e := invented(2, report.Exclusive, report.Default)

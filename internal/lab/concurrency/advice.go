@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An Advice is the best of the measured ways to run jobs for one goal.
+// An Advice is the best of the measured ways to run jobs, for one goal.
 type Advice struct {
 	Goal       string          `json:"goal"`
 	How        string          `json:"how"`
@@ -23,18 +23,19 @@ type Advice struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"`
-	// Equal are the ways that the measurement cannot distinguish from the best
-	// one. The advice is the simplest of all these.
+	// Equal are ways that the measurement cannot distinguish from the best one.
+	// The advice is the simplest of these ways.
 	Equal []string `json:"equal,omitempty"`
-	// Duration is how long all jobs of the goal take on one node; 0: the goal
-	// names no number of jobs.
+	// Duration is how long all jobs of the goal take on one node. It is 0 if
+	// the goal has no number of jobs.
 	Duration time.Duration `json:"duration_ns,omitempty"`
-	// Price is the cost of one job, in the currency of the price of a node.
+	// Price is what one job costs, in the currency in which the price of a node
+	// is given.
 	Price report.Number `json:"price_per_job,omitzero"`
 }
 
-// Advise returns the best measured way to run jobs for a goal. price is the
-// cost of a node for an hour; 0: it is not known. If no measured way reaches
+// Advise returns the best measured way to run jobs for a goal. price is what a
+// node costs for an hour, or 0 if this is not known. If no measured way reaches
 // the goal, it returns jobs.ErrNoOption: advice never extrapolates.
 func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	best, ties, err := r.Best(g)
@@ -44,7 +45,7 @@ func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	return adviceOf(best, ties, r.measured, g, price), nil
 }
 
-// adviceOf is the advice of the best of all options.
+// adviceOf makes an advice from the best of all options.
 func adviceOf(best jobs.Option, ties, all []jobs.Option, g jobs.Goal, price float64) Advice {
 	o := optionOf(best, all)
 	a := Advice{
@@ -95,8 +96,8 @@ func (a Advice) Text() string {
 	return b.String()
 }
 
-// how says what to do, what says what that achieves, and line says both in one
-// line.
+// how returns words that say what to do. what says what that achieves, and line
+// says both in one line.
 func (a Advice) how() string {
 	limit := "without a CPU limit"
 	if a.Limit > 0 {
@@ -118,7 +119,7 @@ func (a Advice) line() string {
 	return line
 }
 
-// span prints an interval. For a value that was measured once, it prints
+// span prints an interval. If the value was measured only once, it prints
 // nothing.
 func span(i report.Interval) string { return spanOf(i, 1) }
 
@@ -129,8 +130,8 @@ func spanOf(i report.Interval, digits int) string {
 	return fmt.Sprintf(" (%s to %s)", report.FormatNumber(i.Low, digits), report.FormatNumber(i.High, digits))
 }
 
-// Patch prints the advice as a strategic merge patch for a Job of Kubernetes
-// whose container is called container.
+// Patch prints the advice as a strategic merge patch for a Job of Kubernetes.
+// The name of the Job's container is the argument.
 func (a Advice) Patch(container string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: for one node\nspec:\n  parallelism: %d\n  template:\n    spec:\n      containers:\n      - name: %s\n        resources:\n", a.Goal, a.Jobs, strconv.Quote(container))
@@ -151,6 +152,6 @@ func (a Advice) Patch(container string) string {
 	return b.String()
 }
 
-// cpus returns how many CPUs a job used on average. The job should request
-// these.
+// cpus returns how many CPUs a job used on average. A job should request as
+// many.
 func (a Advice) cpus() float64 { return float64(a.CPUSeconds / a.Seconds.Estimate) }

@@ -13,34 +13,34 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Forecast is advice for a machine that was not measured, by the model of the
-// one that was.
+// A Forecast is advice for a machine that was not measured. It is computed with
+// the model of a machine that was measured.
 type Forecast struct {
 	Advice
 	Node Node `json:"node"`
-	// HeldOut is the largest error with which the cells with the most jobs are
-	// predicted from all the others, and HeldOutCells their number.
+	// HeldOut is an error of prediction. The cells with the most jobs are
+	// predicted from all others, and this is the largest error. HeldOutCells is
+	// the number of these cells.
 	HeldOut      report.Number    `json:"held_out_error"`
 	HeldOutCells int              `json:"held_out_cells"`
 	Model        []ModelParameter `json:"model"`
-	// NotPredicted are the ways to run jobs that are too far from what was
-	// measured, with the reason.
+	// NotPredicted are ways to run jobs that are too far from what was
+	// measured, with the reasons.
 	NotPredicted []string `json:"not_predicted,omitempty"`
 }
 
-// A ModelParameter is one of the parameters of the model that the measurement
-// determines.
+// A ModelParameter is a parameter of the model that the measurement determines.
 type ModelParameter struct {
 	Name  string          `json:"name"`
 	Value report.Interval `json:"value"`
 }
 
-// modelled are the strategies that the model knows: those that keep their jobs on
-// CPUs of their own, and those that do not.
+// modelled are the strategies that the model knows. The value is true if the
+// strategy gives each job its own CPUs.
 var modelled = map[string]bool{"pinned": true, "static": true, quotaStrategy: false, "matched": false, unlimited: false}
 
-// cellOf returns the cell of the model; known is false for a strategy that it
-// does not know.
+// cellOf returns the cell of the model. If the model does not know the
+// strategy, known is false.
 func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
 	apart, known := modelled[cmp.Or(c.Strategy, c.Type)]
 	return capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}, known
@@ -60,10 +60,10 @@ func (r Result) capacity() (*capacity.Model, error) {
 	return capacity.Fit(capacity.Machine(r.Experiment.Node), all)
 }
 
-// Forecast returns the best predicted way to run jobs on a machine for a goal,
-// of the strategies and limits that were measured. It returns jobs.ErrNoOption
-// if none that can be predicted reaches the goal, and capacity.ErrBeyond if none
-// can be predicted.
+// Forecast returns the best predicted way to run jobs on a machine for a goal.
+// It considers the strategies and limits that were measured. If none that can
+// be predicted reaches the goal, it returns jobs.ErrNoOption. If none can be
+// predicted, it returns capacity.ErrBeyond.
 func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 	f := Forecast{Node: n}
 	m, err := r.capacity()
@@ -87,8 +87,8 @@ func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 	return f, nil
 }
 
-// predict returns the ways to run jobs on a machine that the model can predict,
-// and says of each other strategy and limit where it ends.
+// predict returns the ways to run jobs on a machine that the model can predict.
+// For each other strategy and limit, it says where the predictions end.
 func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused []string, err error) {
 	most := 0
 	seen := map[jobs.Cell]bool{}
@@ -129,8 +129,8 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 	return all, refused, nil
 }
 
-// optionFrom is a predicted way to run jobs, in the form of a measured one. A job
-// has the given CPUs.
+// optionFrom makes an option from a predicted way to run jobs. cpus is how many
+// CPUs a job uses.
 func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus float64) jobs.Option {
 	rate := 3600 * float64(way.Concurrency)
 	return jobs.Option{
@@ -139,7 +139,7 @@ func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus float64) jobs.Option 
 	}
 }
 
-// String names the size of a machine.
+// String describes the size of a machine.
 func (n Node) String() string {
 	return fmt.Sprintf("a machine of %s and %s", layout.Plural(n.CPUs, "CPU", "CPUs"), layout.Plural(n.Cores, "core", "cores"))
 }

@@ -15,7 +15,7 @@ import (
 
 // TestEveryPublishedShapeIsImported imports rows of 12, 13 and 14 columns, logs
 // of both runtimes, a log whose last line is incomplete, and a memory of 0.8Gi.
-// What was imported must be the same after it is written and read back.
+// The imported jobs must be the same after they are written and read back.
 func TestEveryPublishedShapeIsImported(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/import.txtar")
 	if err != nil {

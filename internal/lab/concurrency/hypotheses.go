@@ -12,7 +12,7 @@ import (
 )
 
 // A Hypothesis is a possible reason why jobs cost more CPU time under some
-// conditions, and what this measurement says about it.
+// conditions. It also says what this measurement shows about the reason.
 type Hypothesis struct {
 	Cause   string `json:"cause"`
 	Verdict string `json:"verdict"` // supported, ruled out, cannot tell
@@ -31,13 +31,13 @@ var missing = report.Number(math.NaN())
 // quotaStrategy is the strategy whose jobs share all CPUs under a quota.
 const quotaStrategy = "quota"
 
-// explain judges the possible causes that the published experiment did not
-// decide about.
+// explain judges possible causes. The published experiment did not decide about
+// them.
 func (r *Result) explain() {
 	r.Hypotheses = append(r.Hypotheses, r.lostQuota(), r.clock(), r.siblings(), r.coldCaches(), r.hypervisor())
 }
 
-// under returns the quota cells with one job, by limit.
+// under returns the cells that have a quota and one job, by limit.
 func (r *Result) under() []jobs.Option {
 	var all []jobs.Option
 	for _, o := range r.measured {

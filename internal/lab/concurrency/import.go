@@ -15,17 +15,17 @@ import (
 )
 
 // linksFile is a file in a folder of published logs. It lists the names of the
-// links below /var/log/containers. The names of the logs themselves are only
-// the ids of the containers.
+// links below /var/log/containers, because the names of the logs themselves are
+// only the ids of the containers.
 const linksFile = "links.txt"
 
 // An Import is what was read from files and folders.
 type Import struct {
 	Jobs []jobs.Job
-	// Tables and Logs are the numbers of files that were read. Others is the
-	// number of files that are neither a table nor the log of a job. Silent is the
-	// number of logs that say nothing of a job: logs without a line, links to logs
-	// that were removed, and logs of jobs with which the lab calibrated.
+	// Tables and Logs are how many files were read. Others is how many files
+	// are neither a table nor the log of a job. Silent is how many logs have no
+	// job: logs without a line, links to logs that were removed, and logs of
+	// jobs with which the lab calibrated.
 	Tables, Logs, Others, Silent int
 }
 
@@ -127,8 +127,9 @@ func (in *Import) folder(dir string) error {
 	})
 }
 
-// log reads one log. Links below /var/log/containers lead to the log itself, which
-// a node removes before the link. A container that waits has an empty log.
+// log reads one log. The links below /var/log/containers lead to the logs
+// themselves, and a node removes a log before its link. The log of a container
+// that waits is empty.
 func (in *Import) log(path string, j jobs.Job) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

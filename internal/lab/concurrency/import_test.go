@@ -32,8 +32,9 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// TestFoldersOfLogsBecomeJobs reads the logs of two nodes: those of Docker with
-// a list of links, and those of the Container Runtime Interface by their names.
+// TestFoldersOfLogsBecomeJobs reads the logs of two nodes. One has logs of
+// Docker and a list of links. The other one has logs of the Container Runtime
+// Interface, whose names say which job they are of.
 func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 	dir := t.TempDir()
 	docker := func(sec string, text string) string {
@@ -60,9 +61,10 @@ func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 	}
 }
 
-// TestAnImportPassesOverLogsThatSayNothing: on a node in use, a pod that waits has
-// an empty log, and a link can outlive its log. The job with which the lab
-// calibrated has other work than the jobs of its runs.
+// TestAnImportPassesOverLogsThatSayNothing imports the logs of a node in use. A
+// pod that waits has an empty log, and a link can be there after its log was
+// removed. The job with which the lab calibrated has other work than the jobs
+// of its runs.
 func TestAnImportPassesOverLogsThatSayNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "node00")
 	name := func(i int) string {
@@ -180,9 +182,9 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// amazonTable are the published seconds of a job on a node of 8 cores and 16
-// CPUs. The columns are the CPU limit, the number of jobs that really ran
-// beside each other, and the seconds under a quota and in pinned slices.
+// amazonTable has published times of a job on a node of 8 cores and 16 CPUs.
+// The columns are the CPU limit, how many jobs really ran beside each other,
+// and the seconds under a quota and in pinned slices.
 var amazonTable = []struct {
 	limit         int
 	quota, pinned []float64
@@ -221,9 +223,9 @@ func amazon() []jobs.Job {
 	return all
 }
 
-// TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne checks what the published
-// times say: exclusive cores shorten a job that runs alone by a third, and no
-// limit gives the most jobs an hour.
+// TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne checks two conclusions from
+// the published times. A job that runs alone is a third faster on exclusive
+// cores. Most jobs an hour are done if jobs have no limit.
 func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
 	r := Analyse(Experiment{Node: Node{16, 8}, Blocks: 1}, amazon())
 	ratio := map[[2]int]float64{}
@@ -258,8 +260,9 @@ func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
 	}
 }
 
-// TestTiesNameTheSimplestWay checks that ways count as equal if the measurement
-// cannot distinguish them. Of these, the way without a limit must come first.
+// TestTiesNameTheSimplestWay checks ways that the measurement cannot
+// distinguish. They must count as equal, and the way without a limit must come
+// first.
 func TestTiesNameTheSimplestWay(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []jobs.Job

@@ -9,14 +9,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A MemoryEffect compares the time of jobs with the most memory to that of jobs
-// with the least. All other conditions are the same.
+// A MemoryEffect compares how long jobs with the most memory take with how long
+// jobs with the least memory take. All other conditions are the same.
 type MemoryEffect struct {
 	Least      unit.Bytes `json:"least_bytes"`
 	Most       unit.Bytes `json:"most_bytes"`
 	Conditions int        `json:"conditions"`
-	// Ratio is the mean over blocks. If each cell ran only once, each condition
-	// counts as a block.
+	// Ratio is the mean over blocks. If each cell ran only once, its conditions
+	// count as blocks.
 	Ratio   report.Interval `json:"seconds_ratio"`
 	Verdict jobs.Verdict    `json:"verdict"`
 }
@@ -29,7 +29,7 @@ func memoryEffect(all []jobs.Option) *MemoryEffect {
 	return &MemoryEffect{e.Least, e.Most, e.Conditions, report.IntervalOf(e.Ratio), e.Verdict}
 }
 
-// memoryLine says what memory does to the time of a job.
+// memoryLine says how memory changes the time of a job.
 func memoryLine(r Result) string {
 	m := r.Memory
 	if m == nil {

@@ -54,9 +54,9 @@ func ways(r Result) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// heat draws the options of one way to run jobs. If there are several amounts
-// of memory, it shows the largest, where a job is least likely to be short of
-// memory.
+// heat draws the options of one way to run jobs. If they have several amounts
+// of memory, it draws those with the largest one, because these jobs are least
+// likely to be short of memory.
 func heat(r Result, how string, lo, hi float64) template.HTML {
 	best := map[[2]int]jobs.Option{}
 	var limits []unit.MilliCPU
@@ -154,8 +154,8 @@ func tradeOff(r Result) template.HTML {
 	})
 }
 
-// styled returns the series by name, each with a colour. Series of the same way
-// have the same colour.
+// styled returns the series sorted by name. Each has a colour, which is the
+// same for series of the same way.
 func styled(series map[string]*draw.Series) []draw.Series {
 	var all []draw.Series
 	for i, k := range slices.SortedFunc(maps.Keys(series), cmp.Compare[string]) {

@@ -1,7 +1,8 @@
 // Package concurrency holds the records, the analysis and the presentation of
-// the experiment on concurrent jobs: how many batch jobs fit on a node, with
-// which CPU limit, and what makes a job expensive. It also imports the tables
-// and logs of the published transcoding experiment.
+// the experiment on concurrent jobs. This experiment measures how many batch
+// jobs fit on a node, with which CPU limit, and what makes a job expensive. The
+// package also imports the tables and logs of the published transcoding
+// experiment.
 package concurrency
 
 import (
@@ -24,7 +25,7 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "concurrency"
 
-// An Experiment is the origin of the jobs and the machine on which they ran:
+// An Experiment says where the jobs come from and on which machine they ran:
 // experiment.json.
 type Experiment struct {
 	Schema  int       `json:"schema"` // 1
@@ -32,7 +33,7 @@ type Experiment struct {
 	Started time.Time `json:"started"`
 	Command []string  `json:"command"`
 	Version string    `json:"tenon_version"`
-	// Imported lists the files and folders that the jobs were read from.
+	// Imported lists the files and folders from which the jobs were read.
 	Imported []string `json:"imported,omitempty"`
 	Node     Node     `json:"node"`
 	// Nodes names the nodes of a cluster on which the lab ran the jobs.
@@ -55,14 +56,15 @@ type Experiment struct {
 	Ended      report.End        `json:"ended,omitempty"`
 }
 
-// EndedBy returns the record after the end of the experiment.
+// EndedBy returns the record with the end of the experiment.
 func (e Experiment) EndedBy(end report.End) any {
 	e.Ended = end
 	return e
 }
 
-// Control is the strategy that repeats the reference cell, one job without a
-// limit. The difference between these two equal cells shows the noise.
+// Control is the strategy that repeats the reference cell, which is one job
+// without a limit. The two cells are equal, so the difference between them
+// shows the noise.
 const Control = "unbounded-aa"
 
 // unlimited is the strategy of the reference cell.
@@ -76,8 +78,8 @@ type Node struct {
 
 const jobsFile = "jobs.csv"
 
-// Create makes the folder of an experiment with its jobs. It refuses a folder
-// that has an experiment.
+// Create makes the folder of an experiment and its jobs. If the folder has an
+// experiment already, it returns an error.
 func Create(dir string, e Experiment, all []jobs.Job) error {
 	if err := archive.Claim(dir); err != nil {
 		return fmt.Errorf("make the directory of the experiment: %s: %w", dir, err)
@@ -160,5 +162,5 @@ func (f findings) Result() any { return f.result }
 // WriteTable prints the result for a terminal.
 func (f findings) WriteTable(w io.Writer) error { return writeTable(w, f.result) }
 
-// WritePage writes the result as one self-contained HTML page.
+// WritePage writes the result as one HTML page that needs no other file.
 func (f findings) WritePage(w io.Writer) error { return writePage(w, f.result) }

@@ -21,15 +21,16 @@ type Result struct {
 	Causes     []Cause    `json:"causes"`
 	Named      string     `json:"named_cause,omitempty"` // empty: no cause is clearly the main one
 	Cliff      *Cliff     `json:"cliff,omitempty"`
-	// CPUMeasured is false if the CPU time of a job was not measured but
-	// computed as limit × duration.
+	// CPUMeasured is false if the CPU time of a job was computed as limit ×
+	// duration, and not measured.
 	CPUMeasured bool `json:"cpu_measured"`
-	// Control compares the time of a job alone without a limit with that of an
-	// equal cell; absent if no equal cell ran. ControlHalf is half of the
-	// interval. Differences smaller than that must not be trusted.
+	// Control is the ratio of two times that should be equal. One is that of a
+	// job that runs alone and has no limit, and the other that of a job in an
+	// equal cell. It is absent if no equal cell ran. ControlHalf is half of the
+	// interval. Smaller differences must not be trusted.
 	Control     *report.Interval `json:"control,omitempty"`
 	ControlHalf report.Number    `json:"control_half_width,omitzero"`
-	// Memory is absent if all jobs had the same memory.
+	// Memory is absent if all jobs had the same amount of memory.
 	Memory      *MemoryEffect `json:"memory_effect,omitempty"`
 	Comparisons []Comparison  `json:"comparisons,omitempty"`
 	Hypotheses  []Hypothesis  `json:"hypotheses,omitempty"`
@@ -58,14 +59,14 @@ type Option struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"` // of a job
-	// Penalty is the duration of a job relative to that of a job that runs
-	// alone under the same conditions; absent if no job ran alone.
+	// Penalty is how long a job takes, divided by how long a job takes that
+	// runs alone under the same conditions. It is absent if no job ran alone.
 	Penalty report.Number `json:"penalty,omitzero"`
-	// Shares says why a job takes this time; absent in imported tables.
+	// Shares says why a job takes this long. It is absent in imported tables.
 	Shares *Shares `json:"shares,omitempty"`
 }
 
-// A Cause says how much of the variance of a job's CPU time a variable
+// A Cause says how much of the variance of a job's CPU time one variable
 // explains.
 type Cause struct {
 	Variable string        `json:"variable"`
@@ -74,8 +75,8 @@ type Cause struct {
 	Adjusted report.Number `json:"adjusted_share"` // R² with regard to the number of groups
 }
 
-// A Cliff is the largest fall of a job's CPU time as a function of the CPUs
-// that all jobs of the node request together.
+// A Cliff is the largest decrease of a job's CPU time. The CPU time is a
+// function of the CPUs that all jobs of the node request together.
 type Cliff struct {
 	Before report.Number `json:"before_cpus"`
 	After  report.Number `json:"after_cpus"`
@@ -83,8 +84,9 @@ type Cliff struct {
 	Low    report.Number `json:"low_cpu_seconds"`
 }
 
-// A Comparison is the duration of jobs of one type relative to that of another
-// type, with the same limit and the same number of jobs on a node.
+// A Comparison divides how long jobs of one type take by how long jobs of
+// another type take. Both have the same limit and the same number of jobs on a
+// node.
 type Comparison struct {
 	Of      string        `json:"of"`
 	To      string        `json:"to"`
@@ -93,13 +95,13 @@ type Comparison struct {
 	Jobs    int           `json:"jobs"`
 	Seconds report.Number `json:"job_seconds_ratio"`
 	CPU     report.Number `json:"cpu_seconds_ratio"`
-	// The intervals of both ratios; absent if each cell ran only once.
+	// The intervals of both ratios. They are absent if each cell ran only once.
 	SecondsSpan report.Interval `json:"job_seconds_ratio_interval,omitzero"`
 	CPUSpan     report.Interval `json:"cpu_seconds_ratio_interval,omitzero"`
 }
 
-// cliffMargin is the smallest fall that counts as a cliff, relative to the
-// lower level.
+// cliffMargin is a decrease relative to the lower level. A smaller one does not
+// count as a cliff.
 const cliffMargin = 0.10
 
 // Analyse turns the jobs of an experiment into its result.
@@ -149,7 +151,7 @@ func optionOf(o jobs.Option, all []jobs.Option) Option {
 	return c
 }
 
-// compare pairs the options of different types and strategies.
+// compare compares options that have different types or strategies, in pairs.
 func compare(all []jobs.Option) []Comparison {
 	var pairs []Comparison
 	for i, a := range all {
@@ -175,8 +177,8 @@ func compare(all []jobs.Option) []Comparison {
 	return pairs
 }
 
-// name returns the strategy of a cell, or its type if the strategy is not known,
-// and the threads that its jobs were given.
+// name returns the strategy of a cell, or its type if the strategy is not
+// known. It adds how many threads the jobs were given.
 func name(c jobs.Cell) string {
 	text := cmp.Or(c.Strategy, c.Type)
 	if c.Threads > 0 {
@@ -213,18 +215,18 @@ func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
 }
 
 // Best returns the advice for a goal; see jobs.Best. Two options differ if
-// their values differ by more than their intervals or, if they have none, by
-// more than 2 %.
+// their values differ by more than their intervals. If they have no intervals,
+// they differ by more than 2 %.
 func (r Result) Best(g jobs.Goal) (best jobs.Option, ties []jobs.Option, err error) {
 	return jobs.Best(r.measured, g, r.tie())
 }
 
-// tie is the factor below which two options count as equal: half of what two
-// equal cells may differ by. The simplest of equal options is advised, so a wider
-// tie would often advise one that is worse by more than the measurement can
-// tell (docs/lab-statistics.md). Without a control it is what separates the value
-// of an option from its bound, as a median over the options, and 2 % if each ran
-// once.
+// tie returns the factor below which two options count as equal: half of what
+// two equal cells may differ by. Of equal options, the simplest one is advised.
+// So with a larger factor, the advice would often be worse by more than the
+// measurement can show (docs/lab-statistics.md). If there is no control, the
+// factor comes from the distance between the value of an option and its bound,
+// as a median over the options. If each option ran only once, it is 2 %.
 func (r Result) tie() float64 {
 	if r.ControlHalf > 0 {
 		return 1 + float64(r.ControlHalf)/2

@@ -15,21 +15,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Shares are the two factors of the time of a job: its CPU time, and the CPUs
-// that it used on average. They also say why it used no more CPUs.
+// Shares are two factors of a job's time: how much CPU time it needs, and how
+// many CPUs it used on average. They also say why it did not use more CPUs.
 type Shares struct {
-	// Time and Cost compare, within blocks, the time and the CPU time with
-	// those of a job alone without a limit. Time is Cost divided by the ratio
-	// of the used CPUs.
+	// Time and Cost compare, within blocks, the time and the CPU time of a job
+	// with those of a job that runs alone and has no limit. Time is Cost
+	// divided by the ratio of the CPUs that were used.
 	Time report.Interval `json:"time_ratio,omitzero"`
 	Cost report.Interval `json:"cost_ratio,omitzero"`
 	CPUs report.Number   `json:"cpus_used"` // by a job, on average
-	// OfLimit is the number of used CPUs relative to the limit; absent without
-	// a limit.
+	// OfLimit is how many CPUs were used, divided by the limit. It is absent if
+	// there is no limit.
 	OfLimit report.Number `json:"limit_used,omitzero"`
-	// Throttled is the share of the quota periods in which a job was throttled.
+	// Throttled is in which share of the quota periods a job was throttled.
 	Throttled report.Number `json:"throttled_periods_share"`
-	// Waiting is how long the threads of a job waited for a CPU, per second.
+	// Waiting is how long the threads of a job waited for a CPU, per second of
+	// the job.
 	Waiting    report.Number `json:"waiting_per_second"`
 	Migrations report.Number `json:"migrations_per_cpu_second"` // absent: not counted
 	Switches   report.Number `json:"switches_per_cpu_second"`
@@ -70,8 +71,8 @@ func (r *Result) control() {
 	}
 }
 
-// falls reports whether the CPU time of a job falls at a cliff within blocks,
-// too. Without blocks it cannot be checked.
+// falls reports whether the CPU time of a job also decreases at a cliff if it
+// is compared within blocks. If there are no blocks, this cannot be checked.
 func (r *Result) falls(c stat.Cliff) bool {
 	high, low := map[int][]float64{}, map[int][]float64{}
 	for _, w := range r.costs.Waves {
@@ -202,8 +203,8 @@ func shareRows(r Result) [][]string {
 	return rows
 }
 
-// writeShares prints the shares. It prints no intervals, which only the page
-// shows.
+// writeShares prints the shares. It does not print their intervals, which are
+// only on the page.
 func writeShares(b *bytes.Buffer, r Result) {
 	rows := shareRows(r)
 	if len(rows) == 0 {

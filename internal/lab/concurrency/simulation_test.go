@@ -20,11 +20,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A world is a machine and a kind of job whose truth is known.
+// A world is a machine and a kind of job. The true effects are known.
 type world struct {
 	node Node
-	// One job alone takes cpu seconds on one CPU; a busy sibling and busy cores
-	// take these shares of the rate; a part of the job is serial.
+	// One job alone takes cpu seconds on one CPU. A busy sibling reduces the
+	// rate by the share sibling, and busy cores by the share clock. serial is
+	// the part of a job that is not parallel.
 	cpu, sibling, clock, serial float64
 	block, noise                float64 // standard deviations of log times, of a block and of a run
 	rng                         *rand.Rand
@@ -40,9 +41,9 @@ func drawWorld(rng *rand.Rand) world {
 	}
 }
 
-// seconds is the true mean time of a job, on the machine of the world or another.
-// It is written down a second time here, from the description of the model and
-// not from its code.
+// seconds returns the true mean time of a job, on the machine of the world or
+// on another one. It is written from the description of the model, and not from
+// the code of the model.
 func (w world) seconds(c jobs.Cell, on Node) float64 {
 	n, all, cores := float64(c.Concurrency), float64(on.CPUs), float64(on.Cores)
 	cpus := all / n
@@ -66,7 +67,7 @@ func (w world) hourly(c jobs.Cell, on Node) float64 {
 	return 3600 * float64(c.Concurrency) / w.seconds(c, on)
 }
 
-// cells are those of the preset quick, for the size of the machine.
+// cells returns the cells of the preset quick, for the size of the machine.
 func (w world) cells() []jobs.Cell {
 	var all []jobs.Cell
 	add := func(how string, limit unit.MilliCPU) {
@@ -86,7 +87,7 @@ func (w world) cells() []jobs.Cell {
 	return append(all, jobs.Cell{Type: Control, Strategy: Control, Concurrency: 1})
 }
 
-// measure runs the experiment: each cell once in each of the blocks.
+// measure runs the experiment. Each cell runs once in each block.
 func (w world) measure(blocks int) Result {
 	at := time.Unix(1e9, 0).UTC()
 	var all []jobs.Job
@@ -108,7 +109,7 @@ func (w world) measure(blocks int) Result {
 	return Analyse(Experiment{Node: w.node, Blocks: blocks}, all)
 }
 
-// scores count what simulated experiments kept of what they promised.
+// scores count in how many simulated experiments each promise was kept.
 type scores struct {
 	experiments                    int
 	covered, predictions           int // intervals of predictions that contain the truth
@@ -138,7 +139,8 @@ func simulateCapacity(experiments int) scores {
 	return sc
 }
 
-// advice compares the advice of the measured ways with the best of them.
+// advice compares the way that is advised with the truly best of the measured
+// ways.
 func (sc *scores) advice(w world, r Result) {
 	best, _, err := r.Best(jobs.Goal{})
 	if err != nil {
@@ -153,8 +155,8 @@ func (sc *scores) advice(w world, r Result) {
 	}
 }
 
-// predict checks the intervals for a machine of another size within the bounds,
-// and those of the parameters.
+// predict checks intervals: those of predictions for a machine of another size
+// within the bounds, and those of the parameters.
 func (sc *scores) predict(w world, m *capacity.Model) {
 	on := Node{2 * w.node.CPUs, 2 * w.node.Cores}
 	for _, c := range w.cells() {
@@ -183,7 +185,7 @@ func (sc *scores) predict(w world, m *capacity.Model) {
 	}
 }
 
-// refuse asks for cells beyond the bounds.
+// refuse asks the model for cells that are beyond the bounds.
 func (sc *scores) refuse(w world, m *capacity.Model) {
 	n := w.node
 	for _, c := range []struct {
@@ -203,8 +205,8 @@ func (sc *scores) refuse(w world, m *capacity.Model) {
 	}
 }
 
-// forecast compares the advice for a machine of twice the size with the best of
-// the ways that it may choose from.
+// forecast asks for advice for a machine of twice the size. It compares the
+// advice with the truly best of the ways that it may choose.
 func (sc *scores) forecast(w world, r Result) {
 	on := Node{2 * w.node.CPUs, 2 * w.node.Cores}
 	f, err := r.Forecast(on, jobs.Goal{}, 0)
@@ -243,9 +245,10 @@ func (sc scores) promises() []promise {
 	}
 }
 
-// TestCapacityModelsKeepTheirPromises simulates experiments of four blocks on
-// machines and jobs whose truth is known. TENON_TEST_LONG=1 runs 1,000, and with
-// -update writes the table of docs/lab-statistics.md.
+// TestCapacityModelsKeepTheirPromises simulates experiments of four blocks. The
+// true effects of the machines and jobs are known. TENON_TEST_LONG=1 runs 1,000
+// experiments. With -update, it then writes the table in
+// docs/lab-statistics.md.
 func TestCapacityModelsKeepTheirPromises(t *testing.T) {
 	experiments, long := 50, os.Getenv("TENON_TEST_LONG") != ""
 	if long {
@@ -257,7 +260,8 @@ func TestCapacityModelsKeepTheirPromises(t *testing.T) {
 			t.Errorf("%s: never tried", p.what)
 			continue
 		}
-		// With few experiments, chance takes up to three standard deviations.
+		// With few experiments, a share may differ by up to three standard
+		// deviations by chance.
 		share, slack := 100*float64(p.kept)/float64(p.of), 0.0
 		if !long && p.least < 100 {
 			slack = 300 * math.Sqrt(p.least/100*(1-p.least/100)/float64(experiments))
@@ -272,8 +276,9 @@ func TestCapacityModelsKeepTheirPromises(t *testing.T) {
 	}
 }
 
-// TestAdviceComparesWithinBlocks: a machine that is slower in one block is slower
-// for all cells, which says nothing about which of them is the best.
+// TestAdviceComparesWithinBlocks makes the machine slower in one block. Then
+// all cells are slower in this block, which says nothing about which of them is
+// the best.
 func TestAdviceComparesWithinBlocks(t *testing.T) {
 	w := world{node: Node{4, 4}, cpu: 10, clock: 0.1, noise: 1e-4, block: 0.5, rng: rand.New(rand.NewPCG(1, 1))}
 	r := w.measure(4)
@@ -294,8 +299,9 @@ func TestAdviceComparesWithinBlocks(t *testing.T) {
 	}
 }
 
-// TestAForecastSaysWhatItRestsOn: with the error of the model, its parameters and
-// what it refuses; as text, JSON and a patch.
+// TestAForecastSaysWhatItRestsOn checks that a forecast contains the error of
+// the model, the parameters of the model, and what the model refuses. It checks
+// the text, the JSON and the patch.
 func TestAForecastSaysWhatItRestsOn(t *testing.T) {
 	w := world{node: Node{8, 4}, cpu: 20, sibling: 0.3, clock: 0.1, serial: 0.01, noise: 0.01, block: 0.05, rng: rand.New(rand.NewPCG(1, 1))}
 	r := w.measure(4)

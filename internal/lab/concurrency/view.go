@@ -45,8 +45,8 @@ func explanation(r Result) string {
 		capital(c.Variable), report.Scaled(c.Adjusted, 100, 1), r.Causes[1].Variable, report.Scaled(r.Causes[1].Adjusted, 100, 1))
 }
 
-// collapse describes the largest fall of the CPU time as the load of the node
-// grows.
+// collapse describes the largest decrease of the CPU time when the load of the
+// node grows.
 func collapse(r Result) string {
 	if r.Cliff == nil {
 		return fmt.Sprintf("The CPU time of a job falls by less than %.0f %% at any load of the node.", 100*cliffMargin)
@@ -197,7 +197,7 @@ type page struct {
 	ShareLegend string
 }
 
-// writePage writes the result as one self-contained HTML page.
+// writePage writes the result as one HTML page that needs no other file.
 func writePage(w io.Writer, r Result) error {
 	tmpl, err := template.New("page").Funcs(template.FuncMap{
 		"style": report.Style,

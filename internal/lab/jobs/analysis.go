@@ -7,38 +7,40 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Cause says how much of the cost of a job one variable explains.
+// A Cause says how well one variable explains what jobs cost.
 type Cause struct {
 	Name string // of the variable
 	stat.Explanation
 }
 
-// causeMargin is a lead in the adjusted share of the variance. Only a variable
-// that leads all others by this much is named as the cause.
+// causeMargin is a difference between adjusted shares of the variance. A
+// variable is named as the cause only if its share is larger than all others by
+// this much.
 const causeMargin = 0.20
 
-// Costs are the CPU seconds of the waves, with all variables that may explain
+// Costs are the CPU seconds of the waves, and all variables that may explain
 // them.
 type Costs struct {
 	// Measured is false if the cost was computed as limit × duration, as for
-	// published tables. That is correct only for jobs that used their whole
+	// published tables. This is correct only for jobs that used their whole
 	// limit.
 	Measured bool
 	Waves    []Wave
-	// Causes is sorted by the adjusted share, the largest first.
+	// Causes is sorted by the adjusted share, beginning with the largest.
 	Causes []Cause
-	// Named is the variable that leads by causeMargin, or "".
+	// Named is the variable that leads the others by causeMargin. It is "" if
+	// there is none.
 	Named string
-	// Fit is the cost as a function of the CPUs that the jobs requested on a
-	// node, under the condition that it never rises. Cliff is its largest step;
-	// HasCliff is false if there is none.
+	// Fit is the cost as a function of the CPUs that the jobs on a node
+	// requested together. The function is fitted so that it never rises. Cliff
+	// is its largest step. HasCliff is false if there is no step.
 	Fit      []stat.Stretch
 	Cliff    stat.Cliff
 	HasCliff bool
 }
 
-// CostsOf finds out which variable explains the CPU seconds of a job. If the
-// cost was not measured, jobs without a CPU limit are left out.
+// CostsOf finds out which variable best explains the CPU seconds of a job. If
+// the cost was not measured, jobs without a CPU limit are left out.
 func CostsOf(waves []Wave) Costs {
 	c := Costs{Measured: true}
 	for _, w := range waves {
@@ -100,8 +102,8 @@ func (c Costs) columns() (logs, demand, seconds []float64) {
 	return logs, demand, seconds
 }
 
-// rounded rounds to a twentieth of a CPU or of a job. Equal conditions then
-// stay equal although the jobs started at slightly different times.
+// rounded rounds to a twentieth, of a CPU or of a job. So equal conditions stay
+// equal, although the jobs started at slightly different times.
 func rounded(v float64) float64 { return math.Round(v*20) / 20 }
 
 func known(v float64) float64 {

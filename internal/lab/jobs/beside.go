@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// A Wave is the jobs of one cell that ran at the same time on one node. A
-// published cell was started once for the whole cluster. Its jobs may therefore
-// be divided unevenly among the nodes, or one of them may have waited for room
-// and run alone.
+// A Wave is those jobs of one cell that ran at the same time on one node. In
+// the published experiment, a cell was started once for the whole cluster.
+// Therefore its jobs may be divided unevenly among the nodes, or one of them
+// may have waited for room and run alone.
 type Wave struct {
 	Cell Cell
 	Host string
 	Run  int // of the experiment; 0 in published tables
 	Jobs []Job
-	// Beside is the mean number of jobs that ran on the node during a job,
-	// including the job itself. This is the concurrency that had an effect. The
-	// requested number may differ.
+	// Beside is how many jobs were running on the node during a job, on average
+	// and including the job itself. This is the concurrency that had an effect.
+	// Another number may have been requested.
 	Beside float64
-	// Late says that the jobs began after others of the same cell and node had
-	// ended, because they had waited for room.
+	// Late says that the jobs had waited for room: they began after other jobs
+	// of the same cell and node had ended.
 	Late bool
 	// Lopsided says that another node had more or fewer jobs of the cell.
 	Lopsided bool
 }
 
-// Waves groups the jobs that count by cell, run, node and time. A job belongs
-// to the wave of the jobs before it, on the same cell and node, if it begins
-// before all of them have ended. It also belongs to it if it follows the job
-// with the same number in the same run.
+// Waves groups the jobs that are not void by cell, run, node and time. A job
+// belongs to the wave of earlier jobs of the same cell and node if it begins
+// before all of them have ended. It also does if it follows the job with the
+// same number in the same run.
 func Waves(all []Job) []Wave {
 	type key struct {
 		cell Cell
@@ -73,8 +73,8 @@ func (w Wave) has(index int) bool {
 	return slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.Index == index })
 }
 
-// Slots returns how many jobs of the wave could run at once. A job that follows
-// an earlier one in its slot does not count.
+// Slots returns how many jobs of the wave could run at once. If a job follows
+// an earlier one in its slot, it does not count.
 func (w Wave) Slots() int {
 	numbers := map[int]bool{}
 	for _, j := range w.Jobs {
@@ -83,8 +83,8 @@ func (w Wave) Slots() int {
 	return len(numbers)
 }
 
-// beside returns how many jobs ran during each job, weighted by time, as the
-// mean over the jobs.
+// beside computes, for each job, how many jobs were running during it, weighted
+// by time. It returns the mean over the jobs.
 func beside(jobs []Job) float64 {
 	sum, n := 0.0, 0
 	for _, j := range jobs {
@@ -124,7 +124,7 @@ func minTime(a, b time.Time) time.Time {
 	return b
 }
 
-// Seconds returns the mean time that a job of the wave takes.
+// Seconds returns how long a job of the wave takes, on average.
 func (w Wave) Seconds() float64 {
 	sum := 0.0
 	for _, j := range w.Jobs {
@@ -133,8 +133,8 @@ func (w Wave) Seconds() float64 {
 	return sum / float64(len(w.Jobs))
 }
 
-// CPUSeconds returns the mean CPU time of the wave's jobs. measured is true if
-// it was measured for each of them. Otherwise it is computed as limit ×
+// CPUSeconds returns the mean CPU time of the wave's jobs. measured says that
+// the CPU time of each job was measured. If not, it is computed as limit ×
 // duration.
 func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 	measured = true
@@ -146,9 +146,9 @@ func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 	return seconds / float64(len(w.Jobs)), measured
 }
 
-// Demand returns how many CPUs the jobs of the wave requested on their node, as
-// a mean over the time of its jobs. A job without a limit requests what it
-// uses; 0: not known.
+// Demand returns how many CPUs the jobs of the wave requested together on their
+// node, as a mean over time. A job without a limit requests what it uses. 0
+// means that this is not known.
 func (w Wave) Demand() float64 {
 	if w.Cell.CPU > 0 {
 		return w.Beside * w.Cell.CPU.Cores()

@@ -1,9 +1,9 @@
 // Package jobs describes batch jobs that run beside each other on a node: what
-// each requested, when it ran, and what it used. It reads and writes the table
-// of the published transcoding experiment (one row for each job, twelve
-// columns), and reads the logs of ffmpeg containers. From the rows it computes
-// how many jobs ran beside each other. It also finds out whether the amount of
-// work, the CPU limit or the concurrency explains the cost of a job.
+// each job requested, when it ran, and what it used. It reads and writes the
+// table of the published transcoding experiment (one row for each job, twelve
+// columns). It also reads the logs of ffmpeg containers. From the rows it
+// computes how many jobs ran beside each other. It finds out whether the amount
+// of work, the CPU limit or the concurrency explains what a job costs.
 package jobs
 
 import (
@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Job is one job that ran to its end.
+// A Job is one job that ran until it had done its work.
 type Job struct {
 	Host        string
 	Type        string        // names the environment or the strategy, such as "aws"
@@ -28,23 +28,23 @@ type Job struct {
 	ContainerID string // 64 hexadecimal digits
 	In, Out     time.Time
 	Source      string // the film that was read
-	// Precision is the resolution of In and Out. It is a second in published
-	// tables.
+	// Precision is the resolution of In and Out. In published tables it is a
+	// second.
 	Precision time.Duration
-	// Extra is known only for jobs that the lab measured.
+	// Extra has values that are known only for jobs that the lab measured.
 	Extra Extra
 }
 
 // Duration returns how long the job ran.
 func (j Job) Duration() time.Duration { return j.Out.Sub(j.In) }
 
-// Seconds returns how long a whole job takes. That is Duration, unless the row
-// describes only a part of a job, such as a few seconds of work that repeats
-// without end. Then it is the time that the work of a whole job (Extra.JobWork)
-// takes at the rate of the row.
+// Seconds returns how long a whole job takes. Usually this is Duration. But a
+// row may describe only a part of a job, such as a few seconds of work that
+// repeats without end. Then it is the time in which the work of a whole job
+// (Extra.JobWork) would be done at the rate in the row.
 func (j Job) Seconds() float64 { return j.Duration().Seconds() * j.scale() }
 
-// scale returns the work of a whole job relative to the work in the row.
+// scale returns the work of a whole job, divided by the work in the row.
 func (j Job) scale() float64 {
 	part, whole := j.Extra.Work.Or(0), j.Extra.JobWork.Or(0)
 	if part <= 0 || whole <= 0 {
@@ -53,9 +53,9 @@ func (j Job) scale() float64 {
 	return whole / part
 }
 
-// CPUSeconds returns the CPU time of a whole job in seconds. If it was
-// measured, measured is true. Otherwise it is computed as limit × duration,
-// which is correct only for a job that used its whole limit.
+// CPUSeconds returns the CPU time of a whole job in seconds. measured says that
+// it was measured. If not, it is computed as limit × duration, which is correct
+// only for a job that used its whole limit.
 func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	if v, ok := j.Extra.CPUSeconds.Value(); ok {
 		return v * j.scale(), true
@@ -63,22 +63,21 @@ func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	return j.CPU.Cores() * j.Seconds(), false
 }
 
-// Extra are the columns that the lab adds to the published ones. A value that
-// was not measured is absent.
+// Extra has the columns that the lab adds to the published ones. If a value was
+// not measured, it is absent.
 type Extra struct {
 	Strategy string // how the CPUs were divided among the jobs; empty: not known
 	Block    int    // the block of the experiment, from 1
 	Run      int    // the run in the experiment, from 1
 	Slice    unit.CPUSet
 	Threads  int // number of threads given to the job; 0: the program chose
-	// LocalJobs is the number of jobs that ran on the node during the job,
-	// including itself. If it is absent, that number follows from the times of
-	// the jobs.
+	// LocalJobs is how many jobs were running on the node during this job,
+	// including itself. If it is absent, the number is computed from the times
+	// of the jobs.
 	LocalJobs node.Maybe[float64]
-	// Work is the number of units, such as frames, that the job did between In
-	// and Out. JobWork is the number of units of a whole job; it differs from
-	// Work if the row is a part of an endless job. Absent: the row is a whole
-	// job.
+	// Work is how many units, such as frames, the job did between In and Out.
+	// JobWork is how many units a whole job has. The two differ if the row is a
+	// part of an endless job. If they are absent, the row is a whole job.
 	Work, JobWork    node.Maybe[float64]
 	QueueSeconds     node.Maybe[float64] // from In until it began to run
 	LateSeconds      node.Maybe[float64] // time from the planned start of the wave's jobs until In
@@ -87,8 +86,8 @@ type Extra struct {
 	ThrottledPeriods node.Maybe[int64] // cpu.stat nr_throttled
 	ThrottledSeconds node.Maybe[float64]
 	WaitSeconds      node.Maybe[float64] // time that its threads waited for a CPU
-	// These count the process and all its descendants. The last three need a
-	// performance monitoring unit.
+	// These counters cover the process and all its descendants. The last three
+	// need a performance monitoring unit.
 	Migrations, Switches              node.Maybe[float64]
 	Cycles, Instructions, CacheMisses node.Maybe[float64]
 	PeakMemory                        node.Maybe[unit.Bytes]
@@ -105,7 +104,7 @@ type Cell struct {
 	Threads     int
 }
 
-// Cell returns the conditions of the job.
+// Cell returns the conditions under which the job ran.
 func (j Job) Cell() Cell {
 	return Cell{j.Type, j.Extra.Strategy, j.Concurrency, j.CPU, j.Memory, j.Extra.Threads}
 }
@@ -116,11 +115,11 @@ func (c Cell) Compare(o Cell) int {
 		cmp.Compare(c.Concurrency, o.Concurrency), cmp.Compare(c.Memory, o.Memory), cmp.Compare(c.Threads, o.Threads))
 }
 
-// Demand returns how much CPU the jobs of the cell request together if all of
+// Demand returns how much CPU the jobs of the cell request together, if all of
 // them run on one node.
 func (c Cell) Demand() unit.MilliCPU { return c.CPU * unit.MilliCPU(c.Concurrency) }
 
-// Counted returns the jobs that are not void, in the order of their start.
+// Counted returns the jobs that are not void, sorted by their start.
 func Counted(all []Job) []Job {
 	counted := slices.DeleteFunc(slices.Clone(all), func(j Job) bool { return j.Extra.Void != "" })
 	slices.SortStableFunc(counted, func(a, b Job) int { return cmp.Or(a.In.Compare(b.In), cmp.Compare(a.Index, b.Index)) })

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Log is what the log of a container that ran ffmpeg says about its job.
+// A Log is what the log of an ffmpeg container says about the container's job.
 type Log struct {
 	First, Last time.Time
 	Source      string // the name of the film, from the line "Input #0"
@@ -24,11 +24,12 @@ type Log struct {
 	start, end  *mark   // of a job of the lab; nil: the log has none
 }
 
-// ErrNoLine means that a log has no line: its container has said nothing yet.
+// ErrNoLine means that a log has no line, because its container has printed
+// nothing yet.
 var ErrNoLine = errors.New("it has no line")
 
-// mostLine is the maximum length of a line of a log that ReadLog accepts. The
-// runtimes cut lines at 16 KiB, and in JSON each byte can become six.
+// mostLine is how long a line of a log may be for ReadLog. The runtimes cut
+// lines at 16 KiB, and in JSON each byte can become six bytes.
 const mostLine = 1 << 20
 
 var (
@@ -38,11 +39,11 @@ var (
 	x264Threads = regexp.MustCompile(`\bthreads=(\d{1,6})\b`)
 )
 
-// ReadLog reads the log of a container, in the format of Docker (one JSON
-// object a line) or of the Container Runtime Interface (time, stream, tag,
-// text). It looks for what it needs by content, because the number of lines
-// that ffmpeg prints differs between versions. If the last line is incomplete,
-// ReadLog ignores it. An error names the line.
+// ReadLog reads the log of a container. It reads two formats: that of Docker
+// (one JSON object a line), and that of the Container Runtime Interface (time,
+// stream, tag, text). It finds the lines that it needs by their content,
+// because the number of lines that ffmpeg prints differs between versions. If
+// the last line is incomplete, ReadLog ignores it. An error names the line.
 func ReadLog(r io.Reader) (Log, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var l Log
@@ -70,8 +71,8 @@ func ReadLog(r io.Reader) (Log, error) {
 	return l, nil
 }
 
-// readLine returns the next line without its end. ends reports whether the line
-// had an end. At the end of the file it returns "" and false.
+// readLine returns the next line without its end. ends says whether the line
+// had an end. If there is no further line, it returns "" and false.
 func readLine(in *bufio.Reader) (line string, ends bool, err error) {
 	var b strings.Builder
 	for {
@@ -90,7 +91,7 @@ func readLine(in *bufio.Reader) (line string, ends bool, err error) {
 	}
 }
 
-// parseLine returns the time and the text of a line of either format.
+// parseLine returns the time and the text of a line in either format.
 func parseLine(line string) (time.Time, string, error) {
 	if strings.HasPrefix(line, "{") {
 		var entry struct {
@@ -152,12 +153,13 @@ func (l *Log) note(at time.Time, text string) {
 	}
 }
 
-// Calibrates reports whether the log is that of the job with which the lab chose
-// the work of a job. That job belongs to no run, and no table of the lab has it.
+// Calibrates reports whether the log is that of the job with which the lab
+// chose how much work a job has. That job belongs to no run, and is in no table
+// of the lab.
 func (l Log) Calibrates() bool { return l.start != nil && l.start.number("run") == 0 }
 
-// Fault returns the reason why the log is not that of a job that did its work,
-// or "".
+// Fault returns the reason why the log does not show a job that did its work.
+// It returns "" if it does.
 func (l Log) Fault() string {
 	if l.start != nil {
 		return l.markFault()
@@ -174,12 +176,12 @@ func (l Log) Fault() string {
 }
 
 // linkName matches the name of a link below /var/log/containers:
-// POD_NAMESPACE_CONTAINER-ID.log, with the name of the pod as the chart makes
-// it.
+// POD_NAMESPACE_CONTAINER-ID.log. The name of the pod must have the form that
+// the chart gives it.
 var linkName = regexp.MustCompile(`^(.+)-(\d{1,6})-([0-9.]+m?)-([0-9.]+[A-Za-z]*)-(\d{1,6})-([a-z0-9]+)_([^_]+)_([a-z0-9.-]+?)-(\d{1,6})-([0-9a-f]{64})\.log$`)
 
-// FromLink makes the job whose log has this name below /var/log/containers. ok
-// is false if the name has another form, such as that of a log of another pod.
+// FromLink makes a job from the name of its log below /var/log/containers. If
+// the name has another form, as that of a log of another pod, ok is false.
 func FromLink(host, name string) (j Job, ok bool, err error) {
 	m := linkName.FindStringSubmatch(name)
 	if m == nil {
@@ -193,8 +195,8 @@ func FromLink(host, name string) (j Job, ok bool, err error) {
 	return j, true, nil
 }
 
-// With returns the job with the times, the source and the work of its log. A
-// log with a fault makes the job void.
+// With returns the job with the times, the source and the work from its log. If
+// the log has a fault, the job is void.
 func (j Job) With(l Log) Job {
 	j.In, j.Out, j.Source, j.Precision = l.First, l.Last, l.Source, time.Nanosecond
 	j.Extra.Void = l.Fault()
@@ -208,14 +210,13 @@ func (j Job) With(l Log) Job {
 	return j
 }
 
-// JobName returns the name of a job of the cell, as the published chart gives
-// it.
+// JobName returns the name that the published chart gives to a job of the cell.
 func (c Cell) JobName(index int) string {
 	return fmt.Sprintf("%s-%d-%s-%s-%d", strings.ToLower(c.Type), c.Concurrency, formatCPU(c.CPU), formatMemory(c.Memory), index)
 }
 
 // LinkName returns the name of the link to a container's log below
-// /var/log/containers, which FromLink reads.
+// /var/log/containers. FromLink reads this name.
 func LinkName(pod, namespace, container, id string) string {
 	return fmt.Sprintf("%s_%s_%s-%s.log", pod, namespace, container, id)
 }

@@ -35,8 +35,8 @@ func TestBothLogFormatsGiveTheJob(t *testing.T) {
 }
 
 // TestALogThatEndsEarlyIsNoFastJob reads a log that ends early. The published
-// scripts took the time of a fixed line as the end, so that such a log gave 0
-// seconds.
+// scripts took the time of a line with a fixed number as the end, so that they
+// computed 0 seconds for such a log.
 func TestALogThatEndsEarlyIsNoFastJob(t *testing.T) {
 	cut := dockerLog[:strings.LastIndex(dockerLog, "stream")]
 	for name, c := range map[string]struct{ text, fault string }{
@@ -104,8 +104,8 @@ func FuzzReadLog(f *testing.F) {
 	})
 }
 
-// FuzzFromLink checks that a name that is read as that of a job's log gives a
-// row that stays the same when it is written and read back.
+// FuzzFromLink checks names. If FromLink reads a name, the row must stay the
+// same when it is written and read back.
 func FuzzFromLink(f *testing.F) {
 	f.Add("bm-1-0.8-1gi-0-t8fs5_default_transcoder-0-" + idA + ".log")
 	f.Add("aws-16cx1-4-800m-0.8gi-3-x7k2p_lab_transcoder-3-" + idA + ".log")

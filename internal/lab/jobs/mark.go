@@ -17,23 +17,23 @@ import (
 //	mark start due=SECONDS KEY=VALUE…
 //	mark end status=NUMBER
 //
-// with the keys strategy, block, run, threads and source. due is the time, in
-// seconds since 1970, at which the job had to begin.
+// with the keys strategy, block, run, threads and source. due is when the job
+// had to begin, in seconds since 1970.
 const MarkScript = `mark() {
 	echo "` + markWord + `" "$@" cpu $(cat /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat 2>/dev/null) \
 		memory $(cat /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null) >&2
 }
 `
 
-// markWord begins the lines of a job of the lab.
+// markWord is the first word of the lines that a job of the lab prints.
 const markWord = "tenon-lab"
 
-// latest is how long after its due time a job may begin and still count as
+// latest is how late a job may begin. If it begins later, it does not count as
 // having begun together with the others.
 const latest = 500 * time.Millisecond
 
-// A mark is the begin or the end of a job of the lab, as a line of its log
-// says.
+// A mark is the begin or the end of a job of the lab, read from a line of its
+// log.
 type mark struct {
 	at   time.Time
 	said map[string]string // key=value
@@ -44,7 +44,7 @@ type mark struct {
 	peak              node.Maybe[unit.Bytes]
 }
 
-// parseMark reads a line of a log. ok is false if the line is no mark.
+// parseMark reads a line of a log. If the line is no mark, ok is false.
 func parseMark(at time.Time, text string) (word string, m mark, ok bool) {
 	f := strings.Fields(text)
 	if len(f) < 2 || f[0] != markWord || f[1] != "start" && f[1] != "end" {
@@ -95,7 +95,8 @@ func parseMark(at time.Time, text string) (word string, m mark, ok bool) {
 	return word, m, true
 }
 
-// number returns a value of the mark; 0: the mark has no such value.
+// number returns a value of the mark. It returns 0 if the mark does not have
+// the value.
 func (m mark) number(key string) int {
 	n, err := strconv.Atoi(m.said[key])
 	if err != nil || n < 0 {
@@ -104,7 +105,7 @@ func (m mark) number(key string) int {
 	return n
 }
 
-// late returns how long after its due time the job began.
+// late returns how late the job began.
 func (m mark) late() (time.Duration, bool) {
 	due, err := strconv.ParseInt(m.said["due"], 10, 64)
 	if err != nil || due <= 0 || due > 1<<40 {
@@ -113,7 +114,8 @@ func (m mark) late() (time.Duration, bool) {
 	return m.at.Sub(time.Unix(due, 0)), true
 }
 
-// markFault returns the reason why a job of the lab did not do its work, or "".
+// markFault returns the reason why a job of the lab did not do its work. It
+// returns "" if it did.
 func (l Log) markFault() string {
 	switch {
 	case l.end == nil:
@@ -127,7 +129,7 @@ func (l Log) markFault() string {
 	return ""
 }
 
-// withMarks adds what the marks of a log say.
+// withMarks returns the job with the values from the marks in its log.
 func (j Job) withMarks(l Log) Job {
 	s := l.start
 	j.In = s.at
@@ -154,7 +156,7 @@ func (j Job) withMarks(l Log) Job {
 	return j
 }
 
-// between returns the seconds between two readings of a counter.
+// between returns how many seconds a counter has grown between two readings.
 func between(from, to node.Maybe[time.Duration]) node.Maybe[float64] {
 	a, ok1 := from.Value()
 	b, ok2 := to.Value()

@@ -23,8 +23,8 @@ const (
 `
 )
 
-// TestAMarkedLogTellsTheWholeRow checks that an import of the log of a job
-// gives the same row, because the log contains the counters of the job.
+// TestAMarkedLogTellsTheWholeRow imports the log of a job. This must give the
+// same row, because the log contains the counters of the job.
 func TestAMarkedLogTellsTheWholeRow(t *testing.T) {
 	for name, text := range map[string]string{"cgroup v2": markedV2, "cgroup v1": markedV1} {
 		l, err := ReadLog(strings.NewReader(text))
@@ -66,8 +66,8 @@ func TestAMarkedJobThatFailedDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestTheMarkScriptWritesWhatReadLogReads runs the script in this process's
-// cgroup.
+// TestTheMarkScriptWritesWhatReadLogReads runs the script in the cgroup of this
+// process.
 func TestTheMarkScriptWritesWhatReadLogReads(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip(err)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// memoryMargin is the change of a job's time up to which memory counts as
-// making no difference.
+// memoryMargin is a relative change of a job's time. If memory changes the time
+// by less, it counts as making no difference.
 const memoryMargin = 0.02
 
 // A Verdict is what a measurement says about an effect.
@@ -19,29 +19,30 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Faster and Slower: the whole interval is on one side of "no effect".
+	// Faster and Slower mean that the whole interval is on one side of "no
+	// effect".
 	Faster Verdict = "faster"
 	Slower Verdict = "slower"
-	// Equal: the whole interval lies within the margin.
+	// Equal means that the whole interval lies within the margin.
 	Equal Verdict = "equal"
-	// NotShown: the interval contains "no effect", but also effects larger than
-	// the margin.
+	// NotShown means that the interval contains "no effect", but also effects
+	// that are larger than the margin.
 	NotShown Verdict = "no effect shown"
 )
 
-// A MemoryEffect compares the time of jobs with the most memory to that of jobs
-// with the least. All other conditions are the same.
+// A MemoryEffect compares how long jobs with the most memory take with how long
+// jobs with the least memory take. All other conditions are the same.
 type MemoryEffect struct {
 	Least, Most unit.Bytes // over all conditions
 	Conditions  int        // that ran with several amounts of memory
 	// Ratio is the mean over the blocks. If each cell of a table ran only once,
-	// each condition counts as a block.
+	// its conditions count as blocks.
 	Ratio   stat.Estimate
 	Verdict Verdict
 }
 
-// MemoryEffectOf compares those options that differ only in memory. ok is false
-// if there are none.
+// MemoryEffectOf compares options that differ only in memory. If there are
+// none, ok is false.
 func MemoryEffectOf(all []Option) (e MemoryEffect, ok bool) {
 	groups := map[Cell][]Option{}
 	for _, o := range all {

@@ -15,9 +15,8 @@ import (
 type Option struct {
 	Cell   Cell
 	Beside float64 // jobs that really ran beside each other
-	// Seconds is the duration of a job. Hourly is the number of jobs that a
-	// node completes in an hour. Both are means over the blocks, with an
-	// interval.
+	// Seconds is how long a job takes. Hourly is how many jobs a node completes
+	// in an hour. Both are means over the blocks, with an interval.
 	Seconds, Hourly stat.Estimate
 	CPUSeconds      float64 // of a job; measured is false if it is limit × duration
 	Measured        bool
@@ -30,9 +29,10 @@ type Option struct {
 	Jobs []Job
 }
 
-// Options returns the measured ways to run jobs, one for each cell and number
-// of jobs on a node. A late or lopsided wave of a cell had another concurrency
-// than requested; it counts as an option with the concurrency that it had.
+// Options returns the measured ways to run jobs. There is one for each cell and
+// each number of jobs on a node. If a wave of a cell was late or lopsided, its
+// concurrency was not the requested one. It belongs to the option with the
+// concurrency that it really had.
 func Options(waves []Wave) []Option {
 	type key struct {
 		cell   Cell
@@ -84,12 +84,13 @@ func Options(waves []Wave) []Option {
 	return all
 }
 
-// A Goal is what the user wants from a node. The zero value asks for the most
-// jobs an hour.
+// A Goal is what the user wants from a node. The zero Goal means as many jobs
+// an hour as possible.
 type Goal struct {
 	Deadline time.Duration // of a job; 0: none
 	Shortest bool          // the shortest duration of a job
-	// Jobs must be completed on one node Within this time; 0: no such goal.
+	// Jobs is how many jobs one node must complete within the time Within. 0
+	// means that there is no such goal.
 	Jobs   int
 	Within time.Duration
 }
@@ -110,10 +111,10 @@ func (g Goal) Check() error {
 // ErrNoOption means that no measured way to run the jobs reaches the goal.
 var ErrNoOption = errors.New("no measured way to run the jobs reaches the goal")
 
-// Best returns the option that reaches the goal best, and the ties: the options
-// whose value is within the factor tie of the best. The simplest of all these
-// comes first: an option without a limit before one with a limit, and fewer
-// jobs before more.
+// Best returns the option that reaches the goal best, and the ties. These are
+// the options that are worse by at most the factor tie. Of the best option and
+// the ties, the simplest one is returned as best: an option without a limit is
+// simpler than one with a limit, and fewer jobs are simpler than more.
 func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err error) {
 	if err := g.Check(); err != nil {
 		return Option{}, nil, err
@@ -137,9 +138,9 @@ func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err er
 	return equal[0], equal[1:], nil
 }
 
-// drift is the factor that turns the ratio of the means of two options into the
-// ratio within blocks: a slow hour of the machine is in the means of those that
-// ran in it.
+// drift returns a factor that turns the ratio of two options' means into the
+// ratio within blocks. It is needed because a slow hour of the machine affects
+// only the means of options that ran in that hour.
 func (o Option) drift(to Option) float64 {
 	within := stat.Ratio(to.SecondsBy, o.SecondsBy, paired.Rule{})
 	if within.Blocks == 0 {
@@ -148,7 +149,7 @@ func (o Option) drift(to Option) float64 {
 	return within.Value * o.Seconds.Value / to.Seconds.Value
 }
 
-// complexity orders ways to run jobs by how much a user must set.
+// complexity orders options by how much a user must set for them.
 func complexity(o Option) int {
 	switch {
 	case o.Cell.Strategy == "unbounded" || o.Cell.CPU == 0:
@@ -159,7 +160,7 @@ func complexity(o Option) int {
 	return 2
 }
 
-// nearest says how near to the goal the measured options come.
+// nearest says how close the measured options come to the goal.
 func (g Goal) nearest(all []Option) string {
 	if len(all) == 0 {
 		return "nothing was measured"

@@ -9,8 +9,8 @@ import (
 )
 
 // TestAPartOfAJobCountsAsAWholeOne uses a row of 3 s in which an endless job
-// did 60 frames. A whole job has 120 frames, so the row must count as a job of
-// 6 s.
+// did 60 frames. Since a whole job has 120 frames, the row must count as a job
+// of 6 s.
 func TestAPartOfAJobCountsAsAWholeOne(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	var all []Job
@@ -39,8 +39,9 @@ func TestAPartOfAJobCountsAsAWholeOne(t *testing.T) {
 	}
 }
 
-// TestJobsThatFollowEachOtherInASlotAreOneWave checks that such jobs count
-// neither as jobs beside each other nor as late jobs.
+// TestJobsThatFollowEachOtherInASlotAreOneWave checks jobs that follow each
+// other in a slot. They must count neither as jobs beside each other nor as
+// late jobs.
 func TestJobsThatFollowEachOtherInASlotAreOneWave(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	job := func(run, index int, in, out time.Duration) Job {

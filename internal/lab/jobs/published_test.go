@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bareMetal are the 27 cells of the published experiment on a node of 4 CPUs.
+// bareMetal has the 27 cells of the published experiment on a node of 4 CPUs.
 // The columns are the number of jobs at once, the limit in thousandths of a
-// CPU, and the seconds of a job.
+// CPU, and how many seconds a job took.
 var bareMetal = []struct {
 	jobs    int
 	limit   unit.MilliCPU
@@ -40,9 +40,9 @@ func published27() []Job {
 	return all
 }
 
-// TestTheLoadOfTheNodeExplainsThePublishedCosts uses the 27 cells. The CPU time
-// of a job must be explained by what all jobs request together, and neither by
-// the limit nor by the number of jobs.
+// TestTheLoadOfTheNodeExplainsThePublishedCosts uses the 27 cells. What all
+// jobs request together must explain the CPU time of a job. Neither the limit
+// nor the number of jobs may explain it.
 func TestTheLoadOfTheNodeExplainsThePublishedCosts(t *testing.T) {
 	waves := Waves(published27())
 	if len(waves) != len(bareMetal) {
@@ -68,8 +68,9 @@ func TestTheLoadOfTheNodeExplainsThePublishedCosts(t *testing.T) {
 	}
 }
 
-// bareMetalMemory are the published seconds of a job that runs alone: the limit
-// in thousandths of a CPU, and the seconds with 1, 2, 4 and 8 GiB of memory.
+// bareMetalMemory has published times of a job that runs alone. The columns are
+// the limit in thousandths of a CPU, and the seconds with 1, 2, 4 and 8 GiB of
+// memory.
 var bareMetalMemory = []struct {
 	limit   unit.MilliCPU
 	seconds []int
@@ -79,9 +80,9 @@ var bareMetalMemory = []struct {
 	{1500, []int{153, 151, 150, 149}},
 }
 
-// TestThePublishedTimesShowNoEffectOfMemory checks a published conclusion: that
-// more memory makes a job faster by half a per cent to one per cent. The times
-// at the three limits disagree about the sign, so no effect is shown.
+// TestThePublishedTimesShowNoEffectOfMemory checks a published conclusion, that
+// more memory makes a job half a per cent to one per cent faster. At the three
+// limits, the times change in different directions, so no effect is shown.
 func TestThePublishedTimesShowNoEffectOfMemory(t *testing.T) {
 	var all []Job
 	at := time.Unix(1e9, 0).UTC()
@@ -101,8 +102,8 @@ func TestThePublishedTimesShowNoEffectOfMemory(t *testing.T) {
 	if math.Abs(e.Ratio.Value-0.9966) > 0.0001 || e.Ratio.Low > 0.99 || e.Ratio.High < 1.01 {
 		t.Errorf("ratio %.4f (%.4f to %.4f), want 0.9966 with both signs in its interval", e.Ratio.Value, e.Ratio.Low, e.Ratio.High)
 	}
-	// If the times fall with memory at each limit, with little scatter, there
-	// is an effect. This shows that the test above can fail.
+	// Here the times fall with more memory at each limit, with little scatter,
+	// so there is an effect. This shows that the test above can fail.
 	for i := range all {
 		if all[i].Memory > 1<<30 {
 			all[i].Out = all[i].In.Add(all[i].Duration() / 2)

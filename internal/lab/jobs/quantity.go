@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// parseMemory reads an amount of memory in the form that the name of a pod has:
-// in lower case, and possibly with fractions of a byte, which are rounded up.
+// parseMemory reads an amount of memory from the name of a pod. There it is in
+// lower case, and may have fractions of a byte, which are rounded up.
 func parseMemory(s string) (unit.Bytes, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	scale, known := map[string]float64{"": 1, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[strings.ToLower(s[end:])]
@@ -22,8 +22,9 @@ func parseMemory(s string) (unit.Bytes, error) {
 	return unit.Bytes(math.Ceil(f * scale)), nil
 }
 
-// formatMemory prints an amount as in the names of pods ("8gi", "0.8gi"). It
-// uses the largest suffix that needs at most four digits after the point.
+// formatMemory prints an amount as names of pods contain it ("8gi", "0.8gi").
+// It uses the largest suffix with which at most four digits after the point are
+// needed.
 func formatMemory(b unit.Bytes) string {
 	for _, s := range []struct {
 		suffix string
@@ -33,8 +34,8 @@ func formatMemory(b unit.Bytes) string {
 		if _, digits, _ := strings.Cut(text, "."); len(digits) <= 4 && float64(b) >= s.scale/10 {
 			return text + s.suffix
 		}
-		// 0.8Gi is not a whole number of bytes. Therefore four digits that
-		// round up to b also stand for b.
+		// 0.8Gi is not a whole number of bytes. Therefore a number with four
+		// digits also stands for b if it is b when it is rounded up.
 		short := strconv.FormatFloat(float64(b)/s.scale, 'f', 4, 64)
 		short = strings.TrimRight(strings.TrimRight(short, "0"), ".")
 		if f, _ := strconv.ParseFloat(short, 64); unit.Bytes(math.Ceil(f*s.scale)) == b && float64(b) >= s.scale/10 {
@@ -44,7 +45,7 @@ func formatMemory(b unit.Bytes) string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// formatCPU prints an amount of CPU as in the names of pods: "4", "0.8".
+// formatCPU prints an amount of CPU as names of pods contain it: "4", "0.8".
 func formatCPU(m unit.MilliCPU) string { return strconv.FormatFloat(m.Cores(), 'f', -1, 64) }
 
 func someFrames(n int) node.Maybe[float64] { return node.Some(float64(n)) }

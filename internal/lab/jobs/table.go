@@ -15,15 +15,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Published are the columns of the published table.
+// published are the columns of the published table.
 var published = [...]string{"Host", "Type", "Concurrency", "CPU", "Memory", "JobID", "PodID", "JobPodID", "DockerID", "TimeIn", "TimeOut", "Source"}
 
-// dockerID is the index of the column that holds the id of the container.
+// dockerID is the index of the column with the id of the container.
 const dockerID = 8
 
 var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// A column is an extra column, which comes after the published ones.
+// A column is one of the columns that the lab adds after the published ones.
 type column struct {
 	name string
 	get  func(Job) string
@@ -101,8 +101,8 @@ func counter[T ~int64](name string, of func(*Extra) *node.Maybe[T]) column {
 	}}
 }
 
-// nanoseconds returns a column with the full resolution of a time. The
-// published column for the same time has whole seconds.
+// nanoseconds returns a column that has a time with its full resolution. The
+// published column for this time has whole seconds.
 func nanoseconds(name string, of func(*Job) *time.Time) column {
 	return column{name, func(j Job) string {
 		if j.Precision >= time.Second {
@@ -116,8 +116,9 @@ func nanoseconds(name string, of func(*Job) *time.Time) column {
 	}}
 }
 
-// CheckType refuses a type that contains "-". The published scripts cut the
-// name of a pod at each "-", so they could not read such a type back.
+// CheckType returns an error for a type that contains "-". The published
+// scripts cut the name of a pod at each "-", so they could not read such a
+// type.
 func CheckType(s string) error {
 	if s == "" || strings.ContainsAny(s, "-_. ,\"") {
 		return fmt.Errorf("type %q: want a word without - _ . , and blanks, because the name of a job is cut at each -", s)
@@ -125,8 +126,8 @@ func CheckType(s string) error {
 	return nil
 }
 
-// WriteTable writes the jobs with the published columns first, so that a
-// spreadsheet made for them still reads it.
+// WriteTable writes the jobs. The published columns come first, so that a
+// spreadsheet made for them can read the table.
 func WriteTable(w io.Writer, all []Job) error {
 	head := slices.Clone(published[:])
 	for _, c := range extras() {
@@ -140,7 +141,7 @@ func WriteTable(w io.Writer, all []Job) error {
 	return WriteRows(w, all)
 }
 
-// WriteRows writes the rows of jobs as WriteTable does, but without a header.
+// WriteRows writes the same rows as WriteTable, but no header.
 func WriteRows(w io.Writer, all []Job) error {
 	more := extras()
 	out := csv.NewWriter(w)
@@ -163,10 +164,11 @@ func WriteRows(w io.Writer, all []Job) error {
 	return nil
 }
 
-// ReadTable reads a table of jobs: one that WriteTable wrote, or a published
-// one, with or without a header. A "-" in the type adds a column to a published
-// row. Therefore such a row is read from the column with the container's id in
-// both directions. An error names the line.
+// ReadTable reads a table of jobs. WriteTable may have written it, or it may be
+// a published one. It may have a header or not. If the type in a published row
+// contains "-", the row has one column more. Therefore such a row is read in
+// both directions, beginning at the column with the container's id. An error
+// names the line.
 func ReadTable(r io.Reader) ([]Job, error) {
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = -1 // published rows differ in length
@@ -194,7 +196,8 @@ func ReadTable(r io.Reader) ([]Job, error) {
 	}
 }
 
-// readRow reads a row. head names the columns that follow the published ones.
+// readRow reads a row. head has the names of the columns after the published
+// ones.
 func readRow(row, head []string) (Job, error) {
 	id := slices.IndexFunc(row, containerID.MatchString)
 	switch {

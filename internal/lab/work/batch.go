@@ -24,15 +24,15 @@ import (
 // BatchWorks lists the kinds of batch work that a user can choose by name.
 var BatchWorks = []string{"ffmpeg", "xz", "compile", "memory"}
 
-// workLine matches the progress that named batch work prints. ffmpeg has
-// another form.
+// workLine matches the lines with which batch work prints its progress. ffmpeg
+// prints it in another form.
 var workLine = regexp.MustCompile(`^work ([0-9.]+)$`)
 
-// workPeriod is the time between two lines of progress of batch work.
+// workPeriod is the time between two lines of progress.
 const workPeriod = 200 * time.Millisecond
 
-// memorySize is the amount of memory that the batch work memory copies. It is
-// larger than a cache.
+// memorySize is how much memory the batch work memory copies. It is larger than
+// a cache.
 const memorySize = 256 << 20
 
 // A Work is batch work that is not the lab's ffmpeg.
@@ -40,14 +40,14 @@ type Work struct {
 	Name string
 	Argv []string
 	// Line matches the lines of the output that report progress. Its group is
-	// the amount done so far; without a group, each line counts as one. Nil:
-	// the work is measured in CPU seconds.
+	// how much has been done so far. If it has no group, each line counts as
+	// one. If Line is nil, the work is measured in CPU seconds.
 	Line *regexp.Regexp
 	Unit string
 }
 
-// FindWork returns the batch work with a name, or the batch work that is a
-// shell command of the user. dir is a directory of the lab.
+// FindWork returns batch work. command is the name of a kind, or a shell
+// command of the user. dir is a directory of the lab.
 func FindWork(s *site.Site, command string, line *regexp.Regexp, dir string) (Work, error) {
 	w := Work{Name: command, Line: workLine, Unit: "MiB"}
 	switch command {
@@ -74,14 +74,14 @@ func FindWork(s *site.Site, command string, line *regexp.Regexp, dir string) (Wo
 	return w, nil
 }
 
-// Job returns the work as a job of one process, which starts again whenever it
-// ends with status 0.
+// Job returns the work as a job of one process. Whenever the process ends with
+// status 0, it starts again.
 func (w Work) Job() Job {
 	return Job{Name: w.Name, Slots: 1, Argv: func(int) []string { return w.Argv }, Restart: true, Line: w.Line, CPUTime: w.Line == nil}
 }
 
-// sourceText returns a C file of thirty functions, on which a compiler
-// works for about a tenth of a second.
+// sourceText returns a C file with thirty functions. A compiler needs about a
+// tenth of a second for it.
 func sourceText() []byte {
 	b := []byte("#include <stdio.h>\n")
 	for i := range 30 {
@@ -124,7 +124,7 @@ func Compress(ctx context.Context, xz string, out io.Writer) error {
 	return nil
 }
 
-// words returns text of random words. Each call returns the same text.
+// words returns a text of random words. Each call returns the same text.
 func words(size int) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	var list [2000]string
@@ -142,8 +142,9 @@ func words(size int) []byte {
 	return b[:size]
 }
 
-// Memory copies one half of size bytes to the other half, again and again,
-// until ctx ends. It prints how many MiB it has copied.
+// Memory has two halves of memory, together of the given size. It copies one
+// half to the other again and again, until ctx ends. It prints how many MiB it
+// has copied.
 func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 	memory, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -163,11 +164,12 @@ func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 	return nil
 }
 
-// markEvery is the least time between two marks that are kept of a command that
-// prints many lines.
+// markEvery is for commands that print many lines. It is the minimum time
+// between two marks that are kept.
 const markEvery = 20 * time.Millisecond
 
-// thin removes the last mark but one if it is close to the marks on both sides.
+// thin removes the last mark but one, if the marks before and after it are
+// close.
 func (m *Marks) thin() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +179,8 @@ func (m *Marks) thin() {
 	}
 }
 
-// FollowLines reads lines until r ends. Lines that match count as progress.
+// FollowLines reads lines until r ends. If a line matches, it counts as
+// progress.
 func (m *Marks) FollowLines(r io.Reader, line *regexp.Regexp, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)

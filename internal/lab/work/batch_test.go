@@ -75,7 +75,7 @@ func TestACommandWithoutProgressIsMeasuredInCPUTime(t *testing.T) {
 }
 
 // TestShortCommandsAreMeasuredWhole uses commands that end before their CPU
-// time is read for the second time.
+// time is read a second time.
 func TestShortCommandsAreMeasuredWhole(t *testing.T) {
 	began := time.Now()
 	s := &site.Site{FS: proc.Default()}
@@ -172,7 +172,7 @@ func TestAServiceThatDoesNotStartSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The service is ready at once, perhaps before the shell has executed it.
+	// The service may be ready before the shell has executed it.
 	comm := func() string {
 		name, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/comm")
 		if err != nil {

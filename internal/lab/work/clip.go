@@ -13,13 +13,13 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// clipName is the name of the clip that clipArgs renders. A change of clipArgs
-// needs a new name, so that an old cached clip is not used.
+// clipName is the name of the clip that clipArgs renders. If clipArgs changes,
+// the name must change, too, so that an old clip in the cache is not used.
 const clipName = "tenon-clip-1080p-v1.mp4"
 
-// clipArgs renders six seconds of 1080p30 with a steady cost per frame: moving
-// shapes, a zoom into the Mandelbrot set, noise, and a tone. An encoder would
-// need almost no CPU for a flat or still picture.
+// clipArgs renders six seconds of 1080p30: moving shapes, a zoom into the
+// Mandelbrot set, noise, and a tone. Each frame costs about the same. For a
+// flat or still picture, an encoder would need almost no CPU.
 func clipArgs(out string) []string {
 	return []string{
 		"-nostdin", "-hide_banner", "-loglevel", "error", "-y",
@@ -34,8 +34,8 @@ func clipArgs(out string) []string {
 	}
 }
 
-// CacheDir returns the directory for rendered clips: the user's cache
-// directory, or the directory for temporary files if the user has none.
+// CacheDir returns the directory for rendered clips. It is in the user's cache
+// directory. If the user has none, it is in the directory for temporary files.
 func CacheDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -15,14 +15,15 @@ type Transcode struct {
 	Input   string
 	Threads int
 	// ReadRate limits how fast the input is read, in seconds of media per
-	// second; 0: no limit. A limit needs ffmpeg 5.0.
+	// second. 0 means no limit. A limit needs ffmpeg 5.0.
 	ReadRate float64
-	// Period is the time between progress reports; 0 selects ffmpeg's default
-	// of 0.5 s. Another value needs ffmpeg 4.4.
+	// Period is the time between progress reports. 0 means ffmpeg's default of
+	// 0.5 s. Another value needs ffmpeg 4.4.
 	Period time.Duration
 }
 
-// Args returns ffmpeg's arguments. Progress goes to standard output.
+// Args returns ffmpeg's arguments. ffmpeg writes its progress to standard
+// output.
 func (t Transcode) Args() []string {
 	threads := strconv.Itoa(t.Threads)
 	args := []string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-nostats", "-progress", "pipe:1"}
@@ -54,9 +55,9 @@ type Marks struct {
 	before Mark // progress of the processes that have ended
 }
 
-// Follow reads ffmpeg's progress reports until r ends. Each report is a block
-// of key=value lines that ends with progress=continue or progress=end
-// (ffmpeg(1), -progress).
+// Follow reads ffmpeg's progress reports until r ends. A report is a block of
+// key=value lines. It ends with progress=continue or progress=end (ffmpeg(1),
+// -progress).
 func (m *Marks) Follow(r io.Reader, now func() time.Time) error {
 	var at Mark
 	lines := bufio.NewScanner(r)
@@ -88,7 +89,7 @@ func (m *Marks) Add(at Mark) {
 	m.mu.Unlock()
 }
 
-// Restart tells Marks that the following reports come from a new process. Their
+// Restart says that the reports after this call come from a new process. Their
 // counts begin at 0, so Marks adds them to the progress of the earlier
 // processes.
 func (m *Marks) Restart() {
@@ -106,9 +107,9 @@ func (m *Marks) Started() bool {
 	return len(m.marks) > 0 && m.marks[len(m.marks)-1].Frames > 0
 }
 
-// Between returns the frames and the media time that were encoded between two
-// times. It interpolates between reports. After the last report it extrapolates
-// the rate between the last two.
+// Between returns how many frames were encoded between two times, and how much
+// media time. Between two reports it interpolates. After the last report it
+// assumes the rate between the last two.
 func (m *Marks) Between(from, to time.Time) (frames float64, media time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

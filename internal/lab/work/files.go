@@ -15,12 +15,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PageBytes is the size of one page that the service sends in the memory
-// experiment: about the size of a picture on a web page.
+// PageBytes is the size of a page that the service sends in the memory
+// experiment. A picture on a web page has about this size.
 const PageBytes = 64 << 10
 
-// WritePages writes the given number of files of PageBytes, named by their
-// number. Their content is random, so that a file system cannot compress it.
+// WritePages writes pages files of PageBytes each. The name of a file is its
+// number. The content is random, so that a file system cannot compress it.
 func WritePages(dir string, pages int, seed uint64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -107,7 +107,7 @@ func CachedPages(path string) (held, all int, err error) {
 	return held, len(state), nil
 }
 
-// RoomFor returns an error if the file system of dir has less than want free.
+// RoomFor returns an error if less than want is free in the file system of dir.
 func RoomFor(dir string, want unit.Bytes) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

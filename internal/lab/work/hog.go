@@ -27,11 +27,11 @@ const (
 	HogReport = 100 * time.Millisecond // time between two lines of progress
 )
 
-// Hog is batch work with a large demand for memory. It reads a file from end to
+// Hog is batch work that demands much memory. It reads a file from beginning to
 // end, again and again, and computes a checksum of each chunk. It keeps the
 // last held bytes in anonymous memory, and writes every sixteenth chunk back.
-// It behaves like a job whose data does not fit into memory. It prints the
-// number of bytes that it has read, one line per report.
+// It behaves like a job whose data does not fit into memory. It prints how many
+// bytes it has read, one line per report.
 func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -105,7 +105,7 @@ func Warm(dir string) error {
 	return nil
 }
 
-// A Meter follows a counter that a process prints.
+// A Meter records a counter that a process prints.
 type Meter struct {
 	mu    sync.Mutex
 	marks []mark
@@ -116,7 +116,7 @@ type mark struct {
 	count float64
 }
 
-// Follow reads counts until r ends. now returns the time for each count.
+// Follow reads counts until r ends. now returns the time of a count.
 func (m *Meter) Follow(r io.Reader, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -141,7 +141,7 @@ func (m *Meter) Last() float64 {
 	return m.marks[len(m.marks)-1].count
 }
 
-// Between returns by how much the count rose between two times. It interpolates
+// Between returns by how much the count grew between two times. It interpolates
 // between the lines.
 func (m *Meter) Between(from, to time.Time) float64 {
 	m.mu.Lock()

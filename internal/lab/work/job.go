@@ -15,21 +15,23 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Job is batch work in slots. Each slot runs the same work in a process of
-// its own.
+// A Job is batch work in slots. Each slot runs the same work in its own
+// process.
 type Job struct {
 	Name  string // name of the processes, to which the number of the slot is appended
 	Slots int
 	Argv  func(slot int) []string // slots are counted from 1
-	// Restart starts a process again whenever it ends with status 0. Without
-	// Restart, a slot ends with its process.
+	// Restart starts a process again whenever it ends with status 0. If Restart
+	// is false, a slot ends together with its process.
 	Restart bool
-	// Session, Nice and SchedIdle apply to each process; see site.Child.
+	// Session, Nice and SchedIdle apply to each process of the job; see
+	// site.Child.
 	Session   bool
 	Nice      int
 	SchedIdle bool
-	// Line matches the lines of progress (Work.Line); nil: the progress has
-	// ffmpeg's form. With CPUTime, the progress is the CPU time in seconds.
+	// Line matches the lines of progress (Work.Line). If it is nil, the
+	// progress has the form of ffmpeg. If CPUTime is set, the progress is the
+	// CPU time in seconds.
 	Line    *regexp.Regexp
 	CPUTime bool
 }
@@ -46,7 +48,7 @@ type Batch struct {
 	stopped   bool
 }
 
-// StartBatch starts a job in its group, on the tested CPUs.
+// StartBatch starts a job in the given group, on the tested CPUs.
 func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	w := &Batch{job: j}
 	for range j.Slots {
@@ -99,8 +101,8 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	return w, nil
 }
 
-// again restarts the process of a slot that has ended, if the job has Restart
-// set.
+// again starts the process of a slot again after it has ended, if the job has
+// Restart set.
 func (w *Batch) again(slot int, ended *site.Process) {
 	if !w.job.Restart || ended.Err() != nil {
 		return
@@ -144,8 +146,8 @@ func (w *Batch) Used(fs proc.FS) (time.Duration, error) {
 	return sum, nil
 }
 
-// followTime adds the CPU time of a process repeatedly until the process ends,
-// and then its total.
+// followTime adds the CPU time of a process to the marks, again and again until
+// the process ends. Then it adds the total.
 func (m *Marks) followTime(fs proc.FS, p *site.Process) {
 	last := time.Duration(0)
 	for {
@@ -155,8 +157,8 @@ func (m *Marks) followTime(fs proc.FS, p *site.Process) {
 		}
 		select {
 		case <-p.Done():
-			// Used does not include children for which the process did not
-			// wait.
+			// Used does not include children for which the process has not
+			// waited.
 			m.Add(Mark{At: time.Now(), Frames: max(last, p.Used()).Seconds()})
 			return
 		case <-time.After(workPeriod):
@@ -186,7 +188,8 @@ func (w *Batch) Encoding(ctx context.Context) error {
 	return nil
 }
 
-// Died returns the error of the first process that has ended; nil: all run.
+// Died returns the error of the first process that has ended. It returns nil if
+// all run.
 func (w *Batch) Died() error {
 	if w == nil {
 		return nil
@@ -237,7 +240,8 @@ func (all Batches) Encoding(ctx context.Context) error {
 	return nil
 }
 
-// Died returns the error of the first process that has ended; nil: all run.
+// Died returns the error of the first process that has ended. It returns nil if
+// all run.
 func (all Batches) Died() error {
 	for _, w := range all {
 		if err := w.Died(); err != nil {

@@ -19,8 +19,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An NGINX is the service: the nginx of the distribution with the configuration
-// of the published experiment.
+// An NGINX is the service: the nginx of the distribution, with the
+// configuration of the published experiment.
 type NGINX struct {
 	Path        string // path of the program
 	Version     Version
@@ -29,19 +29,19 @@ type NGINX struct {
 	Workers     int
 	Connections int    // number of connections that the client opens
 	Pages       string // directory of the pages; empty: a new one with one page
-	// Before is called with the process before the process executes nginx; nil:
-	// nothing is called.
+	// Before is called with the PID of the process before the process executes
+	// nginx. It may be nil.
 	Before  func(pid int) error
 	Session bool // see site.Child
 }
 
-// pageSize is the size of the answer in bytes. It equals that of nginx's own
-// index.html, which the published experiments requested.
+// pageSize is the size of the answer in bytes. nginx's own index.html, which
+// the published experiments requested, has the same size.
 const pageSize = 612
 
-// Config returns nginx.conf. All other settings have nginx's default, as in the
-// published experiment. keepalive_requests is so high that nginx does not close
-// a connection of the client during a run.
+// Config returns nginx.conf. Settings that it does not contain have nginx's
+// defaults, as in the published experiment. keepalive_requests is so high that
+// nginx does not close a connection of the client during a run.
 func (n NGINX) Config() string {
 	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`worker_processes %d;
@@ -84,8 +84,7 @@ func (n NGINX) Prepare() error {
 		err = os.WriteFile(n.file("nginx.conf"), []byte(n.Config()), 0o644)
 	}
 	if err == nil {
-		// The workers drop their privileges, but must still be able to read the
-		// page.
+		// The workers drop their privileges, but must be able to read the page.
 		err = os.Chmod(n.Dir, 0o755)
 	}
 	if err != nil {
@@ -94,8 +93,8 @@ func (n NGINX) Prepare() error {
 	return nil
 }
 
-// args returns nginx's arguments. nginx runs in the foreground and does not use
-// the files of the system's nginx.
+// args returns nginx's arguments. nginx runs in the foreground, and does not
+// use the files of the nginx that is installed as a service.
 func (n NGINX) args() []string {
 	args := []string{n.Path, "-p", n.Dir, "-c", n.file("nginx.conf"), "-g", "daemon off;"}
 	if n.Version.AtLeast(1, 20) { // since 1.19.5
@@ -174,7 +173,8 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// PrepareNGINX gives nginx a directory and a port; 0: a free port.
+// PrepareNGINX gives nginx a directory and a port. If port is 0, it is a free
+// port.
 func PrepareNGINX(s *site.Site, n NGINX, port, connections int) (NGINX, error) {
 	dir, err := s.Directory("")
 	if err != nil {

@@ -81,7 +81,7 @@ func TestMissingProgramNamesItsPackages(t *testing.T) {
 	}
 }
 
-// counted are groups that only count the living processes.
+// counted are Groups that only count how many processes are alive.
 type counted struct{ live int }
 
 func (c *counted) Attach(node.CgroupPath, int) error { return nil }

@@ -1,5 +1,5 @@
 // Package work contains the programs that experiments run: nginx, ffmpeg with
-// its film, jobs of several processes, and spinners.
+// its film, jobs that consist of several processes, and spinners.
 package work
 
 import (
@@ -28,8 +28,8 @@ var (
 	WrkProgram    = Program{"wrk", "apt install wrk | dnf install wrk | apk add wrk", nil}
 )
 
-// Find returns the path of the program. It also searches sbin, where servers
-// are installed, because PATH may lack it.
+// Find returns the path of the program. It also searches in sbin, where servers
+// are installed, because sbin may be missing in PATH.
 func (p Program) Find() (string, error) {
 	if path, err := exec.LookPath(p.Name); err == nil {
 		return filepath.Abs(path)
@@ -54,9 +54,8 @@ func (v Version) AtLeast(major, minor int) bool {
 
 var versionNumbers = regexp.MustCompile(`(?:version |nginx/|wrk )n?v?(\d+)\.(\d+)\S*`)
 
-// parseVersion finds the version in the version output of a program, such as
-// "nginx version: nginx/1.22.1" or "ffmpeg version 5.1.6-0+deb12u1 Copyright
-// …".
+// parseVersion finds the version in what a program prints, such as "nginx
+// version: nginx/1.22.1" or "ffmpeg version 5.1.6-0+deb12u1 Copyright …".
 func parseVersion(text string) (Version, string) {
 	m := versionNumbers.FindStringSubmatch(text)
 	if m == nil {
@@ -79,8 +78,8 @@ func (p Program) Ask(ctx context.Context, path string) (Version, string, error) 
 	return v, text, nil
 }
 
-// CheckEncoder returns an error if ffmpeg cannot encode H.264 with libx264, as
-// in the builds of some distributions.
+// CheckEncoder returns an error if ffmpeg cannot encode H.264 with libx264.
+// Some distributions build ffmpeg without it.
 func CheckEncoder(ctx context.Context, ffmpeg string) error {
 	out, err := exec.CommandContext(ctx, ffmpeg, "-hide_banner", "-loglevel", "error", "-encoders").CombinedOutput()
 	if err != nil {

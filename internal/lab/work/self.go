@@ -14,10 +14,10 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// ServeSelf is the process of a service that drives itself. For each
-// load.Config that it reads, it makes the requests and writes the load.Result.
-// The threads stay until it reads the next one, so that the lab can read their
-// counters.
+// ServeSelf is the main function of a service that generates its own load. For
+// each load.Config that it reads, it makes the requests and writes a
+// load.Result. The threads stay until it reads the next load.Config, so that
+// the lab can read their counters.
 func ServeSelf(ctx context.Context, s load.Self, in io.Reader, out io.Writer) error {
 	// A garbage collection would stop the threads. The process does not live
 	// long, so it needs none.
@@ -44,15 +44,15 @@ func ServeSelf(ctx context.Context, s load.Self, in io.Reader, out io.Writer) er
 	}
 }
 
-// A SelfDriven is a running service that drives itself.
+// A SelfDriven is a running service that generates its own load.
 type SelfDriven struct {
 	orders  *json.Encoder
 	results *json.Decoder
 	in, out *io.PipeWriter
 }
 
-// StartSelf starts a service that drives itself, as a child with the group, the
-// CPUs and the session of c.
+// StartSelf starts a service that generates its own load, as a child. The
+// group, the CPUs and the session are those of c.
 func StartSelf(s *site.Site, self load.Self, c site.Child) (*site.Process, *SelfDriven, error) {
 	c.Name, c.Argv = "the service", s.Child("self", strconv.Itoa(self.Threads), self.Memory.String())
 	stdin, in := io.Pipe()
@@ -70,7 +70,8 @@ func StartSelf(s *site.Site, self load.Self, c site.Child) (*site.Process, *Self
 	return p, &SelfDriven{orders: json.NewEncoder(in), results: json.NewDecoder(bufio.NewReader(stdout)), in: in, out: out}, nil
 }
 
-// Load makes the service drive itself, and returns what the service measured.
+// Load makes the service generate its load, and returns what the service
+// measured.
 func (d *SelfDriven) Load(ctx context.Context, c load.Config) (*load.Result, error) {
 	defer context.AfterFunc(ctx, func() { _ = d.out.CloseWithError(ctx.Err()) })()
 	if err := d.orders.Encode(c); err != nil {
@@ -86,7 +87,7 @@ func (d *SelfDriven) Load(ctx context.Context, c load.Config) (*load.Result, err
 	return &r, nil
 }
 
-// Close ends the input of the service. The service then ends.
+// Close ends the input of the service, and then the service ends.
 func (d *SelfDriven) Close() {
 	if d != nil {
 		_ = d.in.Close()

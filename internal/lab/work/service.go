@@ -28,10 +28,10 @@ var (
 // Services lists the services that a user can choose by name.
 var Services = []string{"nginx", "redis", "memcached", selfName}
 
-// selfName is the name of the service that drives itself.
+// selfName is the name of the service that generates its own load.
 const selfName = "self"
 
-// serviceStart is how long a service may take until it is ready.
+// serviceStart is how long it may take until a service is ready.
 const serviceStart = 30 * time.Second
 
 // A Service is a program under load that is not the lab's nginx.
@@ -39,14 +39,15 @@ type Service struct {
 	Name string
 	Argv []string
 	URL  string // which the load asks; empty: the load is a command
-	// Ready is a shell command that ends with status 0 if the service is ready;
-	// empty: the service is ready as soon as URL answers.
+	// Ready is a shell command that ends with status 0 if the service is ready.
+	// If it is empty, the service is ready when URL answers.
 	Ready   string
 	Session bool // see site.Child
 }
 
-// FindService returns a named service on a port of the loopback device (0: a
-// free one), or the service that a shell command starts.
+// FindService returns a service. command is the name of a service, or a shell
+// command that starts one. A named service listens on a port of the loopback
+// device (0: a free port).
 func FindService(ctx context.Context, command string, port, threads int) (s Service, version string, err error) {
 	s.Name = command
 	if !slices.Contains(Services, command) {
@@ -82,8 +83,8 @@ func FindService(ctx context.Context, command string, port, threads int) (s Serv
 	return s, version, err
 }
 
-// shell returns the argv that runs a command of the user. If the command is
-// simple, it replaces the shell, so that signals reach it.
+// shell returns the argv that runs a shell command of the user. If the command
+// is simple, it replaces the shell, so that it gets the signals.
 func shell(command string) []string {
 	if !strings.ContainsAny(command, ";&|\n(){}") {
 		command = "exec " + command
@@ -91,8 +92,8 @@ func shell(command string) []string {
 	return []string{"/bin/sh", "-c", command}
 }
 
-// programOf returns the name of the program that a command begins with, for
-// tables.
+// programOf returns the name of the program with which a command begins. Tables
+// show this name.
 func programOf(command string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(command), " ")
 	if i := strings.LastIndexByte(first, '/'); i >= 0 {

@@ -11,11 +11,11 @@ import (
 )
 
 // Spin keeps each CPU of cpus busy with one thread until ctx ends. The threads
-// use only registers. With lowest they have the lowest priority. A virtual CPU
-// that never sleeps has no exits and wake-ups from idle, and the spinner takes
-// no cache or memory bandwidth from other work. Therefore the spinner shows
-// which part of the gain of a service from colocation in a virtual machine
-// comes only from CPUs that are awake.
+// use only registers. If lowest is set, they have the lowest priority. A
+// virtual CPU that never sleeps needs no exits and no wake-ups from idle, and
+// the spinner takes no cache and no memory bandwidth from other work. In a
+// virtual machine, a service can be faster beside batch work. The spinner shows
+// which part of that comes only from CPUs that are awake.
 func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 	var stop atomic.Bool
 	n := 0
@@ -43,8 +43,8 @@ func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 			runtime.KeepAlive(x)
 		}()
 	}
-	// There must be one more than the spinners, so that the runtime can still
-	// handle signals.
+	// There must be one processor more than spinners, so that the runtime can
+	// still handle signals.
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), n+1))
 	var err error
 	select {

@@ -10,25 +10,26 @@ import (
 )
 
 // A Workloads names the service, its load and the batch work of a colocation
-// experiment. The zero value is nginx with ffmpeg.
+// experiment. The zero value means nginx and ffmpeg.
 type Workloads struct {
 	Service string   // a name of Services or a shell command; nginx
 	Load    string   // a URL or a shell command; that of the named service
 	Ready   string   // a shell command that ends with 0 when the service is ready; the URL answers
 	Batch   []string // names of BatchWorks or shell commands; ffmpeg
-	// WorkRegexp matches those lines of the output of batch commands that
-	// report progress (Work.Line). Without it, their progress is CPU time.
+	// WorkRegexp matches the lines of the output of batch commands that report
+	// progress (Work.Line). If it is empty, their progress is their CPU time.
 	WorkRegexp string
-	// Keep means that one process of the service serves all runs. Otherwise the
-	// lab starts a new one for each run.
+	// Keep means that one process of the service serves all runs. If it is
+	// false, the lab starts a new process for each run.
 	Keep bool
-	// SelfThreads and SelfMemory are for the service self: the number of its
-	// threads (one for each tested CPU), and the memory of each thread (8 MiB).
+	// SelfThreads and SelfMemory are for the service self. They are the number
+	// of its threads (default: one for each tested CPU) and the memory of each
+	// thread (default: 8 MiB).
 	SelfThreads int
 	SelfMemory  unit.Bytes
 }
 
-// Own reports whether the experiment has workloads other than nginx and ffmpeg.
+// Own reports whether the workloads are not just nginx and ffmpeg.
 func (w Workloads) Own() bool {
 	return w.Service != "nginx" || w.Load != "" || !slices.Equal(w.Batch, []string{"ffmpeg"})
 }
@@ -36,10 +37,11 @@ func (w Workloads) Own() bool {
 // NGINX reports whether the service is the lab's nginx.
 func (w Workloads) NGINX() bool { return w.Service == "nginx" }
 
-// Self reports whether the service drives itself, without a client.
+// Self reports whether the service generates its own load, without a client.
 func (w Workloads) Self() bool { return w.Service == selfName }
 
-// ByCommand reports whether a command puts the load on the service.
+// ByCommand reports whether the load on the service comes from a command of the
+// user.
 func (w Workloads) ByCommand() bool { return w.Load != "" && wire.Check(w.Load) != nil }
 
 // OrDefaults sets the defaults, and calls fault for each fault.

@@ -7,12 +7,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Most is the maximum number of knobs that Many handles in one call. To journal
-// this many knobs costs little more than to journal one.
+// Most is how many knobs Many may change in one call. To journal this many
+// knobs costs little more than to journal one.
 const Most = 256
 
-// Plain reports whether a knob consists only of files of a cgroup. Only such
-// knobs can be among the knobs of Many.
+// Plain reports whether a knob consists only of files of a cgroup. Many can
+// change only such knobs.
 func Plain(k node.Knob) bool {
 	if k.ControlGroup != "" {
 		return false
@@ -24,9 +24,9 @@ func Plain(k node.Knob) bool {
 	return false
 }
 
-// Together returns how many of the first n knobs can be in one call of Many.
-// These are plain knobs of cgroups of the same depth: a write to a cgroup
-// changes which values the cgroups below it may have.
+// Together returns how many of the first n knobs may be in one call of Many.
+// These are plain knobs of cgroups at the same depth, because a write to a
+// cgroup changes which values the cgroups below it may have.
 func Together(n int, knob func(int) node.Knob) int {
 	if n == 0 || !Plain(knob(0)) {
 		return min(n, 1)
@@ -46,11 +46,11 @@ type Change struct {
 	To   node.Value
 }
 
-// Many changes several plain knobs in one call, at most Most: see Together.
+// Many changes several plain knobs in one call, but at most Most: see Together.
 type Many struct{ *Knobs }
 
 // Set does the same as Knobs.Set, for several knobs. It journals all of them
-// before it writes the first. For each knob it returns an error, or nil.
+// before it writes the first one. For each knob it returns an error, or nil.
 func (c Many) Set(all []Change) []error {
 	errs := make([]error, len(all))
 	var todo []intention
@@ -66,8 +66,8 @@ func (c Many) Set(all []Change) []error {
 		intended = append(intended, i.Intention)
 	}
 	if err := c.o.Journal.IntendAll(intended); err != nil {
-		// On a full file system, the journal still accepts entries about knobs
-		// that it already has.
+		// If the file system is full, the journal still accepts entries about
+		// knobs that it already has.
 		for _, n := range at {
 			errs[n] = c.Knobs.Set(all[n].Knob, all[n].To)
 		}
@@ -88,14 +88,14 @@ func (c Many) Set(all []Change) []error {
 	return errs
 }
 
-// A Taken is a knob that Tenon has changed, with its journal entry.
+// A Taken is a knob that Tenon has changed, together with its journal entry.
 type Taken struct {
 	Knob  node.Knob
 	Touch journal.Touch
 }
 
-// ReleaseAs does the same as Knobs.ReleaseAs, for several knobs. For each it
-// returns an error, or nil.
+// ReleaseAs does the same as Knobs.ReleaseAs, for several knobs. For each knob
+// it returns an error, or nil.
 func (c Many) ReleaseAs(all []Taken) []error {
 	errs, todo := make([]error, len(all)), make([]returning, len(all))
 	var intended []journal.Intention
@@ -137,7 +137,7 @@ func (c Many) ReleaseAs(all []Taken) []error {
 	return errs
 }
 
-// Release does the same as Knobs.Release, for several knobs. For each it
+// Release does the same as Knobs.Release, for several knobs. For each knob it
 // returns an error, or nil.
 func (c Many) Release(knobs []node.Knob) []error {
 	errs := make([]error, len(knobs))

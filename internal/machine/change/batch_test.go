@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A bench is a simulated node that keeps the values of its quotas in memory,
-// with the knobs that change them.
+// A bench is a simulated node and the Knobs that change it. The node has the
+// values of its quotas in memory.
 type bench struct {
 	*Knobs
 	journal *journal.Journal
@@ -83,8 +83,8 @@ func (b *bench) setAll(knobs []node.Knob, to node.Value) []error {
 
 func (b *bench) releaseAll(knobs []node.Knob) []error { return Many{b.Knobs}.Release(knobs) }
 
-// touches returns the journal entries that a process that starts now would
-// read.
+// touches returns the journal entries that a process would read that starts
+// now.
 func (b *bench) touches(t *testing.T) map[node.Knob]journal.Touch {
 	t.Helper()
 	j, err := journal.Open(filepath.Dir(b.journal.Path()), "boot", journal.Session{PID: 2, Start: 2})
@@ -99,7 +99,7 @@ func (b *bench) touches(t *testing.T) map[node.Knob]journal.Touch {
 }
 
 // TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite stops the process at
-// each write in turn. A restore must be possible each time.
+// one write after the other. After each stop, a restore must be possible.
 func TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite(t *testing.T) {
 	b, knobs := plant(t, 20)
 	writes := 0
@@ -133,7 +133,7 @@ func TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite(t *testing.T) {
 }
 
 // TestOneRefusalAmongManyIsThatOfOneKnob makes the kernel refuse some of many
-// writes. It checks the error and the journal entry of each knob.
+// writes. For each knob, it checks the error and the journal entry.
 func TestOneRefusalAmongManyIsThatOfOneKnob(t *testing.T) {
 	b, knobs := plant(t, 9)
 	b.refuses[knobs[4]] = true
@@ -152,8 +152,8 @@ func TestOneRefusalAmongManyIsThatOfOneKnob(t *testing.T) {
 	}
 }
 
-// TestAThousandGroupsCostAFewWritesOfTheJournal counts the writes of the
-// journal when many cgroups appear at once, get limits, and are given back.
+// TestAThousandGroupsCostAFewWritesOfTheJournal makes many cgroups appear at
+// once, get limits, and be released. It counts the writes of the journal.
 func TestAThousandGroupsCostAFewWritesOfTheJournal(t *testing.T) {
 	const groups = 1000
 	b, knobs := plant(t, groups)

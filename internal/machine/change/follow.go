@@ -8,10 +8,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Renamed returns the cgroups of journaled knobs that another program has
-// renamed. The kernel allows this only on cgroup v1. A renamed cgroup keeps its
-// inode. paths returns all cgroups. Renamed calls it only if a cgroup does not
-// exist where the journal has it.
+// Renamed returns cgroups of journaled knobs that another program has renamed.
+// The kernel allows this only on cgroup v1. A renamed cgroup keeps its inode.
+// paths returns all cgroups. It is called only if a cgroup does not exist at
+// the path that the journal has.
 func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) ([]journal.Move, error) {
 	if c.o.Tree == nil || c.o.Tree.Version() != 1 {
 		return nil, nil
@@ -51,8 +51,8 @@ func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 	return moves, nil
 }
 
-// Follow journals that cgroups were renamed, and changes touches in the same
-// way. A later release then restores the knobs of the right cgroups.
+// Follow records in the journal that cgroups were renamed, and renames them in
+// touches, too. So a later release restores the knobs of the right cgroups.
 func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) error {
 	moves, err := c.Renamed(touches, paths)
 	if err != nil || len(moves) == 0 {
@@ -65,10 +65,10 @@ func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]stri
 	return nil
 }
 
-// displaced handles a knob whose entry belongs to another cgroup: one with
-// another inode. It first journals renames, because the entry would otherwise
-// be overwritten or forgotten. It returns the entry that the knob has
-// afterwards.
+// displaced handles a knob whose journal entry belongs to another cgroup, one
+// with another inode. It first journals renames, because otherwise the entry
+// would be overwritten or forgotten. It returns the entry that the knob has
+// then.
 func (c *Knobs) displaced(k node.Knob) (journal.Touch, bool, error) {
 	state, err := c.o.Journal.State()
 	if err == nil {
@@ -78,7 +78,7 @@ func (c *Knobs) displaced(k node.Knob) (journal.Touch, bool, error) {
 	return t, touched, err
 }
 
-// OwnFollowed follows renamed cgroups, and then returns what Own returns.
+// OwnFollowed journals renames of cgroups, and then returns the result of Own.
 // groups are all cgroups.
 func (c *Knobs) OwnFollowed(groups []string) (map[node.Knob]journal.Touch, error) {
 	touches, err := c.Own()

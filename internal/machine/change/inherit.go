@@ -10,25 +10,26 @@ import (
 )
 
 // On cgroup v1 a new cgroup gets a copy of its parent's CPUs and memory nodes.
-// The copy comes from the kernel (cgroup.clone_children) or from the program
+// The copy is made by the kernel (cgroup.clone_children), or by the program
 // that makes the cgroup: the kubelet, a container runtime, systemd. If Tenon
 // has narrowed the parent, the copied value is Tenon's, and the owner of the
-// new cgroup did not choose it. The value from before of the new cgroup is
-// therefore that of its parent.
+// new cgroup did not choose it. So the value to restore in the new cgroup is
+// the one that its parent had before Tenon.
 
-// formerly is the number of earlier values of a cpuset that Tenon remembers, to
-// recognize copies of them. A cgroup that is made while Tenon changes its
-// parent has a copy of the value before that change.
+// formerly is how many earlier values of a cpuset Tenon remembers, in order to
+// recognize copies of them. They are needed because a cgroup may be made while
+// Tenon changes its parent. Then it has a copy of the value that the parent had
+// before this change.
 const formerly = 4
 
-// copies reports whether a new cgroup gets a copy of its parent's value of this
-// knob.
+// copies reports whether a new cgroup gets a copy of the value that its parent
+// has for this knob.
 func (c *Knobs) copies(k node.Knob) bool {
 	return (k.File == node.FileCPUs || k.File == node.FileMems) && k.ControlGroup == "" && c.o.Tree != nil && c.o.Tree.VersionOf("cpuset") == 1
 }
 
-// overwritten records a value that Tenon wrote to a cpuset earlier and replaces
-// now.
+// overwritten records a value that Tenon wrote to a cpuset earlier. Tenon now
+// replaces this value.
 func (c *Knobs) overwritten(k node.Knob, v node.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,14 +57,16 @@ func (c *Knobs) wrote(k node.Knob, t journal.Touch, v node.Value) bool {
 	return v == t.Written || v == t.Pending || slices.Contains(c.former[k], v)
 }
 
-// Inherited reports whether a knob that is not in the journal has a copy of a
-// value that Tenon wrote to an ancestor. If so, it returns the entry that the
-// knob would have if Tenon had written the copy. The value from before in this
-// entry is that of the ancestor. touch returns the journal's entry of a knob.
+// Inherited reports whether a knob has a copy of a value that Tenon wrote to an
+// ancestor. The knob is not in the journal. If it has a copy, Inherited returns
+// the entry that the knob would have if Tenon had written the copy itself. In
+// this entry, the value before Tenon is that of the ancestor. touch returns the
+// journal's entry of a knob.
 //
-// An owner may give a cgroup the same value that Tenon wrote to the parent
-// before. Inherited takes this value for a copy. If the cgroup had the value
-// before Tenon narrowed the parent, it is in the journal: see own.
+// Suppose that an owner gives a cgroup a value that Tenon also wrote to the
+// parent. Then Inherited takes this value for a copy. But if the cgroup already
+// had the value before Tenon narrowed the parent, the function own has added an
+// entry for the cgroup.
 func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (journal.Touch, bool)) (journal.Touch, bool) {
 	if !c.copies(k) {
 		return journal.Touch{}, false
@@ -90,8 +93,8 @@ func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (jo
 	return journal.Touch{}, false
 }
 
-// original returns the value from before Tenon of a knob that Tenon now writes
-// for the first time. now is its present value.
+// original returns the value that a knob had before Tenon. It is for knobs that
+// Tenon now writes for the first time. now is the present value.
 func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 	if t, copied := c.Inherited(k, now, c.touch); copied {
 		return t.Before
@@ -100,14 +103,14 @@ func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 }
 
 // touch returns the journal's entry of a knob. If the journal cannot be read,
-// it returns none; the write that follows then fails for that reason.
+// it returns none. Then the next write fails for the same reason.
 func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
 	t, touched, err := c.o.Journal.Touch(k)
 	return t, touched && err == nil
 }
 
-// own adds journal entries for the children of a cgroup that already have the
-// value that Tenon is about to write to the cgroup. Their owners chose this
+// own adds journal entries for children of a cgroup: those that already have
+// the value that Tenon is about to write to the cgroup. Their owners chose this
 // value. Without an entry it would look like a copy of Tenon's value.
 func (c *Knobs) own(k node.Knob, to node.Value) error {
 	children, err := c.o.Tree.Children(string(k.Cgroup))
@@ -137,11 +140,11 @@ func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 	return c.o.Journal.Wrote(k, now)
 }
 
-// AdoptBorn adds journal entries for the cpusets of new cgroups that are copies
-// of Tenon's values, so that a release of the ancestor also restores them.
-// groups are all cgroups, parents before their children. again reports whether
-// a new cgroup has no cpuset yet; the caller should then call AdoptBorn again
-// soon. It writes no knob.
+// AdoptBorn adds journal entries for cpusets of new cgroups if their values are
+// copies of Tenon's values, so that a release of the ancestor also restores
+// them. groups are all cgroups, parents before their children. again says that
+// a new cgroup has no cpuset yet. Then the caller should call AdoptBorn again
+// soon. AdoptBorn writes no knob.
 func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	if c.o.Tree == nil || c.o.Tree.VersionOf("cpuset") != 1 {
 		return false, nil
@@ -174,8 +177,8 @@ func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	return again, errors.Join(errs...)
 }
 
-// adopt adds a journal entry for one knob if its value is a copy. empty reports
-// whether the knob has no value yet.
+// adopt adds a journal entry for one knob if its value is a copy. empty says
+// that the knob has no value yet.
 func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	if !c.belowTouched(k) {
 		return false, nil
@@ -197,8 +200,8 @@ func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	return false, c.enter(k, t.Inode, t.Before, now)
 }
 
-// belowTouched reports whether the journal lacks this knob but has the same
-// knob of a cgroup above.
+// belowTouched reports whether the journal has the same knob of a cgroup above,
+// but not this knob.
 func (c *Knobs) belowTouched(k node.Knob) bool {
 	if t, touched := c.touch(k); touched {
 		inode, err := c.Inode(k)
@@ -212,8 +215,9 @@ func (c *Knobs) belowTouched(k node.Knob) bool {
 	return false
 }
 
-// Copies returns entries for all cpusets below the knobs of a state that are
-// copies of Tenon's values but not in the journal. A restore needs them.
+// Copies returns entries for cpusets below the knobs in touches. Their values
+// are copies of Tenon's values, and they are not in the journal. A restore
+// needs these entries.
 func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	all := map[node.Knob]journal.Touch{}
 	touch := func(k node.Knob) (journal.Touch, bool) {

@@ -13,7 +13,8 @@ import (
 )
 
 // Ours reports whether the present value of a knob is the one that Tenon wrote,
-// or what the kernel made of it. Any other value comes from another component.
+// or one that the kernel made from it. Any other value comes from another
+// component.
 func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	if k.File.OfThreads() {
 		return true // only Tenon sets these attributes
@@ -34,8 +35,8 @@ func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	return knob.Between(k.File, from, t.Pending, now)
 }
 
-// derived reports whether the kernel itself changed the value written to the
-// value now. On v1 it removes an offline CPU from every cpuset.
+// derived reports whether the kernel itself has changed the value that was
+// written to the value now. On v1 it removes an offline CPU from every cpuset.
 func (c *Knobs) derived(written, now node.Value) bool {
 	w, ok1 := written.(node.CPUs)
 	n, ok2 := now.(node.CPUs)
@@ -54,8 +55,8 @@ func (c *Knobs) derived(written, now node.Value) bool {
 	return true
 }
 
-// Attainable returns a journal entry without the lines of devices that are
-// gone. Such lines can be neither read nor restored.
+// Attainable returns a journal entry without lines of devices that no longer
+// exist. Such lines can be neither read nor restored.
 func (c *Knobs) Attainable(k node.Knob, t journal.Touch) journal.Touch {
 	if k.File.Category() == node.CategoryIO {
 		t.Before = c.o.Devices.Possible(k, t.Before)
@@ -69,11 +70,11 @@ func (c *Knobs) Attainable(k node.Knob, t journal.Touch) journal.Touch {
 	return t
 }
 
-// Dropped reports whether a knob of an existing cgroup cannot be read because
-// the kernel has dropped the knob and its value. That happens if its controller
-// was disabled for the cgroup, if resctrl was unmounted, or if its module was
-// unloaded. An unmounted controller is different: it may still have an effect
-// where Tenon cannot see it.
+// Dropped reports whether the kernel has dropped a knob and its value, so that
+// it cannot be read although its cgroup exists. This happens if the knob's
+// controller was disabled for the cgroup, if resctrl was unmounted, or if a
+// module was unloaded. It is different if a controller was unmounted: the value
+// may still have an effect although Tenon cannot see it.
 func Dropped(err error) bool {
 	file := errors.Is(err, cgroup.ErrUnsupported) && errors.Is(err, iofs.ErrNotExist)
 	return file || errors.Is(err, cgroup.ErrGone) || errors.Is(err, resctrl.ErrNotMounted)

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestMemoryPutBackInPartIsStillOurs clears memory.low and leaves memory.min,
-// as a kubelet does above pods when it starts. The value must still count as
+// TestMemoryPutBackInPartIsStillOurs clears memory.low but not memory.min. A
+// kubelet does this above pods when it starts. The value must still count as
 // Tenon's.
 func TestMemoryPutBackInPartIsStillOurs(t *testing.T) {
 	before, written := node.NoMemoryLimit, node.Memory{Min: 1 << 20, Low: 2 << 20, High: unit.MaxBytes, Max: unit.MaxBytes}

@@ -1,5 +1,5 @@
-// Package change writes knobs so that they can be restored: before each write,
-// it journals the value from before and the new value. It restores a knob only
+// Package change writes knobs so that they can be restored. Before each write,
+// it journals the value to restore and the new value. It restores a knob only
 // if the knob still has Tenon's value.
 package change
 
@@ -19,17 +19,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Options are what the changes of a node need of it.
+// Options are what Knobs needs from the other parts of a node.
 type Options struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups; then nothing is changed
 	Journal  *journal.Journal
 	Devices  *blockio.Devices
 	Controls *cachectl.Groups
-	// Saw is called with each value that was read back after a write.
+	// Saw is called with each value that is read after a write.
 	Saw func(k node.Knob, now node.Value, err error)
-	// Releasing is called before a knob is restored. Released is called
-	// afterwards, before the journal forgets the knob.
+	// Releasing is called before a knob is restored. Released is called after
+	// it was restored, before the journal forgets the knob.
 	Releasing func(node.Knob)
 	Released  func(node.Knob) error
 }
@@ -58,8 +58,8 @@ func (c *Knobs) Use(table knob.Table) { c.table = table }
 // Read reads the present value of a knob.
 func (c *Knobs) Read(k node.Knob) (node.Value, error) { return c.table.Read(k) }
 
-// Set writes a knob. Before the write it journals the value from before and the
-// new value; after the write, it journals the value that the kernel shows.
+// Set writes a knob. Before the write it journals the value to restore and the
+// new value. After the write, it journals the value that the kernel shows.
 func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	i, err := intentionOf(c, k, to)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	return c.o.Journal.Wrote(k, o.Value)
 }
 
-// An intention is a write that has yet to be journaled and performed.
+// An intention is a write that still has to be journaled and performed.
 type intention struct {
 	journal.Intention
 	c      *Knobs
@@ -122,8 +122,8 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	return i, nil
 }
 
-// perform makes a write that the journal already has. known reports whether the
-// result is known. If it is not, the entry stays pending with the new value.
+// perform makes a write that is in the journal. known says that the result is
+// known. If it is not, the entry stays pending, with the new value.
 func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	c := i.c
 	c.noted(i.Knob, i.former, i.Value)
@@ -138,14 +138,15 @@ func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	case err == nil && now == i.now: // the kernel refused the write without any change
 		return journal.Outcome{Knob: i.Knob}, true, errors.Join(writeErr, i.refused())
 	}
-	// The knob is in a state between the two values. Its entry stays pending. A
-	// restore then accepts any mix of the two values as Tenon's.
+	// The value of the knob is a mix of the old and the new value. Its entry
+	// stays pending. A restore then accepts any mix of the two values as
+	// Tenon's.
 	return o, false, errors.Join(writeErr, err)
 }
 
 // refused corrects the note of a knob after the kernel refused the new value.
-// If no write of the knob ever succeeded, the knob will leave the journal, and
-// refused removes its note.
+// If no write of the knob has ever succeeded, the knob will be removed from the
+// journal. Then refused removes the note.
 func (i intention) refused() error {
 	c, k := i.c, i.Knob
 	if t, touched := c.touch(k); touched && t.Written != nil {
@@ -155,19 +156,19 @@ func (i intention) refused() error {
 	return unnote(c, k)
 }
 
-// before returns the value that a knob had before Tenon changed anything, if it
-// now reads as v.
+// before returns the value that a knob had before Tenon changed anything. v is
+// the present value.
 func (c *Knobs) before(v node.Value) node.Value {
 	if _, threads := v.(node.Threads); threads {
-		// If a thread had the attribute before, an earlier Tenon set it, or the
-		// thread copied it from its parent.
+		// If a thread has the attribute already, an earlier Tenon has set it,
+		// or the thread has copied it from its parent.
 		return node.ThreadsNormal
 	}
 	return c.o.Controls.Before(v)
 }
 
 // Inode returns the number that identifies the cgroup or control group of a
-// knob. It fails with cgroup.ErrGone if that does not exist.
+// knob. If this group does not exist, it fails with cgroup.ErrGone.
 func (c *Knobs) Inode(k node.Knob) (uint64, error) {
 	if k.ControlGroup != "" {
 		return c.o.Controls.Inode(k.ControlGroup)
@@ -175,8 +176,8 @@ func (c *Knobs) Inode(k node.Knob) (uint64, error) {
 	return c.o.Tree.Inode(string(k.Cgroup))
 }
 
-// Release restores the value from before of a knob that Tenon has changed, and
-// then forgets the knob. If another component has changed the knob since,
+// Release restores the value that a knob had before Tenon changed it, and then
+// forgets the knob. If another component has changed the knob meanwhile,
 // Release only forgets it.
 func (c *Knobs) Release(k node.Knob) error {
 	t, touched, err := c.o.Journal.Touch(k)
@@ -186,8 +187,8 @@ func (c *Knobs) Release(k node.Knob) error {
 	return c.ReleaseAs(k, t)
 }
 
-// ReleaseAs does the same as Release for a knob whose entry may not be in the
-// journal: see Copies.
+// ReleaseAs does the same as Release. t is the entry of the knob, which may be
+// missing in the journal: see Copies.
 func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	t = c.Attainable(k, t)
 	r, err := returningOf(c, k, t)
@@ -208,8 +209,7 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	return errors.Join(err, c.Forget(k))
 }
 
-// A returning says what the release of a knob must do before the journal
-// forgets the knob.
+// A returning says what a release must do before the journal forgets the knob.
 type returning struct {
 	c             *Knobs
 	knob          node.Knob
@@ -219,7 +219,7 @@ type returning struct {
 	write         bool // the knob still has Tenon's value
 }
 
-// returningOf finds out what the release of a knob must do.
+// returningOf finds out what a release of the knob must do.
 func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error) {
 	r = returning{c: c, knob: k, touch: t}
 	inode, err := c.Inode(k)
@@ -246,8 +246,8 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 	return r, nil
 }
 
-// giveBack writes the value from before. The journal must have this write
-// already.
+// giveBack writes the value to restore. This write must already be in the
+// journal.
 func (r returning) giveBack() error {
 	c, k, t := r.c, r.knob, r.touch
 	err := c.table.Write(k, t.Before)
@@ -270,8 +270,8 @@ func (r returning) giveBack() error {
 	return nil
 }
 
-// left does what follows the write of a release, before the journal forgets the
-// knob.
+// left does what is needed after the write of a release, before the journal
+// forgets the knob.
 func (r returning) left() error {
 	if r.dropped {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Tenon also stores the values from before at the cgroups themselves, as notes
+// Tenon also stores the values to restore at the cgroups themselves, as notes
 // (package note). If the state directory is removed while no agent runs, the
-// notes still show what Tenon changed. Where the kernel allows no notes, only
-// the journal has the values.
+// notes still show what Tenon changed. If the kernel allows no notes, only the
+// journal has the values.
 
 // madeNote is the name of the note at a cgroup that Tenon made. Every other
 // note has the name of the file of its knob.
@@ -39,7 +39,7 @@ func (c *Knobs) noted(k node.Knob, before, value node.Value) {
 	c.write(k.Cgroup, string(k.File), record{Before: &text, Value: value.String()})
 }
 
-// NoteMade writes a note at a cgroup that says that Tenon made it.
+// NoteMade writes a note at a cgroup. The note says that Tenon made the cgroup.
 func (c *Knobs) NoteMade(p node.CgroupPath) { c.write(p, madeNote, record{}) }
 
 func (c *Knobs) write(p node.CgroupPath, name string, n record) {
@@ -53,8 +53,8 @@ func (c *Knobs) write(p node.CgroupPath, name string, n record) {
 	}
 }
 
-// home returns the directory of a cgroup in the first hierarchy. The inode of a
-// cgroup is the inode of this directory.
+// home returns the directory that a cgroup has in the first hierarchy. Its
+// inode is the inode of the cgroup.
 func (c *Knobs) home(p node.CgroupPath) string {
 	for _, controller := range cgroup.Controllers() {
 		if dir, err := c.o.Tree.Dir(controller, string(p)); err == nil {
@@ -72,7 +72,7 @@ func (c *Knobs) noteDir() string {
 	return dir
 }
 
-// Forget removes a knob from the journal together with its note, because Tenon
+// Forget removes a knob from the journal and removes its note, because Tenon
 // does not manage the knob any more.
 func (c *Knobs) Forget(k node.Knob) error {
 	return errors.Join(unnote(c, k), c.o.Journal.Forget(k))
@@ -98,8 +98,8 @@ func unnote(c *Knobs, k node.Knob) error {
 	return nil
 }
 
-// Lost returns the changes that the notes at the cgroups record and that the
-// given state of the journal lacks. Only changes of this journal count.
+// Lost returns changes that are in the notes at the cgroups but not in the
+// given state of the journal. Only notes that belong to this journal count.
 func (c *Knobs) Lost(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
@@ -144,8 +144,8 @@ func (n record) touch(k node.Knob, inode uint64) (journal.Touch, bool) {
 	return journal.Touch{Inode: inode, Before: before, Written: value, Pending: value, By: n.By}, err == nil && wrong == nil
 }
 
-// recover adds to the journal the changes that only the notes record. It
-// returns the number of knobs and cgroups that it added.
+// recover adds changes to the journal that are only in the notes. It returns
+// how many knobs and cgroups it added.
 func (c *Knobs) recover() (int, error) {
 	if c.o.Tree == nil {
 		return 0, nil

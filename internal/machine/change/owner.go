@@ -10,10 +10,10 @@ import (
 )
 
 // Rebase changes the values that a release restores. It calls change with the
-// value from before Tenon's first write. change returns the value that the
-// owner of the knob would have written by now, or nil for no change. Rebase is
-// for knobs that another component derives from a user's settings, as the
-// kubelet does for pods. It writes only the journal.
+// value that a knob had before Tenon's first write. change returns the value
+// that the owner of the knob would have written by now, or nil if it is the
+// same. Rebase is for knobs that another component derives from a user's
+// settings, as the kubelet does for pods. It writes only the journal.
 func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
 	touches, err := c.Own()
 	if err != nil {
@@ -31,11 +31,11 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 	return errors.Join(errs...)
 }
 
-// Own returns the journaled knobs that this process may release. Knobs of
-// another live Tenon process are not among them. The caller must not change the
-// map; while the journal does not change, each call returns the same map.
+// Own returns the journaled knobs that this process may release. Knobs of other
+// living Tenon processes are not among them. The caller must not change the
+// map. While the journal does not change, each call returns the same map.
 func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
-	// Read the counter first. If the journal changes after that, the next call
+	// Read the counter first. If the journal changes after this, the next call
 	// reads it again.
 	changes, err := c.o.Journal.Changes()
 	if err != nil {
@@ -73,18 +73,18 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 	return state.Touches, nil
 }
 
-// owned is the last result of Own, with the number of changes that the journal
-// had before it.
+// owned is the last result of Own, and the number of changes that the journal
+// had before that.
 type owned struct {
 	at      uint64
 	touches map[node.Knob]journal.Touch
 }
 
-// Adopt makes this process responsible for the knobs that ended Tenon processes
-// left changed, so that an agent continues where the last one stopped. It does
-// not adopt the changes of a lab, which a restore undoes. It first adds to the
-// journal what only the notes at the cgroups record, and returns how many knobs
-// and cgroups that is.
+// Adopt makes this process responsible for knobs that other Tenon processes had
+// changed when they ended, so that an agent continues where the last one
+// stopped. It does not adopt changes of a lab, which a restore undoes. Before
+// that, it adds changes to the journal that are only in the notes at the
+// cgroups. It returns how many knobs and cgroups these are.
 func (c *Knobs) Adopt() (recovered int, err error) {
 	touches, err := c.Own()
 	touches = maps.Clone(touches)

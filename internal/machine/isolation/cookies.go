@@ -55,7 +55,7 @@ func (kernelPolicies) Shorten(l task.List) (int, error) { return task.Shorten(l)
 func (kernelPolicies) Count(tids []int) (task.Policies, error) { return task.CountPolicies(tids) }
 
 // cookies are the core-scheduling cookies that Tenon sets, and those that other
-// components set. It is safe for concurrent use.
+// components set. Its methods are safe for concurrent use.
 type cookies struct {
 	Cores
 
@@ -71,14 +71,14 @@ func newCookies(c Cores) *cookies {
 	return &cookies{Cores: c, issued: map[uint64]bool{}}
 }
 
-// present returns Tenon's cookie; nil: there is none.
+// present returns Tenon's cookie. It returns nil if there is none.
 func (c *cookies) present() Cookie {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own
 }
 
-// id returns the number of Tenon's cookie; 0: there is none.
+// id returns the number of Tenon's cookie. It returns 0 if there is none.
 func (c *cookies) id() uint64 {
 	if own := c.present(); own != nil {
 		return own.ID()
@@ -86,9 +86,9 @@ func (c *cookies) id() uint64 {
 	return 0
 }
 
-// get returns the cookie for best-effort threads. If a
-// thread in the list that from returns has the cookie of an earlier agent, it is
-// that cookie.
+// get returns the cookie for best-effort threads. from lists threads that may
+// have the cookie of an earlier agent. If one of them has it, get returns this
+// cookie.
 func (c *cookies) get(from func() []int) (Cookie, error) {
 	if own := c.present(); own != nil {
 		return own, nil
@@ -106,7 +106,7 @@ func (c *cookies) get(from func() []int) (Cookie, error) {
 	return own, err
 }
 
-// drop gives up Tenon's cookie. It is called when no thread should have the
+// drop gives up Tenon's cookie. It is called when no thread shall have the
 // cookie any more.
 func (c *cookies) drop() {
 	c.mu.Lock()
@@ -117,7 +117,7 @@ func (c *cookies) drop() {
 	}
 }
 
-// forget forgets the cookies that Tenon has set, because no thread has them any
+// forget forgets which cookies Tenon has set, because no thread has them any
 // more.
 func (c *cookies) forget() {
 	c.mu.Lock()
@@ -125,8 +125,8 @@ func (c *cookies) forget() {
 	clear(c.issued)
 }
 
-// isForeign reports whether a cookie belongs to another component. It can tell
-// only after this process has a cookie of its own.
+// isForeign reports whether a cookie belongs to another component. It can know
+// this only if this process has a cookie of its own.
 func (c *cookies) isForeign(id uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +141,8 @@ func (c *cookies) hasForeign(tid int) bool {
 }
 
 // note records the cookies of threads before they are cleared. If this process
-// has set no cookie, the cookies in a best-effort cgroup come from an earlier
-// agent.
+// has not set a cookie, the cookies in a best-effort cgroup come from an
+// earlier agent.
 func (c *cookies) note(list task.List) {
 	tids, _ := list() // after an error, clearing the cookies also fails, and reports it
 	ids := map[uint64]bool{}
@@ -159,7 +159,8 @@ func (c *cookies) note(list task.List) {
 	maps.Copy(c.issued, ids)
 }
 
-// clearIssued clears those cookies of threads that note has recorded.
+// clearIssued clears the cookies of threads, if note has recorded these
+// cookies.
 func (c *cookies) clearIssued(list task.List) error {
 	c.mu.Lock()
 	issued := maps.Clone(c.issued)
@@ -177,8 +178,7 @@ func (c *cookies) clearIssued(list task.List) error {
 	return err
 }
 
-// clearOurs clears Tenon's cookies of threads, and returns the number of
-// threads.
+// clearOurs removes Tenon's cookie from threads. It returns from how many.
 func (c *cookies) clearOurs(list task.List) int {
 	c.mu.Lock()
 	ours := maps.Clone(c.issued)

@@ -1,5 +1,5 @@
 // Package isolation keeps best-effort threads off the CPUs of latency-sensitive
-// ones, by mechanisms of the kernel: it reads and writes the knobs of
+// ones, by mechanisms of the kernel. It reads and writes the knobs of
 // isolation, and reports when a mechanism fails.
 package isolation
 
@@ -29,20 +29,20 @@ import (
 
 const (
 	// failuresKept is how long snapshots show a mechanism failure.
-	// failuresShown is the maximum number that they show.
+	// failuresShown is how many failures they show at most.
 	failuresKept  = time.Hour
 	failuresShown = 32
 	// eventsKept is the length of the queue of events. If the queue is full, a
-	// further event is dropped, because the loop will wake anyway.
+	// further event is dropped, because the loop wakes up anyway.
 	eventsKept = 16
-	// sameFailure is the time after a refusal in which further refusals count
-	// as the same failure. One tick writes many knobs.
+	// sameFailure is a time after a refusal. Refusals during this time count as
+	// the same failure, because one tick writes many knobs.
 	sameFailure = 5 * time.Second
 )
 
-// Isolation holds the isolation knobs of a node. It does not read thread knobs
-// that Tenon has not set, because to read all threads is the main cost of these
-// mechanisms. It is safe for concurrent use.
+// Isolation holds the isolation knobs of a node. If Tenon has not set a thread
+// knob, Isolation does not read it, because to read all threads is the main
+// cost of these mechanisms. It is safe for concurrent use.
 type Isolation struct {
 	fs        proc.FS
 	tree      *cgroup.Tree // nil: this machine has no cgroups that we can use
@@ -77,15 +77,15 @@ type Isolation struct {
 	status    node.IsolationStatus // the status without the counters of the scheduler
 }
 
-// A Kernel gives access to those parts of the kernel that isolation uses. A nil
-// field stands for the kernel of this machine.
+// A Kernel gives access to the parts of the kernel that isolation uses. If a
+// field is nil, the kernel of this machine is used.
 type Kernel struct {
 	SchedExt bescheduler.Kernel
 	Policies Policies
 	Cores    Cores
 }
 
-// Options are what the isolation needs of its node.
+// Options are what isolation needs from the other parts of a node.
 type Options struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
@@ -123,14 +123,14 @@ func New(o Options) *Isolation {
 	return i
 }
 
-// An Event wakes the loop because of a mechanism failure or stray threads.
+// An Event wakes the loop because a mechanism failed or threads are stray.
 type Event struct {
 	At   time.Time
 	Text string
 }
 
-// Events returns the channel of these events. It is valid while the host is
-// open. An event that cannot be delivered at once is dropped.
+// Events returns the channel of events. It is valid while the host is open. If
+// an event cannot be delivered at once, it is dropped.
 func (i *Isolation) Events() <-chan Event { return i.wakes }
 
 // Scheduler returns the BPF scheduler of best-effort threads.
@@ -140,8 +140,8 @@ func (i *Isolation) Scheduler() *bescheduler.Scheduler { return i.scheduler }
 func (i *Isolation) Exempt() *exempt.Groups { return i.exempt }
 
 // makeFair moves the threads of a cgroup from sched_ext to the fair class. In
-// the BPF scheduler such threads would run later, or the kernel would report
-// them as stalled.
+// the BPF scheduler they would run later, or the kernel would report them as
+// stalled.
 func (i *Isolation) makeFair(p node.CgroupPath) error {
 	i.mu.Lock()
 	clear(i.tallies)
@@ -156,7 +156,8 @@ func (i *Isolation) makeFair(p node.CgroupPath) error {
 	return err
 }
 
-// exemptionEnded makes the next snapshot read the real values of a cgroup.
+// exemptionEnded makes the next snapshot read the real values of the knobs of a
+// cgroup.
 func (i *Isolation) exemptionEnded(p node.CgroupPath, notIdle bool) {
 	i.Expire()
 	again := i.marks.Remark(p)
@@ -168,8 +169,8 @@ func (i *Isolation) exemptionEnded(p node.CgroupPath, notIdle bool) {
 	}
 }
 
-// Has reports whether a knob is a knob of isolation that the knob cache does
-// not hold.
+// Has reports whether a knob is an isolation knob that is not in the knob
+// cache.
 func Has(k node.Knob) bool {
 	return k == vendormark.Switch || k.File == node.FileScheduler || k.File.OfThreads() || k.File.OrdersScheduler()
 }
@@ -190,7 +191,7 @@ func (i *Isolation) Adapters() knob.Table {
 }
 
 // Show records which isolation knobs snapshots must contain. It returns the
-// other files, and the marks if this kernel has them.
+// other files. If this kernel has marks, the result also contains these.
 func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -208,7 +209,7 @@ func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 	})
 }
 
-// Expire makes the next snapshot check all threads at once, because new threads
+// Expire makes the next snapshot check all threads again, because new threads
 // may lack the best-effort attributes.
 func (i *Isolation) Expire() {
 	i.mu.Lock()
@@ -216,14 +217,14 @@ func (i *Isolation) Expire() {
 	i.stale = true
 }
 
-// Close unloads the scheduler and gives up the cookie of best-effort threads.
+// Close unloads the scheduler, and gives up the cookie of best-effort threads.
 func (i *Isolation) Close() {
 	i.scheduler.Close()
 	i.cookies.drop()
 }
 
-// Status returns the state and the counters of the isolation mechanisms since
-// New. It reads the counters of a loaded scheduler.
+// Status returns the state of the isolation mechanisms, and their counters
+// since New. If a scheduler is loaded, it reads the counters of the scheduler.
 func (i *Isolation) Status() node.IsolationStatus {
 	all := i.scheduler.Status()
 	i.mu.Lock()
@@ -324,7 +325,7 @@ func (i *Isolation) read(k node.Knob) (node.Value, error) {
 	return i.marks.Read(k)
 }
 
-// write writes an isolation knob. If the kernel refuses the write although the
+// write writes an isolation knob. If the kernel refuses the write and the
 // cgroup still exists, write records a mechanism failure.
 func (i *Isolation) write(k node.Knob, v node.Value) error {
 	var err error
@@ -349,17 +350,17 @@ func (i *Isolation) write(k node.Knob, v node.Value) error {
 }
 
 // isFailure reports whether an error means that the kernel refuses the
-// mechanism as such. An error that concerns one cgroup or thread does not
-// count, because that may be gone in the next tick. loaded says whether a BPF
-// scheduler is loaded.
+// mechanism as such. An error about one cgroup or thread does not count,
+// because the cgroup or thread may no longer exist in the next tick. loaded
+// says whether a BPF scheduler is loaded.
 func isFailure(v node.Value, err error, loaded bool) bool {
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
 		return false
 	}
 	switch v := v.(type) {
 	case node.Scheduler:
-		// The end of a loaded scheduler does not count here, because follow
-		// reports it.
+		// If a loaded scheduler has ended, that does not count as a failure of
+		// the write, because follow reports it.
 		return v.Loaded && !loaded && !errors.Is(err, scx.ErrClosed) && !errors.Is(err, bescheduler.ErrLoading)
 	case node.Threads:
 		return v == node.ThreadsBE && errors.Is(err, task.ErrUnsupported)

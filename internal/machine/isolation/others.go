@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// others describes how other components use sched_ext and core scheduling.
+// others says how other components use sched_ext and core scheduling.
 type others struct {
 	at      time.Time
 	name    string // of the loaded scheduler
@@ -20,8 +20,8 @@ type others struct {
 }
 
 // lookForOthers checks whether other components use sched_ext or core
-// scheduling. It does so rarely, because both are usually set up once. It also
-// does so when there is a new workload, because a container runtime may give
+// scheduling. It checks rarely, because both are usually set up once. It also
+// checks when there is a new workload, because a container runtime may give
 // each container a cookie. Only the goroutine of the loop calls it. It holds
 // i.mu only for fields that other goroutines read.
 func (i *Isolation) lookForOthers(s *node.Snapshot) {
@@ -55,8 +55,8 @@ func (i *Isolation) lookForOthers(s *node.Snapshot) {
 	i.others = f
 }
 
-// foreignCookies counts the processes with a cookie of another component. It
-// reads only the first thread of each process.
+// foreignCookies returns how many processes have a cookie of another component.
+// It reads only the first thread of each process.
 func (i *Isolation) foreignCookies() (n int) {
 	pids, err := i.fs.PIDs()
 	if err != nil {
@@ -80,8 +80,8 @@ func (i *Isolation) foreignCookies() (n int) {
 	return n
 }
 
-// foreignScheduler returns the name of the loaded sched_ext scheduler; empty:
-// none is loaded.
+// foreignScheduler returns the name of the sched_ext scheduler that is loaded.
+// It returns "" if none is loaded.
 func foreignScheduler(sys string) string {
 	dir := filepath.Join(sys, "kernel/sched_ext")
 	state, err := os.ReadFile(filepath.Join(dir, "state"))

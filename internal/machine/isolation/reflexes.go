@@ -11,10 +11,11 @@ import (
 )
 
 // ReleaseExt moves the threads in and below a cgroup to the fair class,
-// whichever scheduler they are in, and returns their number. The kernel applies
-// cpu.max to threads of the fair class, but not to those of sched_ext. The
-// journal does not change. The owner of the cgroup's FilePolicy later finds
-// these threads as strays. A cgroup that does not exist has no threads.
+// whichever scheduler they have. It returns how many it moved. It is needed
+// because the kernel applies cpu.max to threads of the fair class, but not to
+// those of sched_ext. The journal does not change. The process that owns the
+// cgroup's FilePolicy later finds these threads as strays. A cgroup that does
+// not exist has no threads.
 func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 	n, err := i.policies.Shorten(func() ([]int, error) { return subtree.Threads(i.tree, p) })
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
@@ -26,7 +27,7 @@ func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 // Unload unloads the BPF scheduler: see bescheduler.Scheduler.
 func (i *Isolation) Unload() (bool, error) { return i.scheduler.Unload() }
 
-// Tend serves the loaded scheduler between two snapshots: it sends the
+// Tend does what the loaded scheduler needs between two snapshots. It sends the
 // heartbeat, and ends demotions whose time is over. If no scheduler is loaded,
 // it does nothing.
 func (i *Isolation) Tend() error { return i.tend(i.now()) }
@@ -39,9 +40,10 @@ func (i *Isolation) tend(at time.Time) error {
 	return i.scheduler.Beat()
 }
 
-// Guard makes the writes about threads that a snapshot must not make. It
-// removes best-effort attributes from threads of other classes, and sends the
-// heartbeat to the scheduler. The loop calls it after the steps of each tick.
+// Guard changes threads where that is needed, because a snapshot must not
+// write. It removes best-effort attributes from threads of other classes, and
+// sends the heartbeat to the scheduler. The loop calls it after the steps of
+// each tick.
 func (i *Isolation) Guard(at time.Time, workloads []node.Workload) error {
 	if i.tree == nil {
 		return nil

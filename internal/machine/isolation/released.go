@@ -13,16 +13,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mayHave reports whether threads may still have the attribute of a journaled
-// knob. They may have it even during a release, and after a release that
-// failed.
+// mayHave reports whether threads may have the attribute of a journaled knob.
+// They may even have it during a release, and after a release that failed.
 func mayHave(t journal.Touch) bool {
 	return t.Written != node.Value(node.ThreadsNormal) || t.Pending != nil && t.Pending != node.Value(node.ThreadsNormal)
 }
 
-// LastReleased cleans up when the last journaled knob of a thread attribute was
-// released, by any process: it removes the attribute from threads that have
-// left their cgroups. For other knobs it does nothing.
+// LastReleased cleans up after the last journaled knob of a thread attribute
+// was released, by any process. It removes the attribute from threads that have
+// left their cgroups. If k is another kind of knob, it does nothing.
 func (i *Isolation) LastReleased(k node.Knob) error {
 	if !k.File.OfThreads() {
 		return nil
@@ -49,9 +48,9 @@ func (i *Isolation) LastReleased(k node.Knob) error {
 	return nil
 }
 
-// recheckReleased does the same again a while later. A thread that was created
-// while LastReleased listed all threads has a copy of its parent's attributes,
-// but may not be in that list.
+// recheckReleased removes attributes again, some time after LastReleased. If a
+// thread was created while LastReleased listed all threads, it has a copy of
+// its parent's attributes, but may not be in the list.
 func (i *Isolation) recheckReleased(at time.Time) {
 	i.mu.Lock()
 	due := maps.Clone(i.recheck)
@@ -76,10 +75,10 @@ func (i *Isolation) recheckReleased(at time.Time) {
 }
 
 // removeEverywhere removes a best-effort attribute from all threads of the
-// machine. It must look at all, because a thread that was moved out of a
-// best-effort cgroup keeps the attribute and may be in a cgroup that Tenon does
-// not manage. It runs only after the last release, because it reads every
-// thread. While the sched_ext scheduler of another component is loaded, threads
+// machine. It must look at all threads: if a thread was moved out of a
+// best-effort cgroup, it keeps the attribute, and may be in a cgroup that Tenon
+// does not manage. It runs only after the last release, because it reads every
+// thread. While another component has loaded a sched_ext scheduler, threads
 // with SCHED_EXT belong to that scheduler and keep their policy.
 func (i *Isolation) removeEverywhere(f node.File) error {
 	ours := i.scheduler.Loaded()
@@ -99,8 +98,8 @@ func (i *Isolation) removeEverywhere(f node.File) error {
 	return nil
 }
 
-// allThreads lists all threads of the machine except kernel threads, which
-// never have these attributes.
+// allThreads lists all threads of the machine except kernel threads, because
+// these never have such attributes.
 func allThreads(fs proc.FS) ([]int, error) {
 	pids, err := fs.PIDs()
 	if err != nil {
@@ -140,7 +139,7 @@ func (i *Isolation) unconvert(k node.Knob) error {
 	return nil
 }
 
-// takeBack removes the attribute of a knob from the threads in and below its
+// takeBack removes the attribute of a knob from all threads in and below its
 // cgroup.
 func (i *Isolation) takeBack(k node.Knob) error {
 	list := func() ([]int, error) { return subtree.Threads(i.tree, k.Cgroup) }

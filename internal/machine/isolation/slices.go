@@ -10,9 +10,9 @@ import (
 )
 
 // longSlices reads and sets the slices of threads. It remembers the kernel's
-// default slice for reread.Changed, because reading it takes a thread of its
-// own. If the default changes, threads with the new default count as threads
-// that chose their slice, until the default is read again.
+// default slice for the time reread.Changed, because a thread must be started
+// to read it. If the default changes, a thread with the new default counts as
+// one that chose its slice, until the default is read again.
 type longSlices struct {
 	now  func() time.Time
 	read func() (task.Slices, error)
@@ -26,7 +26,7 @@ func newLongSlices(now func() time.Time) *longSlices {
 	return &longSlices{now: now, read: task.NewSlices}
 }
 
-// kinds returns the values by which the kinds of slices are distinguished.
+// kinds returns the slices that distinguish the kinds.
 func (l *longSlices) kinds() (task.Slices, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,8 +41,8 @@ func (l *longSlices) kinds() (task.Slices, error) {
 	return s, err
 }
 
-// count returns the number of threads of the fair class with the long slice,
-// with the kernel's default slice, and with a slice of their own.
+// count counts threads of the fair class. It returns how many have the long
+// slice, how many the kernel's default slice, and how many another slice.
 func (l *longSlices) count(tids []int) (long, usual, own int, err error) {
 	s, err := l.kinds()
 	if err != nil {
@@ -73,8 +73,8 @@ func (l *longSlices) give(list task.List) (int, error) {
 	return s.Lengthen(list)
 }
 
-// takeBack resets long slices to the kernel's default, and returns the number
-// of threads that it changed.
+// takeBack gives threads with the long slice the kernel's default slice. It
+// returns how many threads it changed.
 func (l *longSlices) takeBack(list task.List) (int, error) {
 	s, err := l.kinds()
 	if err != nil {

@@ -42,8 +42,8 @@ func (i *Isolation) convertStray(e scx.Stray) {
 }
 
 // belongs reports whether a thread is in a cgroup whose threads must have the
-// attribute f, the policy or the cookie. known reports whether that could be
-// found out.
+// attribute f, which is the policy or the cookie. known reports whether this
+// could be found out.
 func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	entries, err := i.fs.Cgroup(tid)
 	if err != nil {
@@ -68,8 +68,9 @@ func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	return false, false
 }
 
-// demote moves a thread of an idle cgroup that has waited too long to the fair
-// class for some seconds. Otherwise the kernel would eject the scheduler.
+// demote moves a thread to the fair class for some seconds. The thread is in an
+// idle cgroup and has waited too long. Without the move, the kernel would eject
+// the scheduler.
 func (i *Isolation) demote(e scx.LongWait) {
 	i.mu.Lock()
 	_, again := i.demoted[e.TID]
@@ -83,7 +84,7 @@ func (i *Isolation) demote(e scx.LongWait) {
 	}
 }
 
-// endDemotions moves demoted threads back when their time is over and a CPU is
+// endDemotions moves demoted threads back if their time is over and a CPU is
 // free for them.
 func (i *Isolation) endDemotions(at time.Time) {
 	i.mu.Lock()
@@ -94,7 +95,7 @@ func (i *Isolation) endDemotions(at time.Time) {
 		}
 	}
 	i.mu.Unlock()
-	// Without a free CPU the thread would continue to wait.
+	// If no CPU is free, the thread would go on waiting.
 	over = slices.DeleteFunc(over, func(tid int) bool { return !i.scheduler.HasRoom(tid) })
 	i.mu.Lock()
 	for _, tid := range over {
@@ -108,18 +109,19 @@ func (i *Isolation) endDemotions(at time.Time) {
 	}
 }
 
-// checkedWork is the state of a workload when its threads were last checked.
+// checkedWork is the state that a workload had when its threads were last
+// checked.
 type checkedWork struct {
 	class node.Class
 	used  node.Maybe[time.Duration] // its CPU time; absent: not counted
 }
 
-// guardOthers removes best-effort attributes from threads of other classes,
-// because with them these threads would run only after all other threads. A
-// thread may have them because the class of its work is new, or because a
-// best-effort thread started it. guardOthers checks new work at once, and other
-// work each time after it has run. It does so while a mechanism with thread
-// attributes is in use, and for some time after that.
+// guardOthers removes best-effort attributes from threads of other classes. A
+// thread with them would run only after all other threads. It may have them
+// because its work has a new class, or because a best-effort thread started it.
+// guardOthers checks new work at once, and other work each time after it has
+// run. It does so while a mechanism with thread attributes is in use, and for
+// some time after that.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()
@@ -160,7 +162,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	}
 	i.mu.Unlock()
 	for p := range due {
-		// Undo only attributes that Tenon itself sets on this node.
+		// Remove only attributes that Tenon itself sets on this node.
 		ours := func(f node.File) bool {
 			_, left := late[f]
 			return given[f] && own[p] != node.BE || !given[f] && left
@@ -185,7 +187,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	}
 }
 
-// count prints a number with its noun, in the singular or the plural.
+// count prints a number and a noun, which is singular or plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

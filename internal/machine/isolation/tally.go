@@ -10,17 +10,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A tally is the result of counting threads for a knob: be have the best-effort
-// attribute, others have the usual one, and left are real-time threads or
-// threads with a slice of their own, which Tenon does not change.
+// A tally says how many threads have which attribute, for one knob: be threads
+// have the best-effort attribute, and others have the usual one. Tenon does not
+// change the threads in left, which are real-time threads and threads that
+// chose their slice.
 type tally struct{ be, others, left int }
 
 func (a tally) plus(b tally) tally { return tally{a.be + b.be, a.others + b.others, a.left + b.left} }
 
 // tallies are the last tallies of workloads, by knob and cgroup. If a workload
-// has used no CPU since then, none of its threads ran, so none of them has
+// has used no CPU since then, none of its threads ran. So none of them has
 // created a thread or changed its attributes. If another process has moved a
-// thread there or has changed one, that thread is counted after it has run.
+// thread into the cgroup or has changed one, this thread is counted after it
+// has run.
 type tallies map[node.Knob]map[node.CgroupPath]tallied
 
 type tallied struct {
@@ -28,8 +30,8 @@ type tallied struct {
 	used time.Duration // CPU time when the threads were counted
 }
 
-// tallyOf counts the threads below the cgroup of a knob. It omits threads for
-// which demoted returns true.
+// tallyOf counts the threads in and below the cgroup of a knob. If demoted
+// returns true for a thread, the thread does not count.
 func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, error) {
 	i.mu.Lock()
 	w := tallyWalk{i: i, k: k, demoted: demoted, classes: i.classes, used: i.used, was: i.tallies[k], now: map[node.CgroupPath]tallied{}}
@@ -48,7 +50,7 @@ func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, erro
 	return n, err
 }
 
-// A tallyWalk is one count of the threads of a knob.
+// A tallyWalk is one count of the threads for a knob.
 type tallyWalk struct {
 	i        *Isolation
 	k        node.Knob
@@ -58,8 +60,9 @@ type tallyWalk struct {
 	was, now map[node.CgroupPath]tallied
 }
 
-// below counts the threads in and below a cgroup, without those of other classes
-// and of exempt cgroups. It fails with cgroup.ErrGone if the cgroup itself is gone.
+// below counts the threads in and below a cgroup. It does not count those of
+// other classes and of exempt cgroups. If the cgroup itself does not exist any
+// more, it fails with cgroup.ErrGone.
 func (w *tallyWalk) below(p node.CgroupPath) (tally, error) {
 	if class, is := w.classes[p]; is && class != node.BE || w.i.exempt.Has(p) {
 		return tally{}, nil
@@ -94,7 +97,7 @@ func (w *tallyWalk) below(p node.CgroupPath) (tally, error) {
 	return sum, nil
 }
 
-// tallyThreads counts the given threads by an attribute.
+// tallyThreads counts the given threads by one attribute.
 func tallyThreads(i *Isolation, f node.File, tids []int) (n tally, err error) {
 	switch f {
 	case node.FilePolicy:

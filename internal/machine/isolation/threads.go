@@ -17,19 +17,19 @@ import (
 // demotedFor is how long a demoted thread stays in the fair class.
 const demotedFor = 5 * time.Second
 
-// latePause is the time after which a restore looks for threads that were
-// created during it.
+// latePause is how long a restore waits before it looks for threads that were
+// created during the restore.
 const latePause = 50 * time.Millisecond
 
-// ErrOwn means that a cgroup contains a process of Tenon, or one that the node
-// needs.
+// ErrOwn means that a cgroup contains a process of Tenon, or one that the
+// system needs.
 var ErrOwn = errors.New("it holds a process of Tenon or of the system")
 
 // ErrNotBE means that a cgroup contains work of another class.
 var ErrNotBE = errors.New("it is not best-effort work")
 
-// bestEffort lists the threads in and below a cgroup. It omits threads of other
-// classes and of exempt cgroups.
+// bestEffort lists the threads in and below a cgroup. Threads of other classes
+// and of exempt cgroups are left out.
 func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 	i.mu.Lock()
 	own := i.classes
@@ -45,10 +45,10 @@ func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 	})
 }
 
-// readThreads reads the common attribute of the threads in and below a cgroup.
-// Threads that are real-time, exempt or demoted do not count, nor do threads
-// that set a slice of their own. If no thread counts, it returns the value that
-// Tenon last set.
+// readThreads returns which attribute the threads in and below a cgroup have in
+// common. Some threads do not count: those that are real-time, exempt or
+// demoted, and those that chose their slice. If no thread counts, it returns
+// the value that Tenon last set.
 func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 	i.mu.Lock()
 	given, demoted := i.converted[k], maps.Clone(i.demoted)
@@ -71,8 +71,8 @@ func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 	return node.ThreadsNormal, nil
 }
 
-// writeThreads sets or removes the best-effort attribute of a knob on the
-// threads in and below a cgroup.
+// writeThreads gives the best-effort attribute of a knob to all threads in and
+// below a cgroup, or removes it from them.
 func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	defer func() {
 		i.mu.Lock()
@@ -103,9 +103,9 @@ func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	return fmt.Errorf("write %v: threads are made %s or %s", k, node.ThreadsBE, node.ThreadsNormal)
 }
 
-// mayConvert refuses cgroups with processes of Tenon or of the system, and
-// cgroups with work of other classes. With the attribute, no thread of such
-// work would run in time.
+// mayConvert returns an error for cgroups that contain processes of Tenon or of
+// the system, or work of other classes. With the attribute, threads of such
+// work would not run in time.
 func (i *Isolation) mayConvert(p node.CgroupPath) error {
 	i.mu.Lock()
 	class, is := i.classes[p]
@@ -150,7 +150,7 @@ func (i *Isolation) convert(k node.Knob) (int, error) {
 }
 
 // withCookies lists threads that may have the cookie of an earlier agent.
-// Threads in cgroups below are missing; the next check finds them.
+// Threads in cgroups below are missing. The next check finds them.
 func (i *Isolation) withCookies() []int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -167,7 +167,7 @@ func (i *Isolation) withCookies() []int {
 
 // TakeBackLate removes attributes from threads that a restore has missed. A new
 // thread copies its parent's attributes, but may appear in the list of threads
-// only later; much later if best-effort work gets little CPU.
+// only later. If best-effort work gets little CPU, that may be much later.
 func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	if len(knobs) == 0 {
 		return nil
@@ -182,8 +182,8 @@ func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	return errors.Join(errs...)
 }
 
-// verifyThreads adds to a snapshot the thread knobs that Tenon has set. It
-// takes them from the cache, except for those due for a read.
+// verifyThreads adds the thread knobs that Tenon has set to a snapshot. Their
+// values come from the cache. Only knobs that are due are read.
 func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	i.mu.Lock()
 	knobs := slices.SortedFunc(maps.Keys(i.converted), node.Knob.Compare)

@@ -11,14 +11,13 @@ import (
 )
 
 // Delay is how long the threads of a command were runnable but waited for a
-// CPU, summed over the threads, from /proc/PID/task/TID/schedstat. The counters
-// of a thread disappear when it ends, so they are sampled. Waits after the last
-// sample of a thread are missing.
+// CPU. It is the sum over the threads, from /proc/PID/task/TID/schedstat. The
+// counters of a thread disappear when it ends, so they are sampled. Waits after
+// the last sample of a thread are missing.
 type Delay struct {
 	Waited time.Duration
 	// Seen is the CPU time of the same threads in the same samples. If it is
-	// less than the CPU time of the whole group, waits are missing in Waited,
-	// too.
+	// less than the CPU time of the whole group, waits are missing in Waited.
 	Seen time.Duration
 }
 
@@ -35,24 +34,24 @@ type delayMeter struct {
 type thread struct{ run, delay time.Duration }
 
 const (
-	// samplePeriod is the minimum time between two samples. The waits of a
-	// thread after its last sample are lost.
+	// samplePeriod is the minimum time between two samples. If a thread waits
+	// after its last sample, that wait is lost.
 	samplePeriod = 200 * time.Millisecond
-	// sampleShare limits the cost of sampling. After a sample that took t of
-	// CPU time, there is a pause of sampleShare·t (0.5 % of one CPU), up to the
-	// longest pause.
+	// sampleShare limits what sampling costs. If a sample took the CPU time t,
+	// there is then a pause of sampleShare·t (0.5 % of one CPU), but not more
+	// than the longest pause.
 	sampleShare  = 200
 	longestPause = 2 * time.Second
 )
 
-// newDelayMeter returns a meter for the process main, whose counters begin at
-// base, and for the processes that procs returns.
+// newDelayMeter returns a meter. It samples the process main, whose counters
+// begin at base, and the processes that procs returns.
 func newDelayMeter(fs proc.FS, procs func() ([]int, error), main int, base Delay) *delayMeter {
 	return &delayMeter{fs: fs, procs: procs, main: main, base: base, threads: map[int]thread{}}
 }
 
-// sample reads every thread of the group once. It skips a thread that has ended
-// since it was listed.
+// sample reads every thread of the group once. If a thread has ended since it
+// was listed, it is skipped.
 func (m *delayMeter) sample() {
 	pids, _ := m.procs()
 	if !slices.Contains(pids, m.main) {
@@ -68,8 +67,8 @@ func (m *delayMeter) sample() {
 			if err != nil {
 				continue
 			}
-			// Counters only grow. A smaller value belongs to another thread
-			// with the same id.
+			// Counters only grow. If a value is smaller, it belongs to another
+			// thread with the same id.
 			if old := m.threads[tid]; s.Run < old.run {
 				m.ended.Waited += old.delay
 				m.ended.Seen += old.run
@@ -79,7 +78,7 @@ func (m *delayMeter) sample() {
 	}
 }
 
-// run takes samples until stop is closed, and a last one then.
+// run takes samples until stop is closed, and then a last one.
 func (m *delayMeter) run(stop <-chan struct{}) {
 	runtime.LockOSThread() // the CPU time of this thread is the cost of the samples
 	defer runtime.UnlockOSThread()

@@ -17,7 +17,8 @@ import (
 
 // GateArg is the first argument of a gate. A gate is a copy of Tenon that waits
 // until it is in its cgroup, and then executes the command. A program that
-// launches commands must pass its arguments to Gate first.
+// launches commands must call Gate before anything else if this is its first
+// argument.
 const GateArg = "__tenon_gate"
 
 // A gated is a gate process that has not executed its command yet.
@@ -27,20 +28,20 @@ type gated struct {
 	report  *os.File // receives the error of exec, or is closed by exec
 }
 
-// A gateOrder lists the changes that the gate makes to itself before it
-// executes the command.
+// A gateOrder says what the gate changes about itself before it executes the
+// command.
 type gateOrder struct {
-	// Idle sets SCHED_IDLE, nice 19 and the idle I/O class: the lowest priority
-	// that an unprivileged user can set.
+	// Idle sets SCHED_IDLE, nice 19 and the idle I/O class. This is the lowest
+	// priority that an unprivileged user can set.
 	Idle bool
 	Path string
 	Args []string
 }
 
-// startGate starts the gate. program is the start of the argv with which this
-// program is started again. The pipes keep their descriptor numbers in the
-// child, because fixed numbers could collide with descriptors that the caller
-// passes to the command.
+// startGate starts the gate. program is the beginning of the argv with which
+// this program can be started again. In the child, the pipes have the same
+// descriptor numbers, because fixed numbers could collide with descriptors that
+// the caller passes to the command.
 func startGate(program []string, order gateOrder) (*gated, error) {
 	var open, report [2]int
 	if err := unix.Pipe2(open[:], 0); err != nil {
@@ -68,16 +69,16 @@ func startGate(program []string, order gateOrder) (*gated, error) {
 	return g, nil
 }
 
-// A baseline is the CPU time that the gate used before it executed the command.
-// The command inherits the counters of the gate.
+// A baseline is what the gate used before it executed the command. The command
+// inherits the counters of the gate.
 type baseline struct {
 	thread Delay         // of the thread that calls exec
 	cpu    time.Duration // of the whole process
 }
 
-// release starts the command, waits until it runs, and returns the CPU time
-// that the gate had used. The error is a *StartError if the kernel refused the
-// command.
+// release starts the command, waits until it runs, and returns how much CPU
+// time the gate had used. If the kernel refused the command, the error is a
+// *StartError.
 func (g *gated) release() (baseline, error) {
 	defer g.close()
 	if _, err := g.open.Write([]byte{1}); err != nil {
@@ -98,7 +99,7 @@ func (g *gated) release() (baseline, error) {
 	return base, nil
 }
 
-// refuse ends the gate without executing the command.
+// refuse ends the gate. The command is not executed.
 func (g *gated) refuse() {
 	g.close()
 	_, _ = g.process.Wait()
@@ -109,11 +110,11 @@ func (g *gated) close() {
 	g.report.Close()
 }
 
-// Gate waits until the launcher allows it, and then executes the command. It
-// never returns. args are the arguments after GateArg.
+// Gate waits until the launcher allows it to continue, and then executes the
+// command. It never returns. args are the arguments after GateArg.
 func Gate(args []string) {
-	// The attributes below belong to a thread, and exec keeps those of the
-	// thread that calls it.
+	// The attributes below belong to a thread. After exec, the process has
+	// those of the thread that called exec.
 	runtime.LockOSThread()
 	if len(args) < 5 {
 		fmt.Fprintf(os.Stderr, "tenon: %s is for Tenon's own use\n", GateArg)
@@ -139,8 +140,8 @@ func Gate(args []string) {
 	fmt.Fprintln(to, counters())
 	err := syscall.Exec(path, argv, os.Environ())
 	if errors.Is(err, syscall.ENOEXEC) {
-		// A script without an interpreter line runs in a shell, as with
-		// execvp(3).
+		// A script without an interpreter line is run by a shell, as execvp(3)
+		// does it.
 		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, argv[1:]...), os.Environ())
 	}
 	var errno syscall.Errno
@@ -149,9 +150,9 @@ func Gate(args []string) {
 	os.Exit(125)
 }
 
-// counters returns the time that the calling thread ran and the time that it
-// waited for a CPU, from /proc/thread-self/schedstat, and the CPU time of the
-// process, all in ns. A value that the kernel does not provide is 0.
+// counters returns three times in ns: how long the calling thread ran and how
+// long it waited for a CPU, from /proc/thread-self/schedstat, and the CPU time
+// of the process. If the kernel does not provide one of them, it is 0.
 func counters() string {
 	run, delay := "0", "0"
 	text, _ := os.ReadFile("/proc/thread-self/schedstat")
@@ -180,8 +181,8 @@ func (e *StartError) Error() string {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Status returns the exit status that shells use for this error: 127 if the
-// command does not exist, 126 if it cannot be executed.
+// Status returns the exit status that shells have for this error: 127 if the
+// command does not exist, and 126 if it cannot be executed.
 func (e *StartError) Status() int {
 	if errors.Is(e.Err, exec.ErrNotFound) || errors.Is(e.Err, os.ErrNotExist) {
 		return 127
@@ -189,7 +190,7 @@ func (e *StartError) Status() int {
 	return 126
 }
 
-// find looks for the program of a command as a shell does.
+// find searches for the program of a command as a shell does.
 func find(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil && !errors.Is(err, exec.ErrDot) {

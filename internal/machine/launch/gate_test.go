@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestMain lets the test binary act as its own gate.
+// TestMain lets the test binary run as its own gate.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == GateArg {
 		Gate(os.Args[2:])
@@ -158,8 +158,8 @@ func TestScriptWithoutInterpreterLineRuns(t *testing.T) {
 }
 
 func TestCommandInheritsWhatTenonWasGiven(t *testing.T) {
-	// The Go runtime raises the soft limit of open files for itself. It could
-	// then use descriptor numbers that belong to the command.
+	// The Go runtime raises its own soft limit of open files. So it could use
+	// descriptor numbers that belong to the command.
 	shell := func(script string) string {
 		_, out := runScript(t, node.LS, script)
 		return strings.TrimSpace(out)
@@ -172,7 +172,7 @@ func TestCommandInheritsWhatTenonWasGiven(t *testing.T) {
 		t.Errorf("the command has %s descriptors open", out)
 	}
 	// A test runner may itself ignore signals. The command must ignore the same
-	// signals as a plain child.
+	// signals as an ordinary child does.
 	const signals = "sed -n 's/^SigIgn:\\s*//p; s/^SigBlk:\\s*//p' /proc/self/status | sort -u"
 	plain, err := exec.Command("sh", "-c", signals).Output()
 	if err != nil {
@@ -187,7 +187,8 @@ func TestBestEffortWithoutCgroupYieldsByItself(t *testing.T) {
 	_, out := runScript(t, node.BE, "cat /proc/$$/stat; ionice -p $$ 2>/dev/null || echo idle")
 	line, class, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	f := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
-	// Fields 19 and 41 of proc_pid_stat(5). f begins with field 3.
+	// These are the fields 19 and 41 of proc_pid_stat(5). f begins with field
+	// 3.
 	if nice, policy := f[19-3], f[41-3]; nice != "19" || policy != fmt.Sprint(unix.SCHED_IDLE) {
 		t.Errorf("nice %s, policy %s: want 19 and SCHED_IDLE (%d)", nice, policy, unix.SCHED_IDLE)
 	}

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A run is one command with its group.
+// A run is one command together with its group.
 type run struct {
 	*Launcher
 	Command
@@ -40,7 +40,8 @@ func (r *run) enter(ctx context.Context) error {
 		if len(pids) > 0 {
 			return fmt.Errorf("cgroup %s is in use by %s: choose another --name", group, list(pids))
 		}
-		// A launcher that was killed has left the group. Its command has ended.
+		// The group was left by a launcher that was killed. The command of that
+		// launcher has ended.
 		if err := r.removeTree(group); err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (r *run) enter(ctx context.Context) error {
 	return r.Host.Attach(r.workload.Cgroup, r.process.Pid)
 }
 
-// leave removes the group. If it was the last group of its class, leave also
+// leave removes the group. If this was the last group of its class, it also
 // removes the parent group of the class.
 func (r *run) leave() error {
 	if !r.made {
@@ -82,7 +83,8 @@ func (r *run) leave() error {
 	return nil
 }
 
-// removeTree removes a group, and the groups that its command created in it.
+// removeTree removes a group. It first removes the groups that the command has
+// created inside it.
 func (r *run) removeTree(group string) error {
 	children, _ := r.Tree.Children(group)
 	for _, c := range children {
@@ -118,9 +120,9 @@ const (
 	lockPoll    = 5 * time.Millisecond
 )
 
-// lock makes all launchers of a node create and remove groups one at a time.
-// Otherwise the last launcher of a class could remove a parent group that the
-// next one needs. The kernel releases the lock of a launcher that dies.
+// lock ensures that only one launcher of a node creates or removes groups at a
+// time. Otherwise the last launcher of a class could remove a parent group that
+// the next one needs. If a launcher dies, the kernel releases its lock.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
@@ -141,7 +143,7 @@ func lock(dir string) (unlock func(), err error) {
 	}
 }
 
-// list prints a few process ids, such as "pids 12, 13, 14 and 5 more".
+// list prints some process ids, such as "pids 12, 13, 14 and 5 more".
 func list(pids []int) string {
 	const most = 5
 	if len(pids) == 1 {

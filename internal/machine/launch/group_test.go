@@ -22,8 +22,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A bench is a launcher on the real kernel, with a cgroup of its own as the
-// root.
+// A bench is a launcher on the real kernel. Its root is a cgroup of its own.
 type bench struct {
 	*Launcher
 	t     *testing.T
@@ -55,7 +54,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// launcher returns a launcher with a Host of its own, as each tenon run has.
+// launcher returns a launcher that has its own Host, as each tenon run has.
 func (b *bench) launcher(tree *cgroup.Tree, root node.CgroupPath) *Launcher {
 	l, err := newLauncher(tree, root, b.dir)
 	if err != nil {
@@ -180,8 +179,8 @@ func TestMemoryLimitKills(t *testing.T) {
 
 func TestWaitingForACPUIsMeasured(t *testing.T) {
 	b := newBench(t)
-	// Three busy loops share one CPU, so two of them always wait. The test is
-	// long enough for two samples even if samples are expensive, as in an
+	// Three busy loops share one CPU, so two of them always wait. The test runs
+	// long enough for two samples, even if samples are expensive, as in an
 	// emulator.
 	spin := "timeout 6 sh -c 'while :; do :; done'"
 	r, err := b.run(script("job", node.LS, "taskset -p -c 0 $$ >/dev/null; "+spin+" & "+spin+" & "+spin+"; wait"))
@@ -198,7 +197,7 @@ func TestManyLaunchesAtOnceShareTheClassGroup(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
-			// Each launcher has a Host of its own, like separate processes.
+			// Each launcher has its own Host, as separate processes have.
 			r, err := b.run(script("job"+strconv.Itoa(i), node.BE, "exit 7"))
 			if err != nil || r.Status != 7 {
 				t.Errorf("launch %d: status %d, %v", i, r.Status, err)

@@ -1,6 +1,7 @@
-// Package launch runs one command in its QoS class, in a cgroup of its own
-// whose knobs are set before the first instruction of the command. It passes on
-// signals and the exit status, and removes the cgroup at the end.
+// Package launch runs one command in its QoS class. The command has its own
+// cgroup, whose knobs are set before the first instruction of the command. The
+// package forwards signals to the command, returns its exit status, and removes
+// the cgroup at the end.
 package launch
 
 import (
@@ -19,9 +20,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The groups for launched commands, below Launcher.Root. BE commands share one
-// group, and all other commands share another. The contention root of BE is the
-// group that they share.
+// The groups of launched commands, below Launcher.Root. BE commands have one
+// common group, and all other commands have another one. The common group of BE
+// commands is the contention root of BE.
 const (
 	SensitiveGroup  = "tenon-ls"
 	BestEffortGroup = "tenon-be"
@@ -31,8 +32,8 @@ const (
 type Command struct {
 	Args  []string
 	Class node.Class
-	// Name is the name of the cgroup of the command. If it is empty, the base
-	// name of the command and the pid of Tenon are used.
+	// Name is the name of the command's cgroup. If it is empty, the name
+	// consists of the base name of the command and the pid of Tenon.
 	Name        string
 	CPULimit    node.Maybe[unit.MilliCPU]
 	MemoryLimit node.Maybe[unit.Bytes]
@@ -50,7 +51,7 @@ func (c Command) Workload(root node.CgroupPath) node.Workload {
 	}
 }
 
-// Check sets the name if it is empty, and returns the first error in c.
+// Check sets the name if it is empty. It returns the first error in c.
 func (c *Command) Check() error {
 	if len(c.Args) == 0 {
 		return errors.New("no command: put it after --, as in tenon run --qos BE -- make -j4")
@@ -59,8 +60,8 @@ func (c *Command) Check() error {
 		base := strings.Map(plainByte, filepath.Base(c.Args[0]))
 		c.Name = fmt.Sprintf("%s-%d", strings.TrimLeft(base, "."), os.Getpid())
 	}
-	// A cgroup directory also contains the files of the kernel, such as cpu.max
-	// and cgroup.procs. A name must not be equal to one of these.
+	// The directory of a cgroup also contains files of the kernel, such as
+	// cpu.max and cgroup.procs. The name must be different from these.
 	if len(c.Name) > 128 || strings.Map(plainByte, c.Name) != c.Name || strings.ContainsRune(c.Name, '.') && fileLike(c.Name) {
 		return fmt.Errorf("name %q: want up to 128 letters, digits and . _ -, not like a kernel file such as cpu.max", c.Name)
 	}
@@ -89,30 +90,31 @@ type Launcher struct {
 	Host *host.Host
 	Tree *cgroup.Tree
 	FS   proc.FS
-	// Root is the cgroup below which Tenon creates the groups: "" for the whole
-	// node, or a subtree that is delegated to the user.
+	// Root is the cgroup below which Tenon creates the groups. It is "" for the
+	// whole node, or a subtree that is delegated to the user.
 	Root node.CgroupPath
 	// Turn makes one tick of the agent's loop. The tick sets the knobs of the
 	// workloads that Host manages.
 	Turn func(context.Context) error
-	// StateDir holds the lock that serializes launches on one node.
+	// StateDir contains the lock that lets only one launcher of a node work at
+	// a time.
 	StateDir string
-	// Program is the start of the argv with which this program is started
-	// again.
+	// Program is the beginning of the argv with which this program can be
+	// started again.
 	Program []string
 	// Note receives messages for the user, one line each.
 	Note func(string)
-	// Yield runs the command without a cgroup, with the lowest priority that a
-	// thread can give itself. See Launcher.Run.
+	// Yield makes Run start the command without a cgroup, with the lowest
+	// priority that a thread can give itself.
 	Yield bool
 }
 
-// Run runs c, and returns when the command has ended and its group is empty.
-// With Yield there is no group: a best-effort command gets SCHED_IDLE, nice 19
-// and the idle I/O class, and any other command runs unchanged. The error is a
-// *StartError if the command itself could not be started. If Tenon lacks the
-// permission to create groups, the error satisfies Forbidden, and the command
-// has not run.
+// Run runs c. It returns when the command has ended and its group is empty. If
+// Yield is set, there is no group: a best-effort command gets SCHED_IDLE, nice
+// 19 and the idle I/O class, and any other command runs unchanged. If the
+// command itself could not be started, the error is a *StartError. If Tenon
+// lacks the permission to create groups, Forbidden returns true for the error,
+// and the command has not run.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
@@ -149,7 +151,7 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 			refused.Name = c.Args[0]
 		case result.Signal != "":
 			// A signal ended the command before it got any CPU time.
-			// Best-effort work may wait long for that.
+			// Best-effort work may wait long for its first CPU time.
 			return result, r.leave()
 		}
 		return Result{}, errors.Join(err, r.leave())

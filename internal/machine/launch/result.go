@@ -8,41 +8,43 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Result contains the exit status of a command and the resources that it
-// used. Its JSON keys are stable.
+// A Result says how a command exited and which resources it used. Its JSON keys
+// are stable.
 type Result struct {
 	Name  string     `json:"name"`
 	Class node.Class `json:"class"`
-	// Status is the status with which tenon run exits: that of the command, or
-	// 128 plus the number of the signal that ended it.
+	// Status is the status with which tenon run exits. It is that of the
+	// command or, if a signal ended the command, 128 plus the number of the
+	// signal.
 	Status int    `json:"exit_status"`
 	Signal string `json:"signal,omitempty"`
-	// WallSeconds is the time from the first instruction of the command to the
-	// end of all its processes.
+	// WallSeconds is the time from the first instruction of the command until
+	// all its processes have ended.
 	WallSeconds float64 `json:"wall_seconds"`
-	// CPUSeconds is the CPU time of the group. Without a group, it is the CPU
-	// time of the command and of the children for which it waited.
+	// CPUSeconds is the CPU time of the group. If there is no group, it is that
+	// of the command and of those children for which it waited.
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// ThrottledSeconds is the time for which the group had runnable threads but
-	// no quota left, summed over CPUs; null without a group.
+	// ThrottledSeconds is how long the group had runnable threads but no quota
+	// left, summed over CPUs. It is null if there is no group.
 	ThrottledSeconds node.Maybe[float64] `json:"throttled_seconds"`
-	// WaitedSeconds is the time for which threads were runnable and waited for
-	// a CPU, summed over threads.
+	// WaitedSeconds is how long threads were runnable and waited for a CPU,
+	// summed over threads.
 	WaitedSeconds float64 `json:"waited_seconds"`
-	// WaitedCoverage is the part of CPUSeconds whose threads were sampled, from
-	// 0 to 1. If it is below 1, WaitedSeconds is too small.
+	// WaitedCoverage says how complete WaitedSeconds is: it is the part of
+	// CPUSeconds, from 0 to 1, that belongs to threads that were sampled. If it
+	// is below 1, WaitedSeconds is too small.
 	WaitedCoverage float64 `json:"waited_coverage_ratio"`
-	// OOMKills is the number of processes that the kernel killed at the memory
+	// OOMKills is how many processes the kernel killed because of the memory
 	// limit.
 	OOMKills int64 `json:"oom_kills"`
 }
 
-// coverageWhole is the coverage from which the sampled delays count as
-// complete.
+// coverageWhole is a coverage. If the coverage is at least this high, the
+// sampled delays count as complete.
 const coverageWhole = 0.95
 
-// account sets the used resources from the counters of the group. Without a
-// group, it sets them from the CPU time of the process.
+// account sets which resources were used, from the counters of the group. If
+// there is no group, it uses the CPU time of the process.
 func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	if r.made {
 		if s, err := r.Tree.CPUStat(string(r.workload.Cgroup)); err == nil {
@@ -61,7 +63,7 @@ func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	}
 }
 
-// String returns the last line of tenon run.
+// String returns the last line that tenon run prints.
 func (r Result) String() string {
 	var b strings.Builder
 	cpus := 0.0

@@ -16,14 +16,14 @@ import (
 )
 
 // Forbidden reports whether err means that Tenon lacks the permission to create
-// cgroups, or that the node has no cgroups to use.
+// cgroups, or that the node has no cgroups that can be used.
 func Forbidden(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
 }
 
-// Lesser explains in one line which properties c gets and does not get on a
-// system on which the error cause forbids cgroups. It also says how to change
-// that.
+// Lesser explains in one line which properties c gets although cgroups are
+// forbidden, and which it does not get. It also says how to change that. cause
+// is the error that forbids cgroups.
 func Lesser(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {
@@ -39,10 +39,10 @@ func Lesser(c Command, cause error) string {
 	return fmt.Sprintf("%s (%s); for all of it: %s", gets, strings.ReplaceAll(cause.Error(), "\n", "; "), how)
 }
 
-// Delegated returns the highest cgroup, at or above that of this process, in
-// which an unprivileged user may create groups and move processes. It looks
-// only at cgroup v2. The error satisfies Forbidden if there is none.
-// (Documentation/admin-guide/cgroup-v2.rst, "Delegation".)
+// Delegated returns the highest cgroup in which an unprivileged user may create
+// groups and move processes. It looks at the cgroup of this process and those
+// above it, only on cgroup v2. If there is none, Forbidden returns true for the
+// error. (Documentation/admin-guide/cgroup-v2.rst, "Delegation".)
 func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if tree.VersionOf("cpu") != 2 {
 		return "", fmt.Errorf("cgroup v1 is for root only: %w", os.ErrPermission)
@@ -63,11 +63,12 @@ func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	return path, nil
 }
 
-// delegated walks up from own. A user can create a group if its directory and
-// its cgroup.procs are writable; the kernel checks the latter on the common
-// ancestor of a move. The cpu controller must also be enabled for children, or
-// the user must be able to enable it. A group other than the root may enable
-// controllers for its children only if it has no processes itself.
+// delegated goes upwards, beginning with own. A user can create a group if the
+// directory and the file cgroup.procs are writable. (The kernel checks the
+// latter in the common ancestor of the two groups of a move.) The cpu
+// controller must be enabled for children, or the user must be able to enable
+// it. A group other than the root may enable controllers for its children only
+// if it has no processes itself.
 func delegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
 	for p := own; ; p = p.Parent() {
 		dir := root + "/" + string(p)

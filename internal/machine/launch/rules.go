@@ -13,8 +13,8 @@ func Rules() []match.Rule {
 	}
 }
 
-// Workloads applies first the rules of a configuration to the groups, and then
-// the rules for the commands of tenon run.
+// Workloads applies rules to the groups: first the rules of a configuration,
+// and then those for the commands of tenon run.
 func Workloads(rules []match.Rule, groups []match.Group) ([]node.Workload, []string) {
 	return match.Workloads(match.WithMatching(rules, Rules(), groups), groups)
 }

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passed are the signals that Tenon passes on to the command.
+// passed are the signals that Tenon forwards to the command.
 var passed = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
 	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
 }
 
-// catchSignals starts to receive the signals that Tenon passes on. A signal
-// that is ignored, such as SIGHUP under nohup, stays ignored, because the
-// command inherits that.
+// catchSignals starts to receive the signals that Tenon forwards. If a signal
+// is ignored, as SIGHUP is under nohup, it stays ignored, because the command
+// inherits that.
 func catchSignals() (<-chan os.Signal, func()) {
 	caught := make(chan os.Signal, 16)
 	for _, s := range passed {
@@ -27,8 +27,8 @@ func catchSignals() (<-chan os.Signal, func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// pass sends s to the command, unless the terminal sent the signal: the command
-// is in the same process group, so it has received the signal already.
+// pass sends s to the command. It does not if the terminal sent the signal: the
+// command is in the same process group, so it has already received the signal.
 func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
@@ -45,8 +45,8 @@ func pass(p *os.Process, s os.Signal) {
 	}
 }
 
-// inForeground reports whether the terminal sends its signals to our process
-// group.
+// inForeground reports whether the terminal sends its signals to the process
+// group of this process.
 func inForeground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
@@ -57,8 +57,8 @@ func inForeground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// statusOf returns the exit status by the convention of shells, and the name of
-// the signal that ended the command; empty if it exited.
+// statusOf returns the exit status as shells define it. If a signal ended the
+// command, it also returns the name of the signal. Otherwise the name is "".
 func statusOf(s *os.ProcessState) (int, string) {
 	ws, ok := s.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() {

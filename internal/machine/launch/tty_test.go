@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// launcherEnv makes the test binary launch its arguments. Without rootEnv
-	// it creates no cgroup. rootEnv names the parent of the cgroup.
+	// launcherEnv makes the test binary launch the command in its arguments.
+	// rootEnv names the parent of the command's cgroup. If rootEnv is not set,
+	// no cgroup is created.
 	launcherEnv = "TENON_TEST_LAUNCH"
 	rootEnv     = "TENON_TEST_ROOT"
 	stateEnv    = "TENON_TEST_STATE"

@@ -12,12 +12,12 @@ import (
 
 const (
 	// lingerQuiet is how long Tenon waits for the remaining processes of a
-	// command before it tells the user about them.
+	// command before it prints a message about them.
 	lingerQuiet = time.Second
 	lingerPoll  = 20 * time.Millisecond
 )
 
-// begin starts the command behind the gate. Meanwhile it passes signals on,
+// begin makes the gate execute the command. Meanwhile it forwards signals,
 // because a best-effort command on a busy node may wait long for its first CPU
 // time.
 func (r *run) begin(gate *gated) (base baseline, err error) {
@@ -36,8 +36,8 @@ func (r *run) begin(gate *gated) (base baseline, err error) {
 	}
 }
 
-// wait passes signals on until the command has ended and its group is empty. It
-// returns the resources that the command used.
+// wait forwards signals until the command has ended and its group is empty. It
+// returns which resources the command used.
 func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	procs := r.members
 	if !r.made {
@@ -75,7 +75,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	return result, err
 }
 
-// untilZombie waits until the child has ended, but does not reap it.
+// untilZombie waits until the child has ended. It does not reap the child.
 func untilZombie(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -86,9 +86,9 @@ func untilZombie(pid int) {
 }
 
 // linger waits until the remaining processes of the command have ended, because
-// they would lose their class if their group were removed. A signal ends the
-// wait. linger then moves the processes into the group of tenon run, and tells
-// the user.
+// they would lose their class if their group were removed. If a signal arrives,
+// it stops waiting, moves the processes into the group of tenon run, and prints
+// a message.
 func (r *run) linger() error {
 	told := time.Now().Add(lingerQuiet)
 	for {
@@ -130,8 +130,8 @@ func (r *run) moveOut() error {
 	if err != nil {
 		return err
 	}
-	// Processes may fork while they are being moved, so one pass over them is
-	// not enough.
+	// Processes may fork while they are being moved, so it is not enough to
+	// move them once.
 	for range 100 {
 		pids, err := r.members()
 		if err != nil || len(pids) == 0 {

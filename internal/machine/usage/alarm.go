@@ -8,37 +8,38 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// alarm says from which rate on long waits raise an alarm. Which wait is long
-// depends on the workload (docs/decisions/0016-wake-ups.md).
+// alarm says how many long waits raise an alarm. Which wait is long depends on
+// the workload (docs/decisions/0016-wake-ups.md).
 var alarm = rqdelay.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: besideLong}
 
 const (
-	// tooLong is the length from which a wait is long, for a workload without
-	// an objective. It is about the slice of a thread on a machine with many
-	// CPUs.
+	// tooLong is a time. If a workload has no objective, its longer waits count
+	// as long. It is about the slice of a thread on a machine with many CPUs.
 	tooLong = 2 * time.Millisecond
-	// besideLong is how long latency-sensitive work may run beside best-effort
-	// work within a window of the alarm, if siblings are watched.
+	// besideLong is a time within a window of the alarm. If siblings are
+	// watched, latency-sensitive work may not run beside best-effort work for
+	// longer.
 	besideLong = 2 * time.Millisecond
 	// alarmsKept is the length of the queue of alarms. If the queue is full, a
-	// further alarm is dropped, because the loop will wake anyway.
+	// further alarm is dropped, because the loop wakes up anyway.
 	alarmsKept = 16
 )
 
-// limitOf returns the length from which a wait of a workload is too long.
+// limitOf returns how long a wait of a workload may be.
 func limitOf(w node.Workload) time.Duration { return w.Objective.RunQueueDelay.Or(tooLong) }
 
-// A Delayed is an alarm: a latency-sensitive workload waited too often and too
-// long for best-effort work, or ran beside such work.
+// A Delayed is an alarm. A latency-sensitive workload waited too often and too
+// long for best-effort work, or it ran beside such work for too long.
 type Delayed struct {
 	At       time.Time // when the alarm was read
 	Workload node.WorkloadID
 	Text     string // "waited 3 times its 2ms in 50ms, the last 4.1ms for batch"
 }
 
-// forward passes on alarms until the counter ends. It drops an alarm about
-// waits for other work than best-effort, because narrowing best-effort work
-// would not shorten them. That other work may have left its slot meanwhile.
+// forward forwards alarms until the counter ends. It drops an alarm about waits
+// for other work than best-effort work, because to narrow best-effort work
+// would not shorten these waits. The other work may have left its slot
+// meanwhile.
 func (d *Delays) forward(from <-chan rqdelay.Event, to chan<- Delayed) {
 	defer close(to)
 	for e := range from {
@@ -57,7 +58,8 @@ func (d *Delays) alarmOf(e rqdelay.Event) (Delayed, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	waiter, runner := d.names[e.Slot], d.names[e.Runner]
-	// If a waiting thread was moved to another CPU, its runner is not known.
+	// If a waiting thread was moved to another CPU, it is not known for which
+	// thread it waited.
 	if waiter == "" || runner == "" || d.classes[e.Runner] != node.BE && e.Runner != rqdelay.Elsewhere {
 		return Delayed{}, false
 	}

@@ -26,9 +26,9 @@ type Counters struct {
 	threads threadCounter
 }
 
-// New returns the counters of a node. tree has the cgroups; nil: the node has
-// no usable cgroups. The counters of a resident host cache slow counters and
-// sample waits.
+// New returns the counters of a node. tree has the cgroups. It is nil if the
+// node has no usable cgroups. On a resident host, the counters cache slow
+// counters and sample waits.
 func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	c := &Counters{fs: fs, tree: tree}
 	if resident {
@@ -37,7 +37,7 @@ func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	return c
 }
 
-// Node reads those counters of the node that every snapshot needs fresh. It
+// Node reads those counters of the node that every snapshot reads again. It
 // reports whether memory is scarce.
 func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	if stat, err := c.fs.Stat(); err == nil {
@@ -49,8 +49,8 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	}
 	if m, err := c.fs.MemInfo(); err == nil {
 		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
-		// This is the kubelet's formula for the root cgroup: memory that is
-		// charged or that the kernel uses, without page cache that was not used
+		// The kubelet has the same formula for the root cgroup: memory that is
+		// charged or that the kernel uses, minus page cache that was not used
 		// lately.
 		s.Usage.WorkingSet = node.Some(max(m.Total-m.Free-m.InactiveFile, 0))
 		scarce = m.Available < m.Total/scarcePart
@@ -60,14 +60,14 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 			*r.of(&s.Usage.Pressure) = stallOf(p)
 		}
 	}
-	// All tasks of a node cannot wait for a CPU at the same time. The kernel
-	// shows a line of zeros.
+	// It is impossible that all tasks of a node wait for a CPU at the same
+	// time, so the kernel shows a line of zeros.
 	s.Usage.Pressure.CPU.Full = node.Maybe[time.Duration]{}
 	if c.tree == nil {
 		return scarce
 	}
-	// Many kernels sample the times in /proc/stat at each timer tick. The
-	// counters of cgroups are exact.
+	// The times in /proc/stat are sampled on many kernels, at each timer tick.
+	// The counters of cgroups are exact.
 	if root, err := c.tree.CPUUse(""); err == nil {
 		s.Usage.CPU = node.Some(root.Usage)
 	}
@@ -77,7 +77,7 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	return scarce
 }
 
-// resources are the pressure files, by the kernel's names.
+// resources are the pressure files. Their names are the kernel's.
 var resources = []struct {
 	name string
 	of   func(*node.Pressure) *node.Stall
@@ -95,7 +95,7 @@ func stallOf(p unit.Pressure) node.Stall {
 // gone reports whether its cgroup does not exist any more.
 func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(&w, nil) }
 
-// workload does the same as Workload. If the workload has used no CPU since
+// workload does the same as Workload. But if the workload has used no CPU since
 // last was read, it returns last.
 func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)

@@ -16,15 +16,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A counted node has the counters of a resident host, on files that look like a
-// v2 hierarchy. Its workloads are in cgroups of the same name.
+// A counted node has the counters of a resident host. Its files look like a v2
+// hierarchy. Each workload is in a cgroup that has the name of the workload.
 type counted struct {
 	*Counters
 	workloads map[node.WorkloadID]node.Workload
 }
 
-// newCounted returns a counted node, a function that writes a file of a cgroup,
-// and one that writes a file of /proc.
+// newCounted returns a counted node and two functions. The first one writes a
+// file of a cgroup, and the second one writes a file of /proc.
 func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text string), func(file, text string)) {
 	t.Helper()
 	root := t.TempDir()
@@ -56,7 +56,8 @@ func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text
 
 func (h *counted) manage(w node.Workload) { h.workloads[w.ID] = w }
 
-// counters returns what a snapshot at the given time has for all workloads.
+// counters takes a snapshot at the given time and returns its counters of all
+// workloads.
 func (h *counted) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usage {
 	s := node.Snapshot{At: at}
 	for _, id := range slices.Sorted(maps.Keys(h.workloads)) {
@@ -169,8 +170,8 @@ func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
 	if d := all["db"].Delay; d.Sum.Known() {
 		t.Errorf("db, of which nothing is wanted, has waited %+v", d)
 	}
-	// A thread with the id of an ended one is another thread. It counts from
-	// now on.
+	// If a thread has the id of one that has ended, it is another thread. Its
+	// waits count from now on.
 	procfs("10/task/11/schedstat", "1 5 1")
 	if d := h.counters(at.Add(2*time.Second), false)["web"].Delay; d.Sum != node.Some(time.Duration(300)) {
 		t.Errorf("web has waited %+v after a thread began anew", d)
@@ -202,7 +203,7 @@ func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 }
 
 // TestPageCacheThatStreamsIsNoGrowth checks a job that reads many files. The
-// memory charged to it grows, but what it uses does not.
+// memory that is charged to it grows, but the memory that it uses does not.
 func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 	h, write, _ := newCounted(t, "job")
 	const total = 400_000
@@ -225,7 +226,7 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 			t.Errorf("with %d bytes of page cache the working set is %v, want 4000", 1000+5000*i, got)
 		}
 	}
-	// So small a change is not worth reading the long file.
+	// This change is so small that the long file is not read again.
 	write("job", "memory.current", fmt.Sprint(55_000+total/hasMoved))
 	write("job", "memory.stat", "inactive_file 0")
 	if got := look(at.Add(20 * time.Millisecond)); got != node.Some(unit.Bytes(4000+total/hasMoved)) {
@@ -234,7 +235,7 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 }
 
 // TestMemoryOfASleepingWorkloadIsNotReadAgain changes only memory.stat, the
-// most expensive file. It must be read again only when the workload has run.
+// most expensive file. It must not be read again before the workload has run.
 func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
 	h, write, _ := newCounted(t, "a")
 	at := time.Unix(0, 0)

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// namedRunners is the maximum number of runners that a snapshot names for each
-// waiter, the longest waits first. The full matrix would be most of a snapshot
-// and of its record.
+// namedRunners is how many runners a snapshot names for each waiter. It names
+// those with the longest waits. If it named all pairs, they would be most of a
+// snapshot and of its record.
 const namedRunners = 8
 
 // A counter counts run-queue delays. Package rqdelay implements it.
@@ -32,8 +32,8 @@ type counter interface {
 }
 
 // Delays registers the workloads with a counter, and adds the counts to
-// snapshots. Before Count is called, it counts nothing. It is safe for
-// concurrent use.
+// snapshots. It counts nothing until Count is called. It is safe for concurrent
+// use.
 type Delays struct {
 	tree   *cgroup.Tree
 	noTree error
@@ -54,17 +54,17 @@ type container struct {
 	time   time.Duration
 }
 
-// NewDelays returns the delays of a node. tree has the cgroups; nil: the node
-// has no usable cgroups, and noTree says why.
+// NewDelays returns the delays of a node. tree has the cgroups. If the node has
+// no usable cgroups, tree is nil, and noTree gives the reason.
 func NewDelays(tree *cgroup.Tree, noTree error) *Delays { return &Delays{tree: tree, noTree: noTree} }
 
-// Count starts to count by BPF how long the threads of latency-sensitive
-// workloads wait for a CPU, and which workload has that CPU meanwhile. It sends
-// an alarm when the waits become too long. The snapshots of a resident host
-// then contain the counts. The cost is about 50 ns for each context switch of
-// the node (docs/experiments/2026-11-22-bpf-hook-cost). The channel is closed
-// when counting ends. The error is rqdelay.ErrUnsupported if the kernel cannot
-// count.
+// Count starts BPF programs that count how long the threads of
+// latency-sensitive workloads wait for a CPU, and which workload has that CPU
+// meanwhile. It sends an alarm when the waits become too long. The snapshots of
+// a resident host then contain the counts. Each context switch of the node
+// costs about 50 ns more (docs/experiments/2026-11-22-bpf-hook-cost). The
+// channel is closed when counting ends. If the kernel cannot count, the error
+// is rqdelay.ErrUnsupported.
 func (d *Delays) Count() (<-chan Delayed, error) {
 	if d.tree == nil {
 		return nil, fmt.Errorf("count run-queue delays: this machine has no usable cgroups: %w", d.noTree)
@@ -113,8 +113,8 @@ func (d *Delays) end() error {
 	return c.Close()
 }
 
-// Trouble returns the reason why not all delays are counted; empty: all are.
-// The text changes only when the reason changes.
+// Trouble returns the reason why not all delays are counted, or "" if all are.
+// The text changes only if the reason changes.
 func (d *Delays) Trouble() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,8 +135,8 @@ func (d *Delays) Expire() {
 	d.stale = true
 }
 
-// Fill adds the counts to a snapshot. After a failure some counts are missing,
-// and Trouble gives the reason.
+// Fill adds the counts to a snapshot. If it fails, some counts are missing, and
+// Trouble returns the reason.
 func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +171,7 @@ func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 	s.Waits = d.waits()
 }
 
-// ranOn returns how long a slot ran on each CPU of the node.
+// ranOn returns how long the workload in a slot ran on each CPU of the node.
 func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Duration {
 	now, base := d.now.Run[slot], d.base.Run[slot]
 	all := make(map[unit.CPU]time.Duration, len(t.CPUs))
@@ -188,7 +188,8 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 	return all
 }
 
-// waits lists waiters and runners by name.
+// waits lists how long each waiter waited for each runner. It translates slots
+// to names.
 func (d *Delays) waits() []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A tally is a counter of delays whose counts a test sets. It refuses what the
+// A tally is a counter of delays. A test sets its counts. It refuses what the
 // real counter refuses.
 type tally struct {
 	slots  map[uint64]rqdelay.Slot
@@ -62,8 +62,8 @@ func (y *tally) Close() error {
 	return nil
 }
 
-// wait adds a wait. waiter is the id of the cgroup that waits, and runner that
-// of the cgroup that runs.
+// wait adds a wait. waiter is the id of the cgroup that waits, and runner the
+// id of the cgroup that runs meanwhile.
 func (y *tally) wait(waiter, runner uint64, long time.Duration) {
 	s := y.slots[waiter]
 	h := y.read.Delays[s]
@@ -73,8 +73,8 @@ func (y *tally) wait(waiter, runner uint64, long time.Duration) {
 	y.read.Waits[rqdelay.Pair{Waiter: s, Runner: y.slots[runner]}] += long
 }
 
-// A hall is the delays of a node with its workloads. The map has the inode of
-// the cgroup of each workload.
+// A hall is the delays of a node, together with the node's workloads. The map
+// has the inode of each workload's cgroup.
 type hall struct {
 	*testing.T
 	Delays
@@ -130,8 +130,9 @@ func TestDelaysAreThoseOfTheWorkloadSinceItIsCounted(t *testing.T) {
 		t.Errorf("waits %v", s.Waits)
 	}
 
-	// A cgroup that was removed and made again is a new group. Its counts start
-	// at 0, although its slot may have counts of an earlier group.
+	// A cgroup that was removed and made again is a new group. Its counts must
+	// start at 0, although its slot may still have the counts of an earlier
+	// group.
 	for range 300 { // every slot has been used once
 		h.inodes["web"] += 10000
 		h.look(web, batch)
@@ -206,8 +207,8 @@ func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 		t.Errorf("%d groups are tracked, %d of them in the slot that jobs share; want 500 and 251", len(h.tally.slots), n)
 	}
 
-	// There are more services than slots. Services that share a slot are not
-	// counted one by one.
+	// There are more services than slots. If services share a slot, they are
+	// not counted one by one.
 	for i := range 100 {
 		services = append(services, node.Workload{ID: node.WorkloadID(fmt.Sprintf("api-%03d", i)), Class: node.LS})
 	}
@@ -269,8 +270,8 @@ func TestACounterThatBreaksIsLetGo(t *testing.T) {
 	}
 }
 
-// BenchmarkDelays measures the cost of a tick with a hundred workloads. It does
-// not include reading the counters (see BenchmarkRead of package rqdelay).
+// BenchmarkDelays measures what a tick with a hundred workloads costs, but
+// without reading the counters (see BenchmarkRead of package rqdelay).
 func BenchmarkDelays(b *testing.B) {
 	var d Delays
 	y := newTally()

@@ -8,9 +8,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// sleepers are the counters of workloads at the last snapshot. If a workload
-// has used no CPU since, its counters are the same, except for its memory: the
-// kernel may have reclaimed some of it or charged more to it.
+// sleepers are the counters that workloads had at the last snapshot. If a
+// workload has used no CPU since then, its counters are still the same. Only
+// its memory may differ, because the kernel may have reclaimed some of it or
+// charged more to it.
 type sleepers struct {
 	mu       sync.Mutex
 	of       []node.Workload
@@ -20,7 +21,7 @@ type sleepers struct {
 }
 
 // A family is all workloads directly below one cgroup. The kernel charges CPU
-// time to a cgroup and to all cgroups above it. If the counter of the upper
+// time to a cgroup and to all cgroups above it. So if the counter of the upper
 // cgroup did not change, all workloads below it slept.
 type family struct {
 	cgroup string

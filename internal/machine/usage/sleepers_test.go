@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A sleepersBench is a node with two workloads below the cgroup be, and one
-// elsewhere.
+// A sleepersBench is a node with three workloads. Two are below the cgroup be,
+// and one is elsewhere.
 type sleepersBench struct {
 	*counted
 	write func(group, file, text string)
@@ -30,8 +30,8 @@ func newSleepersBench(t *testing.T) *sleepersBench {
 	return b
 }
 
-// memory returns what a snapshot shows as the memory of the workloads, the time
-// after later.
+// memory takes a snapshot after the time after. It returns how much memory the
+// workloads have in the snapshot.
 func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.Bytes, gone int) {
 	b.at = b.at.Add(after)
 	i := 0
@@ -46,8 +46,8 @@ func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.
 }
 
 // TestMemoryOfSleepersIsReadWithinItsTime changes the memory of three
-// workloads. Only reclaim changes the memory of a sleeping workload, so the
-// change may be noticed late, but within its time.
+// workloads. If a workload sleeps, only reclaim changes its memory. So the
+// change may be noticed late, but must be noticed within the time slowWithin.
 func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
 	b := newSleepersBench(t)
 	want := func(when string, after time.Duration, scarce bool, want [3]unit.Bytes) {
@@ -78,9 +78,8 @@ func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
 }
 
 // TestOneCounterTellsOfAllThatSleep changes the files of a and b, but not the
-// counter of their parent be. The kernel would have changed that counter, too,
-// if they had run. So a new value in the snapshot would show that their files
-// were read.
+// counter of their parent be. If they had run, the kernel would have changed
+// this counter, too. So if the snapshot has a new value, their files were read.
 func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	b := newSleepersBench(t)
 	b.memory(0, false)
@@ -91,7 +90,8 @@ func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	if got, _ := b.memory(time.Second, false); got != [3]unit.Bytes{5000, 5000, 5000} {
 		t.Errorf("the files of workloads that slept were read: %v", got)
 	}
-	// Without the counter of the parent, the counter of each workload decides.
+	// If the counter of the parent is missing, the counter of each workload
+	// decides.
 	if err := os.Remove(b.file("be/cpu.stat")); err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +101,9 @@ func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	}
 }
 
-// TestACounterThatCouldNotBeReadIsReadAgain checks that a workload whose counter
-// could not be read once does not stay without CPU time because it sleeps.
+// TestACounterThatCouldNotBeReadIsReadAgain checks a sleeping workload whose
+// counter could not be read once. It must be read again, so that the workload
+// has a CPU time.
 func TestACounterThatCouldNotBeReadIsReadAgain(t *testing.T) {
 	b := newSleepersBench(t)
 	if err := os.Remove(b.file("be/a/cpu.stat")); err != nil {
@@ -122,8 +123,8 @@ func TestACounterThatCouldNotBeReadIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAnotherListIsReadWhole adds and removes cgroups. Then the counters of all
-// workloads must be read.
+// TestAnotherListIsReadWhole adds and removes cgroups. After each change the
+// counters of all workloads must be read.
 func TestAnotherListIsReadWhole(t *testing.T) {
 	b := newSleepersBench(t)
 	b.memory(0, false)

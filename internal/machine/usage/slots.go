@@ -10,26 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A slotTable assigns each workload a slot of the counter, latency-sensitive
-// workloads first. If there are more workloads than slots, some workloads of a
-// class share one slot and are counted together.
+// A slotTable assigns each workload a slot of the counter, beginning with
+// latency-sensitive workloads. If there are more workloads than slots, some
+// workloads of a class share a slot and are counted together.
 type slotTable struct {
 	assigned map[node.WorkloadID]*assignment
-	// names and classes describe each slot. It may belong to one workload, to
-	// several that share it, or to threads outside any workload, which have no
-	// class. Empty: the slot is free.
+	// names and classes describe each slot. A slot belongs to one workload, to
+	// several that share it, or to threads that are in no workload and have no
+	// class. If the name is empty, the slot is free.
 	names   [rqdelay.Slots]node.WorkloadID
 	classes [rqdelay.Slots]node.Class
 	free    []rqdelay.Slot // in the order of use
 	shared  map[rqdelay.Class]rqdelay.Slot
 	sharing map[rqdelay.Class]int // workloads in the shared slot
-	// base is the reading when a slot was last assigned. left are the waits of
-	// each waiter for runners that have since lost their slots.
+	// base is the reading at the time when a slot was last assigned. left says
+	// how long each waiter waited for runners that have lost their slots since.
 	base  rqdelay.Reading
 	left  map[rqdelay.Slot]byClass
 	limit map[rqdelay.Slot]time.Duration // the limits that were set
-	// refused is the reason why some workloads are not counted, and their
-	// number.
+	// refused is the reason why some workloads are not counted, and how many
+	// these are.
 	refused   error
 	uncounted int
 }
@@ -44,7 +44,8 @@ type assignment struct {
 	shared bool
 }
 
-// byClass holds times by the index of the class in node.Classes.
+// byClass holds one time for each class. The index is that of the class in
+// node.Classes.
 type byClass [5]time.Duration
 
 func (b *byClass) add(c node.Class, t time.Duration) {
@@ -90,8 +91,8 @@ func counterClass(c node.Class) rqdelay.Class {
 }
 
 // follow assigns a slot to every workload, and frees the slots of workloads
-// that have gone. now is a fresh reading. After an error the counter must not
-// be used any more.
+// that no longer exist. now is a reading that was just made. After an error the
+// counter must not be used any more.
 func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
 	inodes := make(map[node.WorkloadID]uint64, len(all))
 	classes := make(map[node.WorkloadID]node.Class, len(all))
@@ -146,7 +147,8 @@ func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload,
 	return nil
 }
 
-// assign returns the slot of a workload. If the workload has none, it gets one.
+// assign returns the slot of a workload. If the workload has none, it assigns
+// one.
 func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, inode uint64) (*assignment, error) {
 	if at := s.assigned[w.ID]; at != nil {
 		return at, nil
@@ -163,7 +165,7 @@ func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, ino
 	return at, nil
 }
 
-// takeSlot finds a slot for a new workload, and starts its counts at 0.
+// takeSlot finds a slot for a new workload. The counts of the slot start at 0.
 func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) error {
 	if len(s.free) == 0 && at.class == rqdelay.LS {
 		if err := s.shareSlot(c, now); err != nil {
@@ -187,8 +189,9 @@ func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) er
 	return nil
 }
 
-// shareSlot frees a slot. It moves a workload that is not latency-sensitive
-// into the shared slot of its class, if there is such a slot.
+// shareSlot frees a slot. It takes the slot of a workload that is not
+// latency-sensitive, and moves this workload into the shared slot of its class,
+// if there is one.
 func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
 		at := s.assigned[s.names[slot]]
@@ -208,8 +211,8 @@ func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	return nil
 }
 
-// leave ends an assignment. What others have waited for the workload stays in
-// the counts of its class.
+// leave ends an assignment. The time that others have waited for the workload
+// stays in the counts of its class.
 func (s *slotTable) leave(at *assignment, now *rqdelay.Reading) {
 	delete(s.assigned, at.id)
 	if !at.shared {

@@ -10,27 +10,26 @@ import (
 )
 
 const (
-	// slowWithin is the maximum age of slow counters. scarceWithin is their
-	// maximum age while memory is scarce
-	// (docs/decisions/0024-counters-read-in-turn.md).
+	// slowWithin is the maximum age of slow counters. While memory is scarce,
+	// it is scarceWithin (docs/decisions/0024-counters-read-in-turn.md).
 	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
 	// sleepsWithin is the maximum age of memory.stat, the most expensive file,
-	// and of the I/O counters, for a workload that has not run and whose
-	// charged memory has not changed since. Even then, reclaim may have moved
-	// its pages to the inactive list, and the kernel may have written back its
-	// data.
+	// and of the I/O counters. It is for a workload that has not run, and whose
+	// charged memory has not changed, since they were read. Even then, reclaim
+	// may have moved its pages to the inactive list, and the kernel may have
+	// written back its data.
 	sleepsWithin = time.Minute
 	// Memory is scarce when less than 1/scarcePart of it is available.
 	scarcePart = 4
-	// mostFirst is the maximum number of new workloads whose counters one
-	// snapshot reads.
+	// mostFirst is how many new workloads one snapshot reads the counters of.
 	mostFirst = 64
-	// If the charged memory of a workload has changed by 1/hasMoved of the
-	// node's memory since memory.stat was read, it is read again at once.
-	// Otherwise a job that reads many files would seem to grow until the next
-	// read. The limit is half of the growth that eviction counts as growth.
-	// mostMoved is the maximum number of such reads in one snapshot.
+	// hasMoved is a divisor of the node's memory. If the charged memory of a
+	// workload has changed by 1/hasMoved of it since memory.stat was read,
+	// memory.stat is read again at once. Otherwise a job that reads many files
+	// would seem to grow until the next read. The limit is half of what
+	// eviction counts as growth. mostMoved is how many such reads one snapshot
+	// makes at most.
 	hasMoved  = 400
 	mostMoved = 64
 )
@@ -52,20 +51,20 @@ type slowCounters struct {
 	refaults      node.Maybe[int64]
 	read, written node.Maybe[unit.Bytes]
 	pressure      node.Pressure
-	// These are absent if the throttling is read fresh in every snapshot.
+	// These are absent if every snapshot reads the throttling again.
 	throttled                 node.Maybe[time.Duration]
 	periods, throttledPeriods node.Maybe[int64]
 }
 
 func newSlowCache() *slowCache { return &slowCache{known: map[node.WorkloadID]slowCounters{}} }
 
-// FillSlow adds to a snapshot the counters that are expensive to read. On a
-// resident host they may be up to ten seconds old, or two while memory is
-// scarce.
+// FillSlow adds the counters that are expensive to read to a snapshot. On a
+// resident host they may be up to ten seconds old, or up to two seconds while
+// memory is scarce.
 func (c *Counters) FillSlow(s *node.Snapshot, scarce bool) { c.slow.fill(s, c, scarce) }
 
-// fill adds the slow counters to s. It reads those of new workloads and those
-// due for a read. Without a cache it reads all.
+// fill adds the slow counters to s. It reads those of new workloads, and those
+// that are due. If there is no cache, it reads all.
 func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	if r == nil {
 		c.readNode().addToNode(&s.Usage)
@@ -79,7 +78,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// The counters of each workload are in three files.
+	// A workload has its counters in three files.
 	within := reread.Slower(slowWithin, 3*len(s.Workloads))
 	if scarce { // memory is scarce, so memory eviction needs fresh values
 		within = scarceWithin
@@ -128,8 +127,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	r.forget(s.Workloads)
 }
 
-// forget drops the counters of workloads that the snapshot does not have any
-// more.
+// forget drops the counters of workloads that are no longer in the snapshot.
 func (r *slowCache) forget(workloads []node.Workload) {
 	if len(r.known) <= len(workloads) {
 		return
@@ -159,8 +157,8 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	return known
 }
 
-// readPressure reads the pressure of a workload. It must be read even for a
-// workload that used no CPU, because pressure grows while all threads wait.
+// readPressure reads the pressure of a workload. It reads it even if the
+// workload used no CPU, because pressure grows while all threads wait.
 func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
 	known.pressure = node.Pressure{}
 	if c.tree.Version() == 1 {
@@ -181,16 +179,17 @@ func (x *slowCounters) readMemory(c *Counters, w node.Workload, at time.Time) {
 	}
 }
 
-// slept reports whether memory.stat was read less than sleepsWithin ago, and the
-// workload has used no CPU and its charged memory has not changed since.
+// slept reports whether memory.stat is still valid: it was read less than
+// sleepsWithin ago, and since then the workload has used no CPU, and its
+// charged memory has not changed.
 func (x slowCounters) slept(w node.Workload, at time.Time) bool {
 	cpu, counted := w.Usage.CPU.Value()
 	charged, known := w.Usage.Memory.Value()
 	return x.cold.Known() && at.Sub(x.at) < sleepsWithin && counted && known && cpu == x.cpu && charged == x.charged
 }
 
-// moved reports whether the charged memory of a workload has changed much since
-// memory.stat was read.
+// moved reports whether the memory that is charged to a workload has changed
+// much since memory.stat was read.
 func (x slowCounters) moved(charged, total node.Maybe[unit.Bytes]) bool {
 	now, known := charged.Value()
 	all, sized := total.Value()

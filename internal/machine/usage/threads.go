@@ -12,30 +12,31 @@ const (
 	// countEvery is the least time between two counts of the threads of the
 	// same workload.
 	countEvery = 2 * time.Second
-	// A workload without a new period and without CPU use for sleepsAfter is
-	// not throttled any more. The CPU use matters because the counters of
-	// periods may be old.
+	// sleepsAfter is a time. If a workload has had no new period and has used
+	// no CPU for this time, it is not throttled any more. The CPU use must be
+	// considered, because the counters of periods may be old.
 	sleepsAfter = 3 * time.Second
 	// processesListed is the maximum number of processes of one workload whose
 	// threads are listed. threadsCounted is the maximum number of threads whose
-	// state is read. If there are more, only a part is read, each time another
-	// part, and the result is scaled up.
+	// state is read. If there are more, each count reads another part of them,
+	// and multiplies the result.
 	processesListed = 64
 	threadsCounted  = 64
 )
 
-// A threadCounter counts the threads, and the runnable threads, of workloads
-// that are throttled in most periods. Only for these the number is useful, so
-// only they cost a count. In one snapshot it begins with no further workload
-// after it has read about threadsCounted files of /proc; the process lists of
-// cgroups do not count. The zero threadCounter has counted nothing.
+// A threadCounter counts the threads and the runnable threads of workloads that
+// are throttled in most periods. The numbers are useful only for these
+// workloads, so no others are counted. When one snapshot has read about
+// threadsCounted files of /proc, it begins with no further workload. The
+// process lists of cgroups do not count. The zero threadCounter has counted
+// nothing.
 type threadCounter struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*throttledWork
 	next int // of the workloads left for the next snapshot
 }
 
-// throttledWork is a workload with the last readings of its counters of quota
+// throttledWork is a workload, with the last readings of its counters of quota
 // periods.
 type throttledWork struct {
 	periods, throttled int64
@@ -47,8 +48,8 @@ type throttledWork struct {
 	threads, runnable  node.Maybe[int]
 }
 
-// FillThreads adds to a snapshot the number of threads of each workload that is
-// throttled in most periods, if the host is resident.
+// FillThreads adds numbers of threads to a snapshot, for each workload that is
+// throttled in most periods. It does so only on a resident host.
 func (c *Counters) FillThreads(s *node.Snapshot) {
 	if c.slow != nil {
 		c.threads.fill(s, c)
@@ -86,8 +87,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 		}
 		t.next = (t.next + 1) % len(here)
 		w := &s.Workloads[here[t.next]]
-		// If a workload does not run now, the state of its threads does not
-		// show how much CPU it wants.
+		// If a workload does not run now, the states of its threads do not show
+		// how much CPU it wants.
 		if x := work[w.ID]; x.ran.Equal(s.At) && (x.counted.IsZero() || s.At.Sub(x.counted) >= countEvery) {
 			budget -= x.count(c, w.Cgroup, s.At)
 		}
@@ -98,8 +99,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read takes over a reading of the counters. If the workload is not throttled
-// in most periods, or sleeps, it loses its number of threads.
+// read stores a reading of the counters. If the workload is not throttled in
+// most periods, or sleeps, its number of threads is forgotten.
 func (x *throttledWork) read(u node.Usage, at time.Time) {
 	had := *x
 	x.take(u, at)
@@ -124,8 +125,8 @@ func (x *throttledWork) take(u node.Usage, at time.Time) {
 	x.periods, x.throttled, x.used, x.ran = u.Periods.Or(0), u.ThrottledPeriods.Or(0), u.CPU.Or(0), at
 }
 
-// count counts the threads, and returns how many files of /proc it read. A
-// throttled thread has the state R, so it counts as runnable.
+// count counts the threads. It returns how many files of /proc it read. The
+// state of a throttled thread is R, so the thread counts as runnable.
 func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) (files int) {
 	x.counted = at
 	x.counts++
@@ -162,8 +163,8 @@ func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) 
 	return files
 }
 
-// part says which of n things to read so that at most most are read: the index
-// of the first, and the step to the next.
+// part says which of n things to read if the number of reads is limited. It
+// returns the index of the first one, and the step to the next.
 func (x *throttledWork) part(n, most int) (first, every int) {
 	every = max((n+most-1)/most, 1)
 	return x.counts % every, every

@@ -14,13 +14,13 @@ func stat(tid int, state string) string {
 	return fmt.Sprintf("%d (work) %s 1 1 1%s", tid, state, strings.Repeat(" 0", 46))
 }
 
-// reads sets the quota counters of web, and returns the number of its threads
-// in the next snapshot.
+// reads sets the quota counters of the workload web, and takes a snapshot. It
+// returns the number of threads that web has in the snapshot.
 func (h *counted) reads(at time.Time, write func(group, file, text string), periods, throttled int) (threads, runnable node.Maybe[int]) {
 	return h.uses(at, write, 1, periods, throttled)
 }
 
-// uses does the same after web has used CPU.
+// uses does the same as reads, but before that web uses CPU.
 func (h *counted) uses(at time.Time, write func(group, file, text string), used, periods, throttled int) (threads, runnable node.Maybe[int]) {
 	write("web", "cpu.stat", fmt.Sprintf("usage_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec 0", used, periods, throttled))
 	s := node.Snapshot{At: at}
@@ -81,7 +81,7 @@ func TestOfManyThreadsAPartIsRead(t *testing.T) {
 }
 
 // TestTheThreadsOfASleeperAreNotCounted checks a workload that sleeps. Its
-// threads do not want to run, and the quota does not stop them.
+// threads do not want to run, so the quota does not stop them.
 func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
 	h, write, procfs := newCounted(t, "web")
 	write("web", "cgroup.procs", "10")
@@ -104,7 +104,7 @@ func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
 	if _, runnable := h.reads(at.Add(12*time.Second), write, 30, 30); runnable != node.Some(0) {
 		t.Errorf("throttled again: %v are runnable, want 0", runnable)
 	}
-	// The workload runs, but the counters of its periods are old.
+	// The workload runs, but the counters of its quota periods are old.
 	procfs("10/task/10/stat", stat(10, "R"))
 	for after := 14; after < 24; after++ {
 		if _, runnable := h.uses(at.Add(time.Duration(after)*time.Second), write, after, 30, 30); runnable != node.Some(1) {

@@ -10,27 +10,28 @@ import (
 )
 
 const (
-	// threadsAtOnce is the maximum number of threads that one snapshot reads.
-	// threadsKnown is the maximum for one workload.
+	// threadsAtOnce is how many threads one snapshot reads at most.
+	// threadsKnown is how many of them may belong to one workload.
 	threadsAtOnce = 128
 	threadsKnown  = 512
 	// listWithin is the maximum age of the list of a workload's threads.
 	listWithin = 10 * time.Second
 )
 
-// A waitSampler samples how long threads waited for a CPU, if BPF does not
-// count every wait. It reads /proc/PID/task/TID/schedstat of workloads with an
-// objective, for a limited number of threads in each snapshot. The mean wait
-// per time slice is that of the workload; the sums are too small, because not
-// all threads are sampled. The zero waitSampler has counted nothing.
+// A waitSampler samples how long threads waited for a CPU. It is for the case
+// that BPF does not count every wait. It reads /proc/PID/task/TID/schedstat of
+// workloads with an objective, for a limited number of threads in each
+// snapshot. The mean wait per time slice is that of the workload. The sums are
+// too small, because not all threads are sampled. The zero waitSampler has
+// counted nothing.
 type waitSampler struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*sample
 	next int // of the workloads left for the next snapshot
 }
 
-// A sample is the list of a workload's threads, with the waits of the sampled
-// ones since their first reading.
+// A sample is the list of a workload's threads. It also has the waits of the
+// sampled threads since they were first read.
 type sample struct {
 	threads []thread
 	listed  time.Time
@@ -42,16 +43,16 @@ type sample struct {
 
 type thread struct{ pid, tid int }
 
-// FillWaits adds to a snapshot the waits of workloads with an objective that
-// Delays does not count, if the host is resident.
+// FillWaits adds waits to a snapshot, for workloads that have an objective and
+// that Delays does not count. It does so only on a resident host.
 func (c *Counters) FillWaits(s *node.Snapshot) {
 	if c.slow != nil {
 		c.waits.fill(s, c)
 	}
 }
 
-// fill adds to s the waits of workloads with an objective that BPF does not
-// count.
+// fill adds waits to s, for workloads that have an objective and that BPF does
+// not count.
 func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,8 +86,8 @@ func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read reads the given number of threads. The next call continues with the
-// following threads.
+// read reads as many threads as the argument says. The next call continues with
+// the threads after these.
 func (x *sample) read(c *Counters, group node.CgroupPath, at time.Time, threads int) {
 	if x.listed.IsZero() || at.Sub(x.listed) >= listWithin {
 		x.list(c, group, at)

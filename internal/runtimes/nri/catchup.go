@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// catchUpTimes is the maximum number of requests for the values of a container.
-// If there is no answer after that, Tenon leaves the container to the loop,
-// because its pod may not exist any more.
+// catchUpTimes is how often the values of a container are requested. If there
+// is still no answer, the plugin leaves the container to the loop, because its
+// pod may not exist any more.
 const catchUpTimes = 10
 
 // catchUp updates containers whose values were not known when the runtime asked
-// for them. It does so as soon as the values are known, because otherwise the
-// runtime would write its own values again at each change of the container. It
-// asks for the values every few deadlines until ctx ends.
+// for them. It must do so as soon as the values are known, because otherwise
+// the runtime would write its own values again at each change of the container.
+// Every few deadlines, it asks for the values, until ctx ends.
 func (p *plugin) catchUp(ctx context.Context) {
 	select {
 	case <-p.configured:
@@ -36,7 +36,8 @@ func (p *plugin) catchUp(ctx context.Context) {
 	}
 }
 
-// unanswered lists the containers without values for which to ask again.
+// unanswered lists the containers without values. It is time to ask again for
+// these.
 func (p *plugin) unanswered() (queries []query) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,8 +49,8 @@ func (p *plugin) unanswered() (queries []query) {
 	return queries
 }
 
-// update sends updates of containers to the runtime, unless the plugin is about
-// to end.
+// update sends updates of containers to the runtime. If the plugin is about to
+// end, it sends none.
 func (p *plugin) update(ctx context.Context, queries []query) {
 	select {
 	case p.catching <- struct{}{}:

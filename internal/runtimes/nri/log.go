@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// logger writes the log of the NRI library at a lower level, because it helps
+// logger writes the log of the NRI library at a lower level. That log helps
 // only to find an error.
 type logger struct{ log *slog.Logger }
 

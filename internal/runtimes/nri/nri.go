@@ -2,10 +2,10 @@
 // instruction runs. It is a plugin of the container runtime, through NRI (Node
 // Resource Interface) of containerd and CRI-O.
 //
-// No pod waits for a plugin that is slow or lost: each answer has a deadline
-// far below that of the runtime, an error results in the answer "no change",
-// and the plugin connects again after it has lost the connection. The loop of
-// the agent writes the values that the plugin has missed.
+// No pod waits for a plugin that is slow or lost. Each answer has a deadline
+// far below that of the runtime. After an error the answer is "no change". If
+// the plugin has lost the connection, it connects again. If the plugin has
+// missed a container, the loop of the agent writes its values.
 package nri
 
 import (
@@ -24,88 +24,89 @@ import (
 const (
 	// DefaultSocket is the default path of the NRI socket of a runtime.
 	DefaultSocket = api.DefaultSocketPath
-	// DefaultDeadline is the maximum time of an answer. The runtime waits at
-	// most 2 s (api.DefaultPluginRequestTimeout), and the pod does not start
-	// until the runtime has an answer.
+	// DefaultDeadline is the deadline of an answer. The runtime waits at most 2
+	// s (api.DefaultPluginRequestTimeout), and the pod does not start until the
+	// runtime has the answer.
 	DefaultDeadline = 200 * time.Millisecond
-	// DefaultStartDeadline is the maximum time for which the start of a created
-	// container waits. It is longer than DefaultDeadline, because a container
+	// DefaultStartDeadline is how long the start of a container may wait after
+	// it was created. It is longer than DefaultDeadline, because a container
 	// that starts too early runs on the wrong CPUs or without a limit.
 	DefaultStartDeadline = time.Second
 
 	name = "tenon"
-	// index determines the order of the plugins of a runtime. The value is
-	// high, so that Tenon sees the changes of the other plugins.
+	// index determines the order in which a runtime asks its plugins. The value
+	// is high, so that Tenon sees the changes of the other plugins.
 	index = "90"
 	// soonest and latest are the minimum and the maximum wait before the plugin
 	// connects again.
 	soonest, latest = 100 * time.Millisecond, 5 * time.Second
 	// If a runtime accepts connections but does not answer, each attempt to
-	// connect leaks a stub. The wait between attempts then grows to muteLatest.
+	// connect leaks a stub. Then the wait between attempts grows to muteLatest.
 	// After mostMute attempts, the plugin waits until the runtime has created
 	// its socket again.
 	muteLatest = 5 * time.Minute
 	mostMute   = 10
-	// registering is the maximum time in which the runtime must configure the
-	// plugin. The time until the runtime lists its containers has no limit,
-	// because containerd waits for each container that is being stopped.
+	// registering is how long the runtime may take to configure the plugin.
+	// After that, it may take any time to list its containers, because
+	// containerd waits for each container that is being stopped.
 	registering = 2 * api.DefaultPluginRegistrationTimeout
 )
 
-// A Pod is a pod with the data that the runtime has.
+// A Pod is a pod as the runtime knows it.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	// CgroupParent is the parent cgroup of its containers, as the kubelet set
-	// it: a path with the driver cgroupfs, a slice with the driver systemd.
+	// CgroupParent is the parent of the cgroups of the pod's containers, as the
+	// kubelet has set it. With the driver cgroupfs it is a path, and with the
+	// driver systemd a slice.
 	CgroupParent string
 }
 
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Limits are values for the cgroup of a container, in the terms of the
-// container runtime interface. A nil value means that the value of the kubelet
-// stays. There is no weight, because the kubelet reads the weight back as the
-// CPU request of the pod.
+// container runtime interface. If a value is nil, that of the kubelet stays.
+// There is no weight, because the kubelet would read it back as the CPU request
+// of the pod.
 type Limits struct {
 	Quota  *int64  // µs per period; -1: no quota
 	Period *uint64 // µs
 	Memory *int64  // bytes; -1: no limit
-	// Unified maps files of cgroup v2, such as memory.high, to their values. A
-	// runtime refuses it on cgroup v1.
+	// Unified maps files of cgroup v2, such as memory.high, to their values. On
+	// cgroup v1 a runtime refuses it.
 	Unified map[string]string
 }
 
 // Values decides the values of pods and containers. Several goroutines call its
-// methods. A method should return when ctx ends; the plugin answers the runtime
-// in any case.
+// methods. A method should return when ctx ends. The plugin answers the runtime
+// even if it does not.
 type Values interface {
 	// Sandbox sets the values of the cgroup of a new pod, which has no
 	// containers yet.
 	Sandbox(context.Context, Pod) error
-	// Container returns the values of a container. It returns false if Tenon
-	// does not manage the pod, so that the values of the kubelet stay.
+	// Container returns the values of a container. If it returns false, Tenon
+	// does not manage the pod, and the values of the kubelet stay.
 	Container(ctx context.Context, p Pod, container string) (Limits, bool, error)
-	// Starting is called when the cgroup of a container exists and its first
-	// instruction has not run. The runtime starts the container when Starting
-	// has returned.
+	// Starting is called when a container has its cgroup and has not run its
+	// first instruction. The runtime starts the container after Starting has
+	// returned.
 	Starting(ctx context.Context, p Pod, c Created) error
 }
 
 // A Created is a container that the runtime has created and not started.
 type Created struct {
 	Name string // in the pod's spec
-	// ID is the id of the container as the kubelet reports it, with the name of
-	// the runtime: containerd://0123abcd.
+	// ID is the id of the container as the kubelet reports it. It begins with
+	// the name of the runtime: containerd://0123abcd.
 	ID string
 }
 
 // A Link is the state of the connection to the runtime.
 type Link struct {
-	// Runtime is the name and version of the runtime; empty: there is no
-	// connection.
+	// Runtime is the name and version of the runtime. It is empty if there is
+	// no connection.
 	Runtime string
-	// Err is the error if there is no connection.
+	// Err is the reason why there is no connection.
 	Err error
 }
 
@@ -113,23 +114,23 @@ type Link struct {
 type Options struct {
 	Socket string // empty: DefaultSocket
 	Values Values
-	// V1 means that the cpu controller is on cgroup v1. That kernel refuses a
-	// quota above the quota of a parent (tg_cfs_schedulable_down). CPU suppress
-	// lowers the quotas of the parents, so that a container with a quota would
-	// fail to start. The plugin therefore omits the quota, and the quota of the
-	// pod bounds the container.
+	// V1 means that the cpu controller is on cgroup v1. On v1 the kernel
+	// refuses a quota that is above the quota of a parent
+	// (tg_cfs_schedulable_down). CPU suppress lowers the quotas of parents, so
+	// a container with a quota would fail to start. Therefore the plugin leaves
+	// the quota out, and the quota of the pod bounds the container.
 	V1       bool
 	Deadline time.Duration // maximum time of an answer; 0: DefaultDeadline
-	// StartDeadline is the maximum time of Values.Starting; 0:
+	// StartDeadline is how long Values.Starting may take. 0 means
 	// DefaultStartDeadline. It is at most three quarters of the time after
 	// which the runtime drops a plugin.
 	StartDeadline time.Duration
 	Log           *slog.Logger
-	// Changed is called when the connection starts or ends; nil: not called.
+	// Changed is called when a connection starts or ends. It may be nil.
 	Changed func(Link)
 	// Leaves is called when the context of Run ends. It reports whether the
-	// plugin must first give the containers the values of the kubelet again;
-	// nil: it must not.
+	// plugin must first give the values of the kubelet back to the containers.
+	// If Leaves is nil, it must not.
 	Leaves func() bool
 }
 
@@ -155,9 +156,9 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Run answers the runtime until ctx ends, and connects again after each lost
-// connection. It returns the error of ctx, or ErrReleased if it has given the
-// containers the values of the kubelet again.
+// Run answers the runtime until ctx ends. If a connection is lost, it connects
+// again. It returns the error of ctx. If it has given the values of the kubelet
+// back to the containers, it returns ErrReleased.
 func Run(ctx context.Context, o Options) error {
 	o = o.filled()
 	wait, said, mute := soonest, "", 0
@@ -199,9 +200,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// rest waits before the next connection. If endless is true, it waits until the
-// runtime has created its socket again. It returns the error of ctx if that
-// ends first.
+// rest waits before the next attempt to connect. If endless is set, it waits
+// until the runtime has created its socket again. If ctx ends before that, it
+// returns the error of ctx.
 func rest(ctx context.Context, path string, socket socketID, wait time.Duration, endless bool) error {
 	for end := time.Now().Add(wait); endless || time.Now().Before(end); {
 		step := latest
@@ -220,9 +221,9 @@ func rest(ctx context.Context, path string, socket socketID, wait time.Duration,
 	return nil
 }
 
-// A socketID distinguishes a socket from a later one at the same path, which
-// may have the same inode number. The zero socketID means that there is no
-// socket.
+// A socketID distinguishes a socket from a later one at the same path. (The
+// later one may have the same inode number.) The zero socketID means that there
+// is no socket.
 type socketID struct {
 	inode uint64
 	made  unix.Timespec
@@ -242,11 +243,12 @@ var (
 	errStops = errors.New("the plugin does not stop")
 )
 
-// session makes one connection, and returns when it ends. It calls connected
-// when the runtime has registered the plugin. The error is never nil.
+// session makes one connection, and returns when the connection ends. When the
+// runtime has registered the plugin, it calls connected. The error is never
+// nil.
 func session(ctx context.Context, p *plugin, connected func(Link)) error {
-	// The connection stays open after ctx has ended, because the plugin
-	// releases the containers over it.
+	// The connection stays open after ctx has ended, because the plugin needs
+	// it to release the containers.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	conn, err := (&net.Dialer{Timeout: registering}).DialContext(ctx, "unix", p.Socket)
@@ -256,7 +258,7 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	defer conn.Close()
 	s, err := stub.New(p,
 		stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithConnection(conn), stub.WithLogger(logger{p.Log}),
-		// After a timeout, the runtime must not fail the pod or close the
+		// After a timeout, the runtime must neither fail the pod nor close the
 		// connection.
 		stub.WithFailurePolicy(&api.FailurePolicy{KeepConnected: true}),
 	)
@@ -269,9 +271,8 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	if !p.release {
 		go p.catchUp(life)
 	}
-	// A stub that is not configured blocks without limit, even if the
-	// connection is closed. It cannot be stopped, so session returns without
-	// it.
+	// A stub that is not configured blocks forever, even if the connection is
+	// closed. It cannot be stopped, so session returns and leaves it.
 	select {
 	case <-p.configured:
 	case err := <-ended:
@@ -312,7 +313,7 @@ func stopped(ended <-chan error) error {
 	}
 }
 
-// lost returns the error for the end of a connection.
+// lost returns the error for a connection that has ended.
 func lost(err error) error {
 	if err == nil {
 		return errLost

@@ -69,8 +69,8 @@ func TestANewPodIsAnnouncedBeforeItsContainers(t *testing.T) {
 	}
 }
 
-// TestAContainerIsAnnouncedBeforeItStarts checks that the runtime starts a
-// container only after the plugin has answered.
+// TestAContainerIsAnnouncedBeforeItStarts checks that the runtime does not
+// start a container before the plugin has answered.
 func TestAContainerIsAnnouncedBeforeItStarts(t *testing.T) {
 	r := start(t, nil, nil)
 	values := &asked{created: make(chan Created, 1)}
@@ -89,9 +89,9 @@ func TestAContainerIsAnnouncedBeforeItStarts(t *testing.T) {
 	}
 }
 
-// TestNoPodWaitsForTenon checks answers that never arrive, that fail, and that
-// panic. In each case, the runtime must create the container with the values of
-// the kubelet.
+// TestNoPodWaitsForTenon checks answers that never come, that are errors, and
+// that panic. In each case, the runtime must create the container with the
+// values of the kubelet.
 func TestNoPodWaitsForTenon(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -134,8 +134,8 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 	}
 }
 
-// TestAStartWaitsLessThanTheRuntimeWaits checks that the plugin answers before
-// the runtime drops it, even if its own deadline is longer.
+// TestAStartWaitsLessThanTheRuntimeWaits sets a long deadline. The plugin must
+// still answer before the runtime drops it.
 func TestAStartWaitsLessThanTheRuntimeWaits(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -152,8 +152,8 @@ func TestAStartWaitsLessThanTheRuntimeWaits(t *testing.T) {
 	}
 }
 
-// TestAFloodOfUnansweredQuestionsIsBounded checks that the number of waiting
-// requests has a limit.
+// TestAFloodOfUnansweredQuestionsIsBounded checks that only a limited number of
+// requests can wait.
 func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -184,9 +184,9 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	}
 }
 
-// TestOneContainerThatNobodyKnowsCostsNobodyElse checks many containers without
-// values. They must not delay the containers with values, and the plugin must
-// update them when their values are known.
+// TestOneContainerThatNobodyKnowsCostsNobodyElse checks many containers whose
+// values are not known. They must not delay containers whose values are known.
+// When their values become known, the plugin must update them.
 func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	var pods []*api.PodSandbox
 	var has []*api.Container
@@ -219,7 +219,7 @@ func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	}
 }
 
-// forgetful is a Values that returns values only for the container z, until a
+// forgetful is a Values. It returns values only for the container z, until a
 // test releases the others.
 type forgetful struct {
 	asked
@@ -333,8 +333,9 @@ func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
 }
 
 // TestWhoLeavesGivesBackOnTheConnectionThatThereIs checks that the plugin
-// releases the containers over its open connection. While the runtime stops the
-// container of the plugin, it accepts no new plugin.
+// releases the containers over the connection that it has. It could not make
+// another one: while the runtime stops the container of the plugin, it accepts
+// no new plugin.
 func TestWhoLeavesGivesBackOnTheConnectionThatThereIs(t *testing.T) {
 	for name, leaves := range map[string]bool{"an uninstall": true, "an update": false} {
 		t.Run(name, func(t *testing.T) {
@@ -421,7 +422,7 @@ func (l *locked) String() string {
 }
 
 // TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew checks that the
-// plugin stops its attempts to connect, because each attempt leaks a stub.
+// plugin makes no more attempts to connect, because each attempt leaks a stub.
 func TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nri.sock")
 	bind := func() {

@@ -12,13 +12,13 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// waiting is the maximum number of requests of the runtime that Values has not
-// answered yet. A further request gets an immediate answer without changes.
+// waiting is how many requests of the runtime may wait for an answer of Values.
+// If there are more, they are answered at once, with "no change".
 const waiting = 256
 
-// together is the number of containers of a synchronization whose values the
-// plugin requests at the same time, so that containers without values do not
-// delay the others. synchronizing is the maximum time of a synchronization as a
+// together is for how many containers of a synchronization the plugin requests
+// values at the same time. So containers whose values are not known do not
+// delay the others. synchronizing is how long a synchronization may take, as a
 // multiple of the deadline. The runtime waits longer than that.
 const together, synchronizing = 64, 5
 
@@ -42,8 +42,8 @@ type plugin struct {
 	catching chan struct{} // held by the goroutine that sends unsolicited updates
 }
 
-// A query is a request for the values of a container, with the number of
-// attempts.
+// A query is a container whose values are requested. times is how often that
+// has been done.
 type query struct {
 	pod       Pod
 	container *api.Container
@@ -67,7 +67,7 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 }
 
 // Synchronize is the second call of the runtime, before all other requests. It
-// updates the running containers whose values are known.
+// updates those running containers whose values are known.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer func() {
 		select {
@@ -89,15 +89,16 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	defer cancel()
 	updates := p.updates(soon, "Synchronize", queries)
 	if p.release {
-		// The runtime accepts unsolicited updates only after this answer.
+		// The runtime accepts updates that it has not requested only after this
+		// answer.
 		go func() { p.finished <- p.leave() }()
 		return nil, nil
 	}
 	return updates, nil
 }
 
-// updates requests the values of containers, and returns the necessary updates
-// in the order of the queries.
+// updates requests the values of containers. It returns the updates that are
+// necessary, in the order of the queries.
 func (p *plugin) updates(ctx context.Context, what string, queries []query) (updates []*api.ContainerUpdate) {
 	answers := make([]*Limits, len(queries))
 	var asked sync.WaitGroup
@@ -120,8 +121,8 @@ func (p *plugin) updates(ctx context.Context, what string, queries []query) (upd
 	return updates
 }
 
-// RunPodSandbox is called when the kubelet has created the cgroup of the pod,
-// and before the pod has containers.
+// RunPodSandbox is called when the kubelet has created the cgroup of the pod
+// and the pod has no containers yet.
 func (p *plugin) RunPodSandbox(ctx context.Context, s *api.PodSandbox) error {
 	pod := podOf(s)
 	within(ctx, p, p.Deadline, "RunPodSandbox", pod, func(ctx context.Context) (struct{}, error) {
@@ -140,7 +141,7 @@ func (p *plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 }
 
 // StartContainer is called when the runtime has created the cgroup of the
-// container, and before it starts the first process.
+// container and has not started its first process.
 func (p *plugin) StartContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) error {
 	pod := podOf(s)
 	runtime, _, _ := strings.Cut(p.runtime, " ")
@@ -159,8 +160,9 @@ func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 	return nil
 }
 
-// UpdateContainer is called when the kubelet changes a container: on a resize,
-// or when its CPU manager moves it. The answer keeps the values of Tenon.
+// UpdateContainer is called when the kubelet changes a container, because the
+// container is resized or the CPU manager moves it. The answer keeps Tenon's
+// values.
 func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	l, ok := p.limits(ctx, "UpdateContainer", podOf(s), c)
 	if !ok {
@@ -169,7 +171,8 @@ func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	return appendUpdate(nil, &api.Container{Id: c.GetId(), Linux: &api.LinuxContainer{Resources: asked}}, touched(l, asked)), nil
 }
 
-// limits requests the values of a container, and records the answer.
+// limits requests the values of a container, and records whether there was an
+// answer.
 func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Container) (Limits, bool) {
 	l, answered := within(ctx, p, p.Deadline, what, pod, func(ctx context.Context) (*Limits, error) {
 		l, ok, err := p.Values.Container(ctx, pod, c.GetName())
@@ -202,7 +205,7 @@ func (p *plugin) fit(l Limits) Limits {
 	return l
 }
 
-// startDeadline is the maximum time for which the start of a container waits.
+// startDeadline returns how long the start of a container may wait.
 func (p *plugin) startDeadline() time.Duration {
 	drops := p.stub.RequestTimeout()
 	if drops <= 0 { // an old runtime does not report this number
@@ -211,7 +214,7 @@ func (p *plugin) startDeadline() time.Duration {
 	return min(p.StartDeadline, drops*3/4)
 }
 
-// within waits for an answer, at most for the deadline.
+// within calls ask and waits for its answer, but only until the deadline.
 func within[T any](ctx context.Context, p *plugin, deadline time.Duration, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
 	select {
 	case p.slots <- struct{}{}:

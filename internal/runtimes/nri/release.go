@@ -12,25 +12,24 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// kubelet are the values that the kubelet sets for a container without CPU and
-// memory, such as one with batch resources. They mean no quota and no limit
-// (pkg/kubelet/cm).
+// kubelet are the values that the kubelet gives a container that has neither
+// CPU nor memory, such as one with batch resources. They mean no quota and no
+// limit (pkg/kubelet/cm).
 var kubelet = Limits{Quota: new(int64(-1)), Memory: new(int64(-1))}
 
-// ErrReleased is the error of Run after it has given the containers the values
-// of the kubelet again.
+// ErrReleased is the error of Run if it has given the values of the kubelet
+// back to the containers.
 var ErrReleased = errors.New("the containers have the kubelet's values again")
 
-// releasing is the maximum time in which the runtime must update all
-// containers.
+// releasing is how long the runtime may take to update all containers.
 const releasing = 10 * time.Second
 
-// Release opens a connection and gives all containers with values of Tenon the
-// values of the kubelet again, for an uninstall. Only the runtime can do this,
-// because it stores the values of each container and writes them again at the
-// next change. Release must not run in a container that is being stopped,
-// because the runtime accepts no new plugin until the stop has ended. For that
-// case, Run has Leaves.
+// Release connects to the runtime and gives the values of the kubelet back to
+// all containers that have values of Tenon. It is for an uninstall. Only the
+// runtime can do this, because it stores the values of each container and
+// writes them again at the next change. Release must not run in a container
+// that is being stopped, because the runtime accepts no new plugin until the
+// container has stopped. For that case, there is Options.Leaves.
 func Release(ctx context.Context, o Options) error {
 	p := newPlugin(o.filled())
 	p.release = true
@@ -40,8 +39,8 @@ func Release(ctx context.Context, o Options) error {
 	return nil
 }
 
-// leave updates all containers with values of Tenon. It returns ErrReleased
-// after success.
+// leave updates all containers that have values of Tenon. If it succeeds, it
+// returns ErrReleased.
 func (p *plugin) leave() error {
 	select {
 	case p.catching <- struct{}{}: // from now on, no goroutine sends values of Tenon
@@ -98,7 +97,7 @@ func (p *plugin) leave() error {
 	return ErrReleased
 }
 
-// back returns, for each value that Tenon has set, the value of the kubelet.
+// back returns the value of the kubelet for each value that Tenon has set.
 func back(l Limits) (values Limits) {
 	if l.Quota != nil {
 		values.Quota = kubelet.Quota

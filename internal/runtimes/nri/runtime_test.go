@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A containers is a runtime: the NRI library that containerd and CRI-O use,
-// with pods and containers in memory.
+// A containers is a runtime. It consists of the NRI library that containerd and
+// CRI-O use, and pods and containers in memory.
 type containers struct {
 	*adaptation.Adaptation
 	socket string
@@ -38,8 +38,8 @@ type containers struct {
 	refuse  bool
 }
 
-// start starts a runtime that listens on a socket. The path is short, because
-// the kernel limits the length of socket paths.
+// start starts a runtime that listens on a socket. The path of the socket is
+// short, because the kernel limits its length.
 func start(t *testing.T, pods []*api.PodSandbox, has []*api.Container) *containers {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nri")
@@ -79,7 +79,8 @@ func (c *containers) update(_ context.Context, updates []*api.ContainerUpdate) (
 	return nil, nil
 }
 
-// create returns the changes of the plugin to a new container.
+// create creates a container in the runtime. It returns how the plugin changed
+// the container.
 func (c *containers) create(t *testing.T, pod *api.PodSandbox, has *api.Container) *api.LinuxResources {
 	t.Helper()
 	defer c.BlockPluginSync().Unblock()
@@ -93,9 +94,9 @@ func (c *containers) create(t *testing.T, pod *api.PodSandbox, has *api.Containe
 	return nil
 }
 
-// A cable forwards connections to a socket until a test cuts them. The test
-// needs it because the library does not close the connections of plugins when
-// it stops. Only the end of its process does.
+// A cable forwards connections to a socket until a test cuts them. It is needed
+// because the library does not close the connections of plugins when it stops.
+// They are closed only when its process ends.
 type cable struct {
 	socket string
 	mu     sync.Mutex
@@ -140,8 +141,8 @@ func (c *cable) cut() {
 	c.ends = nil
 }
 
-// plug runs the plugin until the end of the test, and waits until the runtime
-// has registered it.
+// plug runs the plugin until the test ends. It waits until the runtime has
+// registered the plugin.
 func plug(t *testing.T, o Options) <-chan Link {
 	t.Helper()
 	links, linked := make(chan Link, 100), make(chan struct{}, 100)
@@ -170,7 +171,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// asked is a Values with answers from a table; the key is the pod and the
+// asked is a Values whose answers are in a table. The key is the pod and the
 // container.
 type asked struct {
 	of      map[string]Limits
@@ -212,8 +213,8 @@ func sandbox(name string) *api.PodSandbox {
 	return &api.PodSandbox{Id: "sandbox-" + name, Name: name, Namespace: "default", Uid: "uid-" + name, Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/besteffort/pod" + name}}
 }
 
-// besteffort returns the container that a kubelet creates for a container
-// without requests.
+// besteffort returns the container that a kubelet creates if a container has no
+// requests.
 func besteffort(pod, name string) *api.Container {
 	return &api.Container{Id: pod + "-" + name, PodSandboxId: "sandbox-" + pod, Name: name, State: api.ContainerState_CONTAINER_RUNNING, Linux: &api.LinuxContainer{Resources: &api.LinuxResources{
 		Cpu:    &api.LinuxCPU{Shares: api.UInt64(uint64(2)), Quota: api.Int64(int64(0)), Period: api.UInt64(uint64(100_000))},
@@ -221,7 +222,7 @@ func besteffort(pod, name string) *api.Container {
 	}}}
 }
 
-// batch returns the values of a container with one CPU and 1 GiB.
+// batch returns the values of a container that has one CPU and 1 GiB.
 func batch() Limits {
 	return Limits{Quota: new(int64(100_000)), Period: new(uint64(100_000)), Memory: new(int64(1 << 30)), Unified: map[string]string{"memory.high": "1000000000"}}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// adjustment returns the changes for a new container; nil if it has the values
-// already.
+// adjustment returns how a new container must be changed. It returns nil if the
+// container has the values already.
 func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 	a := &api.ContainerAdjustment{}
 	if !set(a, missing(c.GetLinux().GetResources(), want)) {
@@ -17,8 +17,8 @@ func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 	return a
 }
 
-// appendUpdate appends the update of an existing container, if its values
-// differ.
+// appendUpdate appends the update of an existing container, if the container
+// has other values.
 func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits) []*api.ContainerUpdate {
 	u := &api.ContainerUpdate{}
 	if !set(u, missing(c.GetLinux().GetResources(), want)) {
@@ -43,8 +43,8 @@ func missing(have *api.LinuxResources, want Limits) Limits {
 	return want
 }
 
-// sameQuota compares quota and period as one value. Without a quota, the period
-// does not matter.
+// sameQuota compares quota and period as one value. If there is no quota, the
+// period does not matter.
 func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 	if want.Quota == nil {
 		return want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period
@@ -56,8 +56,8 @@ func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 	return have == *want.Quota && (want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period)
 }
 
-// touched returns those wanted values that a request would change. It omits the
-// others, because the request does not affect them.
+// touched returns those wanted values that a request would change. The request
+// does not affect the others.
 func touched(want Limits, asked *api.LinuxResources) Limits {
 	cpu := asked.GetCpu()
 	if cpu.GetQuota() == nil && cpu.GetPeriod() == nil {
@@ -74,7 +74,7 @@ func touched(want Limits, asked *api.LinuxResources) Limits {
 	return want
 }
 
-// A change is an adjustment or an update.
+// A change is an adjustment or an update of a container.
 type change interface {
 	SetLinuxCPUQuota(int64)
 	SetLinuxCPUPeriod(int64)
@@ -82,7 +82,7 @@ type change interface {
 	AddLinuxUnified(file, value string)
 }
 
-// set writes values into a change. It returns false if there are none.
+// set writes values into a change. If there are none, it returns false.
 func set(c change, l Limits) bool {
 	if l.Quota != nil {
 		c.SetLinuxCPUQuota(*l.Quota)
