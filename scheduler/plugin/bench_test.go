@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// big returns a node with 256 CPUs in 32 caches, and with pods.
+// big returns a node with 256 CPUs in 32 caches. It has pods.
 func big(b *testing.B) (*bench, *state, fwk.NodeInfo) {
 	x := newBench(b, machine("n", 1, 32, 4))
 	for i := range 40 {
@@ -40,8 +40,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// BenchmarkReserve reserves CPUs and then gives them up, as for a pod that a
-// later plugin refuses. reserve-ns is the time of Reserve alone.
+// BenchmarkReserve reserves CPUs and then gives them up, as if a later plugin
+// had refused the pod. reserve-ns is how long Reserve alone takes.
 func BenchmarkReserve(b *testing.B) {
 	x, s, _ := big(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
@@ -57,8 +57,9 @@ func BenchmarkReserve(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "reserve-ns")
 }
 
-// BenchmarkBound measures the work of the ledger for a pod from its reservation
-// to its end. The plugin sees the pod bound, and then deleted.
+// BenchmarkBound measures how much work a pod is for the ledger, from its
+// reservation to its end. The plugin sees that the pod is bound, and then that
+// it is deleted.
 func BenchmarkBound(b *testing.B) {
 	x, s, _ := big(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
@@ -79,8 +80,8 @@ func BenchmarkBound(b *testing.B) {
 	}
 }
 
-// BenchmarkOthers measures the work of the plugin for a pod that demands no
-// CPUs.
+// BenchmarkOthers measures how much work a pod is for the plugin if it demands
+// no CPUs.
 func BenchmarkOthers(b *testing.B) {
 	x, _, _ := big(b)
 	p, s, ctx := plain("web"), newState(), b.Context()

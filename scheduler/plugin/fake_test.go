@@ -26,8 +26,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// handle has those functions of the scheduler that the plugin uses. Any other
-// function panics.
+// handle has the functions of the scheduler that the plugin uses. All others
+// panic.
 type handle struct {
 	fwk.Handle
 	client  *fake.Clientset
@@ -48,7 +48,7 @@ func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	}
 }
 
-// state is a fwk.CycleState with only the data of plugins.
+// state is a fwk.CycleState that has only the data of plugins.
 type state struct {
 	fwk.CycleState
 	of    map[fwk.StateKey]fwk.StateData
@@ -91,8 +91,9 @@ type podInfo struct {
 
 func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 
-// machine returns a report of a node with caches × cores × 2 threads. The
-// numbers of sibling CPUs differ by half the number of CPUs.
+// machine returns a report of a node that has caches caches, cores cores in
+// each cache, and two threads in each core. The numbers of two siblings differ
+// by half the number of CPUs.
 func machine(name string, sequence int64, caches, cores int, held ...place.Held) *v1alpha1.NodeReport {
 	var t node.Topology
 	n := caches * cores
@@ -106,8 +107,8 @@ func machine(name string, sequence int64, caches, cores int, held ...place.Held)
 	}
 }
 
-// pinned returns a pod that demands CPUs with ACK's annotation. below is its
-// request in percent of its limit.
+// pinned returns a pod that demands CPUs by ACK's annotation. below is the
+// pod's request in percent of its limit.
 func pinned(name string, cpus int, below int) *corev1.Pod {
 	p := plain(name)
 	p.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}
@@ -125,7 +126,7 @@ func plain(name string) *corev1.Pod {
 	}
 }
 
-// bench is a plugin without informers, whose clock the test sets.
+// bench is a plugin without informers. The test sets its clock.
 type bench struct {
 	*Plugin
 	t      testing.TB
@@ -147,7 +148,7 @@ func newBench(t testing.TB, reports ...*v1alpha1.NodeReport) *bench {
 	return b
 }
 
-// try filters a node for a pod, and reserves the CPUs if the pod fits.
+// try filters a node for a pod. If the pod fits, it reserves the CPUs.
 func (b *bench) try(p *corev1.Pod, node string) (*state, string) {
 	b.t.Helper()
 	s := newState()
@@ -179,7 +180,7 @@ func bound(p *corev1.Pod, node string, words map[string]string) *corev1.Pod {
 	return next
 }
 
-// run schedules a pod on a node, and shows the bound pod to the ledger.
+// run schedules a pod on a node, and lets the ledger see the bound pod.
 func (b *bench) run(p *corev1.Pod, node string) *corev1.Pod {
 	b.t.Helper()
 	s, why := b.try(p, node)

@@ -22,8 +22,8 @@ type cycle struct {
 	// trials are nodes as they would be without some of their pods, in a
 	// preemption, or with more pods, which are nominated for the node.
 	trials map[string]*trial
-	// contract is the choice of Reserve. sent means that the plugin has sent a
-	// bind, and that no answer says that the bind did not happen.
+	// contract is what Reserve chose. sent means that the plugin has sent a
+	// bind, and that no answer says that the pod was not bound.
 	contract place.Contract
 	sent     bool
 }
@@ -55,7 +55,8 @@ func (t *trial) look() {
 	}
 }
 
-// Clone implements fwk.StateData. A preemption tries each node with a clone.
+// Clone implements fwk.StateData. Each node that a preemption considers gets
+// its own clone.
 func (c *cycle) Clone() fwk.StateData {
 	next := *c
 	if c.trials != nil {
@@ -69,14 +70,14 @@ func (c *cycle) Clone() fwk.StateData {
 	return &next
 }
 
-// A current holds the cycle that began last. Filter and Score find the cycle
-// here without a search in the state of the cycle.
+// A current holds the cycle that began last. Filter and Score take the cycle
+// from it, so that they need not search in the state of the cycle.
 type current struct {
 	state fwk.CycleState
 	cycle *cycle
 }
 
-// cycle returns the cycle of a pod; nil if the pod demands no CPUs.
+// cycle returns the cycle of a pod. It returns nil if the pod demands no CPUs.
 func (p *Plugin) cycle(state fwk.CycleState) *cycle {
 	if now := p.now.Load(); now != nil && now.state == state {
 		return now.cycle
@@ -93,10 +94,10 @@ func cycleOf(state fwk.CycleState) *cycle {
 	return c
 }
 
-// PreFilter reads the demand of the pod. For a pod that demands no CPUs, the
-// framework skips Filter and the two functions for preemption. This is correct,
-// because pods request as many CPUs as they own, so that the plugin
-// NodeResourcesFit counts correctly for all other pods.
+// PreFilter reads the demand of the pod. If the pod demands no CPUs, the
+// framework skips Filter and the two functions for preemption. This is correct:
+// a pod that owns CPUs requests as many, so the plugin NodeResourcesFit counts
+// correctly for all other pods.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {
@@ -132,8 +133,8 @@ func (p *Plugin) trial(c *cycle, node string) *trial {
 	return t
 }
 
-// RemovePod removes a pod from the trial of a node. A preemption would end this
-// pod.
+// RemovePod removes a pod from the trial of a node, because a preemption would
+// end this pod.
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
 	if c == nil || node.Node() == nil {
@@ -149,8 +150,8 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	return nil
 }
 
-// AddPod adds a pod to the trial of a node. The pod is one that RemovePod has
-// removed, or one that is nominated for the node.
+// AddPod adds a pod to the trial of a node. Either RemovePod has removed it
+// before, or it is nominated for the node.
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
 	if c == nil || node.Node() == nil {
@@ -166,8 +167,8 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	return nil
 }
 
-// Filter reports whether a node has the CPUs. It does not allocate memory if
-// the node has them.
+// Filter reports whether a node has the CPUs that the pod demands. If it has
+// them, Filter allocates no memory.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -201,7 +202,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 }
 
 // refusal returns a status for a reason. It makes a new status each time,
-// because the framework writes the name of the plugin into it.
+// because the framework writes the name of the plugin into the status.
 func refusal(why place.Reason) *fwk.Status {
 	switch why {
 	case pick.Fits:
@@ -212,7 +213,7 @@ func refusal(why place.Reason) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, string(why))
 }
 
-// PreScore skips Score for a pod that demands no CPUs.
+// PreScore makes the framework skip Score if the pod demands no CPUs.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if p.cycle(state) == nil {
 		return fwk.NewStatus(fwk.Skip)

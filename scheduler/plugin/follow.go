@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// podChanged records a new or changed pod. The scheduler's informer omits pods
-// that have ended, so the end of a pod arrives as a deletion.
+// podChanged handles a new or changed pod. If a pod has ended, the scheduler's
+// informer leaves it out, so the end of a pod arrives as a deletion.
 func (k *keeper) podChanged(before, after any) {
 	p, ok := after.(*corev1.Pod)
 	if !ok || p.Spec.NodeName == "" {
@@ -47,14 +47,14 @@ func (k *keeper) podChanged(before, after any) {
 	k.publish(p.Spec.NodeName)
 }
 
-// same reports whether a change of a bound pod has no effect on its CPUs. The
+// same reports whether a bound pod has the same CPUs after a change. The
 // generation of a pod counts the changes of its spec.
 func same(old, p *corev1.Pod) bool {
 	return old.UID == p.UID && old.Spec.NodeName == p.Spec.NodeName && old.Generation == p.Generation &&
 		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels)
 }
 
-// podDeleted records the deletion or the end of a pod.
+// podDeleted handles the deletion or the end of a pod.
 func (k *keeper) podDeleted(o any) {
 	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
 		o = gone.Obj
@@ -84,8 +84,8 @@ func (k *keeper) gone(uid types.UID) {
 	}
 }
 
-// nodeDeleted forgets a node, unless a pod is still bound to it. A node that
-// registers again keeps its pods.
+// nodeDeleted forgets a node, unless a pod is still bound to it. If the node
+// registers again, it has the same pods.
 func (k *keeper) nodeDeleted(o any) {
 	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
 		o = gone.Obj
@@ -116,9 +116,9 @@ func (k *keeper) withoutReport(node string) {
 	k.publish(node)
 }
 
-// reportChanged records a report. The age of a report counts from the time at
-// which the keeper saw it change, because the clocks of the machines differ. In
-// most reports, the CPUs have not changed.
+// reportChanged handles a report. The age of a report counts from when the
+// keeper saw it change, because the clocks of the machines differ. In most
+// reports, the CPUs are the same as before.
 func (k *keeper) reportChanged(o any) {
 	r, ok := o.(*v1alpha1.NodeReport)
 	if !ok {

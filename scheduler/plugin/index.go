@@ -13,14 +13,15 @@ import (
 
 // An index finds the present view of a node. For each pod, the scheduler
 // filters hundreds of nodes, whose names and views are not in the caches of the
-// processor. Each node therefore has a position in arrays. The index finds the
-// position by the address of the node's object, and the answers to a demand are
-// in an array by position. Views are replaced and nodes are added and removed
-// while other goroutines read. A position is never used for a second node.
+// processor. Therefore each node has a position in arrays. The index finds the
+// position by the address of the node's object. The answers to a demand are in
+// an array whose index is the position. Views are replaced, and nodes are added
+// and removed, while other goroutines read. A position is never used for a
+// second node.
 type index struct {
 	slots []slot
-	// hints are positions plus one, by the address of the object of a node. A
-	// hint may be wrong, so a reader compares the object in the slot.
+	// hints are found by the address of a node's object. A hint is a position
+	// plus one. It may be wrong, so a reader compares the object in the slot.
 	hints []atomic.Uint32
 	seed  maphash.Seed
 
@@ -31,14 +32,14 @@ type index struct {
 	turn  uint64 // number of demands that have requested their answers
 }
 
-// A slot is the content of the index at one position.
+// A slot is what the index has at one position.
 type slot struct {
 	node    atomic.Pointer[corev1.Node] // the object by which the position was last found
 	view    atomic.Pointer[place.View]
 	changes atomic.Uint64 // number of changes of the view
 }
 
-// answers holds the answers of all nodes to one claim. Each answer is computed
+// answers holds the answers of all nodes to one claim. An answer is computed
 // when a cycle asks the node for the first time after a change.
 type answers struct {
 	index *index
@@ -63,8 +64,8 @@ func newIndex(size int) *index {
 	}
 }
 
-// put replaces the view of a node. It returns false if the index is full. Calls
-// of put and remove must not overlap.
+// put replaces the view of a node. If the index is full, it returns false.
+// Calls of put and remove must not overlap.
 func (x *index) put(node string, v *place.View) bool {
 	x.mu.RLock()
 	at, known := x.names[node]
@@ -98,7 +99,7 @@ func (x *index) remove(node string) {
 	}
 }
 
-// grown returns an index of the same nodes with space for twice as many.
+// grown returns an index with the same nodes and with space for twice as many.
 func (x *index) grown() *index {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -118,7 +119,7 @@ func (x *index) all(do func(*place.View)) {
 	}
 }
 
-// named returns the view of a node by its name.
+// named returns the view of the node with this name.
 func (x *index) named(name string) *place.View {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -128,7 +129,7 @@ func (x *index) named(name string) *place.View {
 	return noView
 }
 
-// of returns the view of a node by its object.
+// of returns the view of the node with this object.
 func (x *index) of(n *corev1.Node) *place.View {
 	if at := x.find(n); at >= 0 {
 		return x.slots[at].view.Load()
@@ -136,7 +137,8 @@ func (x *index) of(n *corev1.Node) *place.View {
 	return noView
 }
 
-// find returns the position of a node by its object; -1 if it has none.
+// find returns the position of the node with this object. It returns -1 if the
+// node has no position.
 func (x *index) find(n *corev1.Node) int32 {
 	hash := x.hash(n)
 	for i := range probes {
@@ -151,8 +153,9 @@ func (x *index) hash(n *corev1.Node) uint64 { return maphash.Comparable(x.seed, 
 
 func (x *index) probe(hash uint64, i int) int { return (int(hash) + i) & (len(x.hints) - 1) }
 
-// learn finds a node by its name, and stores a hint for the next search. It
-// replaces the first hint that is empty or wrong, else the hint of another node.
+// learn finds a node by its name, and stores a hint for the next search. The
+// new hint replaces the first one that is empty or wrong. If there is none, it
+// replaces the hint of another node.
 func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	x.mu.RLock()
 	at, known := x.names[n.Name]
@@ -172,7 +175,7 @@ func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	return at
 }
 
-// right reports whether the hint at a place leads to its node.
+// right reports whether the hint at index p is right.
 func (x *index) right(p int) bool {
 	h := x.hints[p].Load()
 	if h == 0 {
@@ -183,7 +186,7 @@ func (x *index) right(p int) bool {
 }
 
 // answersTo returns the answers to a claim, for a pod whose cycle begins. An
-// index keeps the answers to the most recent claims.
+// index keeps the answers to the last claims.
 func (x *index) answersTo(c pick.Claim) *answers {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -211,8 +214,8 @@ func (x *index) dropOldest() {
 	delete(x.sets, oldest)
 }
 
-// of returns the answer of a node to a demand whose claim is that of the
-// answers.
+// of returns how a node answers a demand. The claim of the demand must be the
+// one to which the answers belong.
 func (a *answers) of(n *corev1.Node, d *place.Demand) place.Answer {
 	at := a.index.find(n)
 	if at < 0 {

@@ -16,7 +16,8 @@ import (
 
 func object(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-// viewsOf returns n different views of a node with 2 × 4 × 2 CPUs.
+// viewsOf returns n different views of a node. The node has two caches, four
+// cores in each cache, and two threads in each core.
 func viewsOf(t *testing.T, n int) []*place.View {
 	t.Helper()
 	l := place.New()
@@ -39,8 +40,8 @@ func viewsOf(t *testing.T, n int) []*place.View {
 func owns(n int) place.Demand { return place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: n}} }
 
 // TestAnswersAreThoseOfTheViews compares the answers of the index with those of
-// the views. Nodes are added, changed, given another object, and removed, and
-// there are more claims than the index keeps answers for.
+// the views. Nodes are added, changed and removed, and get other objects. There
+// are more claims than the index keeps answers for.
 func TestAnswersAreThoseOfTheViews(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	views := viewsOf(t, 30)
@@ -97,7 +98,7 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 }
 
 // TestAnAnswerAfterAChangeIsNew changes views while other goroutines ask the
-// same nodes. After a change, no answer may be from before it.
+// same nodes. After a change, an answer must not be older than the change.
 func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 	views := viewsOf(t, 30)
 	x, d := newIndex(leastSize), owns(4)
@@ -129,8 +130,8 @@ func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 	readers.Wait()
 }
 
-// TestHintsAreNotLost gives each node a new object many times. The hints for
-// the old objects must not replace the correct hints.
+// TestHintsAreNotLost gives each node a new object many times. Hints for old
+// objects must not replace the correct hints.
 func TestHintsAreNotLost(t *testing.T) {
 	x, v := newIndex(256), viewsOf(t, 1)[1]
 	var nodes [256]*corev1.Node

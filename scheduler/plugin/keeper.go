@@ -21,9 +21,10 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// keeper maintains the ledger of the cluster. It follows pods and reports, and
-// publishes the view of each node that changed. It stores nothing on disk: a
-// new keeper that sees the same pods and reports has the same ledger.
+// keeper maintains the ledger of the cluster. It watches pods and reports. When
+// a node has changed, it publishes the new view of the node. It stores nothing
+// on disk: a new keeper that sees the same pods and reports has the same
+// ledger.
 type keeper struct {
 	stale time.Duration
 	queue fwk.PodActivator
@@ -84,7 +85,8 @@ func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 	return k
 }
 
-// start follows the pods of the scheduler's informer, and the reports.
+// start makes the keeper watch the pods of the scheduler's informer, and the
+// reports.
 func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFactory, source cache.ListerWatcher) error {
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { k.podChanged(nil, o) },
@@ -118,14 +120,14 @@ func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFact
 	return nil
 }
 
-// reportsWithin is the time for which the first pods wait for the reports of
-// the nodes after the start. It is limited, because a cluster without the CRD
-// has no reports.
+// reportsWithin is how long the first pods wait after the start until the
+// reports of the nodes are known. It is limited, because a cluster without the
+// CRD has no reports.
 const reportsWithin = 10 * time.Second
 
-// ready waits until the handlers of the keeper have seen all pods. It also
-// waits for a limited time until they have seen all reports. It is not
-// sufficient that an informer is synced, because its handlers may run later
+// ready waits until the handlers of the keeper have seen all pods. For a
+// limited time, it also waits until they have seen all reports. It is not
+// enough that an informer is synced, because its handlers may run later
 // (kubernetes/kubernetes#87083).
 func (k *keeper) ready(ctx context.Context) error {
 	for _, synced := range k.synced {
@@ -157,9 +159,9 @@ func (k *keeper) await(ctx context.Context) error {
 // view returns the present view of a node.
 func (k *keeper) view(node string) *place.View { return k.views.Load().named(node) }
 
-// answer returns the answer of a node to the demand of a cycle. It takes no
-// lock if the node has already answered since its last change, and does not
-// allocate memory.
+// answer returns how a node answers the demand of a cycle. It allocates no
+// memory. If the node has already answered since its last change, it takes no
+// lock.
 func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	if x := k.views.Load(); x != c.answers.index { // nodes were added during the cycle
 		return x.of(n).Answer(&c.pod.Demand)
@@ -167,12 +169,12 @@ func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	return c.answers.of(n, &c.pod.Demand)
 }
 
-// without returns the view of a node without the pods that have ended by the
-// knowledge of the scheduler. The scheduler and the ledger learn of the end of
-// a pod in no fixed order. If the ledger learned it later, a pod whose
-// preemption has ended others would find their CPUs taken, and would preempt on
-// another node, too. If the ledger still has the ended pods in Reserve, the pod
-// waits until the ledger has learned of their end.
+// without returns the view of a node. It leaves out pods that, as the scheduler
+// knows, have ended. The scheduler and the ledger learn in no fixed order that
+// a pod has ended. Suppose that a pod has preempted others, and that the ledger
+// does not know yet that these have ended. Their CPUs would seem taken, and the
+// pod would preempt others on another node, too. If the ledger still has the
+// ended pods in Reserve, the pod waits until the ledger knows of their end.
 func (k *keeper) without(n fwk.NodeInfo) *place.View {
 	listed := map[place.UID]bool{}
 	for _, p := range n.GetPods() {
@@ -183,7 +185,7 @@ func (k *keeper) without(n fwk.NodeInfo) *place.View {
 	return k.ledger.Without(n.Node().Name, func(uid place.UID) bool { return listed[uid] })
 }
 
-// publish makes the present state of a node visible. The caller holds k.mu.
+// publish makes readers see the present state of a node. The caller holds k.mu.
 func (k *keeper) publish(node string) {
 	x, view := k.views.Load(), k.ledger.View(node)
 	if x.put(node, view) {
@@ -194,7 +196,7 @@ func (k *keeper) publish(node string) {
 	k.views.Store(x)
 }
 
-// forget removes a node without a report and without pods. The caller holds
+// forget removes a node if it has neither a report nor pods. The caller holds
 // k.mu.
 func (k *keeper) forget(node string) {
 	k.ledger.Forget(node)
@@ -248,7 +250,7 @@ func (k *keeper) doubt(uid types.UID) {
 }
 
 // changed publishes a node that may have more room than before, and wakes the
-// pods that wait for room. The caller holds k.mu.
+// pods that wait for it. The caller holds k.mu.
 func (k *keeper) changed(node string) {
 	k.turn++
 	k.rooms[node] = k.turn
@@ -266,8 +268,9 @@ func (k *keeper) shown(node string) {
 	}
 }
 
-// tick gives up the CPUs of binds that stayed in doubt, excludes the nodes
-// whose reports are old, and forgets waiting pods that no longer exist.
+// tick does three things: it gives up the CPUs of pods of which it was not
+// known for too long whether they were bound, it excludes nodes whose reports
+// are old, and it forgets waiting pods that no longer exist.
 func (k *keeper) tick(ctx context.Context) {
 	every := time.NewTicker(min(5*time.Second, k.stale/4))
 	defer every.Stop()
@@ -309,7 +312,7 @@ func (k *keeper) sweep() {
 	}
 }
 
-// deleted reports whether a pod is missing in the scheduler's informer.
+// deleted reports whether the scheduler's informer no longer has a pod.
 func (k *keeper) deleted(p *corev1.Pod) bool {
 	if k.pods == nil { // not started
 		return false

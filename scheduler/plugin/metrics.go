@@ -11,14 +11,15 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// counts are the events that the keeper counts for the metrics.
+// counts are numbers of events, which the keeper counts for the metrics.
 type counts struct {
 	refused map[place.Reason]int // attempts to schedule a pod, by the reason of the first node that had no CPUs for it
 	moved   int                  // pods whose node reported other CPUs than were chosen
 }
 
-// moved returns the pods that, by a report, own CPUs that were not chosen for
-// them. It counts those that are new. The caller holds k.mu.
+// moved returns pods that own other CPUs, according to a report, than those
+// that were chosen for them. It counts those that were not in before. The
+// caller holds k.mu.
 func (k *keeper) moved(r place.Report, before map[place.UID]bool) map[place.UID]bool {
 	var now map[place.UID]bool
 	for i := range r.Held {
@@ -50,7 +51,8 @@ var (
 	movedDesc = metrics.NewDesc("tenon_scheduler_moved_pods_total", "Pods with other CPUs on their node than were chosen for them", nil, nil, metrics.ALPHA, "")
 )
 
-// sizes are the numbers of CPUs for which stranded CPUs are counted.
+// sizes are numbers of CPUs. For each of them, a metric shows the stranded
+// CPUs.
 var sizes = [...]int{2, 4, 8, 16}
 
 // A collector collects the metrics of the ledgers of this process.

@@ -1,6 +1,6 @@
-// Package plugin chooses the CPUs of pods over the whole cluster, as a plugin
-// of the kube-scheduler. It imports published modules of Kubernetes only, so
-// that any scheduler can contain it.
+// Package plugin is a plugin of the kube-scheduler that chooses the CPUs of
+// pods, and considers the whole cluster. It imports only published modules of
+// Kubernetes, so that any scheduler can contain it.
 package plugin
 
 import (
@@ -24,8 +24,9 @@ const Name = "TenonCPUs"
 // Args are the arguments of the plugin in the configuration of the scheduler
 // (pluginConfig).
 type Args struct {
-	// StaleAfter is the age of an unchanged report after which its node takes
-	// no more pods that demand CPUs, by the clock of the scheduler.
+	// StaleAfter is an age, on the clock of the scheduler. If the report of a
+	// node has not changed for this long, the node takes no more pods that
+	// demand CPUs.
 	StaleAfter metav1.Duration `json:"staleAfter"`
 }
 
@@ -34,8 +35,9 @@ const (
 	leastStale   = 10 * time.Second
 )
 
-// parseArgs reads the arguments. It refuses an unknown key, because otherwise
-// the scheduler would run without a setting that its owner wrote.
+// parseArgs reads the arguments. If a key is unknown, it returns an error,
+// because otherwise the scheduler would run without a setting that its owner
+// wrote.
 func parseArgs(o runtime.Object) (Args, error) {
 	a := Args{StaleAfter: metav1.Duration{Duration: defaultStale}}
 	var raw []byte
@@ -65,7 +67,7 @@ func parseArgs(o runtime.Object) (Args, error) {
 	return a, nil
 }
 
-// Plugin is the plugin of one profile of the scheduler. All profiles share one
+// Plugin is the plugin in one profile of the scheduler. All profiles share one
 // ledger.
 type Plugin struct {
 	handle fwk.Handle
@@ -85,20 +87,20 @@ var (
 	_ fwk.SignPlugin          = (*Plugin)(nil)
 )
 
-// New makes the plugin of a profile. It returns an error if it cannot read the
+// New makes the plugin for a profile. It returns an error if it cannot read the
 // arguments, or if it knows no address of the API server.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	return with(ctx, args, h, reportsOf)
 }
 
 // keepers has one keeper for each set of informers. All profiles of a scheduler
-// share the same informers, and therefore one keeper.
+// share one set, and therefore one keeper.
 var keepers struct {
 	sync.Mutex
 	of map[informers.SharedInformerFactory]*keeper
 }
 
-// with makes the plugin with a given source of reports.
+// with makes the plugin. source returns where the reports come from.
 func with(ctx context.Context, args runtime.Object, h fwk.Handle, source func(fwk.Handle) (cache.ListerWatcher, error)) (*Plugin, error) {
 	a, err := parseArgs(args)
 	if err != nil {

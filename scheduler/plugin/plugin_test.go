@@ -84,8 +84,8 @@ func TestAPodThatAsksForNothingIsSkipped(t *testing.T) {
 	}
 }
 
-// TestALostAnswerKeepsTheCPUs checks binds whose answers do not say whether the
-// bind happened.
+// TestALostAnswerKeepsTheCPUs checks binds after which it is not known whether
+// the pod was bound.
 func TestALostAnswerKeepsTheCPUs(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, x := range map[string]struct {
@@ -256,8 +256,8 @@ func TestAPreemptionSeesWhatItWouldFree(t *testing.T) {
 	}
 }
 
-// TestAWaitingPodIsWokenForRoomOnly checks that the end of a pod wakes a
-// waiting pod only if the waiting pod then has room.
+// TestAWaitingPodIsWokenForRoomOnly lets a pod end. A waiting pod must be woken
+// only if there is then room for it.
 func TestAWaitingPodIsWokenForRoomOnly(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	big, small := b.run(pinned("big", 4, 100), "n"), b.run(pinned("small", 2, 100), "n")
@@ -319,8 +319,8 @@ func TestAnOldReportTakesTheNodeOut(t *testing.T) {
 	}
 }
 
-// TestARestartedSchedulerKnowsTheSame compares the ledger after a random
-// history with a ledger that sees only the remaining pods and reports.
+// TestARestartedSchedulerKnowsTheSame compares two ledgers: one after a random
+// history, and one that sees only the pods and reports that exist at its end.
 func TestARestartedSchedulerKnowsTheSame(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for try := range 30 {

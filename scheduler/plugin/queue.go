@@ -31,11 +31,11 @@ func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) []string
 	return k.ledger.Doubts(place.UID(p.UID))
 }
 
-// wake activates the waiting pods for which a node now has room. It does so
-// after the ledger has changed. An event of the API server reaches the queue of
-// the scheduler and the ledger in no fixed order. If only the queue woke a pod,
-// the plugin could judge it by the old ledger, and the pod would wait for
-// minutes (kubernetes/kubernetes#93552).
+// wake activates waiting pods for which a node now has room, after the ledger
+// has changed. It is needed because an event of the API server reaches the
+// queue of the scheduler and the ledger in no fixed order. If only the queue
+// woke a pod, the plugin could judge it by the old ledger, and the pod would
+// wait for minutes (kubernetes/kubernetes#93552).
 func (k *keeper) wake(ctx context.Context) {
 	for {
 		select {
@@ -71,8 +71,8 @@ func (k *keeper) fitting() map[string]*corev1.Pod {
 	return found
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions. The events do not include
-// the reports of nodes, because the scheduler would then watch the reports a
+// EventsToRegister implements fwk.EnqueueExtensions. The reports of nodes are
+// not among the events, because the scheduler would then watch the reports a
 // second time, without their type. Instead, wake activates pods that wait for
 // CPUs.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
@@ -82,8 +82,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// afterPod returns whether the end of a pod makes room for a waiting one. It
-// works whether or not the ledger has seen that end.
+// afterPod returns whether there is room for a waiting pod after another one
+// has ended. It works even if the ledger has not seen that end yet.
 func (p *Plugin) afterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
 	if gone, is := before.(cache.DeletedFinalStateUnknown); is {
 		before = gone.Obj
@@ -117,9 +117,9 @@ func hint(view *place.View, d place.Demand) fwk.QueueingHint {
 	return fwk.QueueSkip
 }
 
-// SignPod returns a signature of the pod's demand for CPUs, so that the
+// SignPod returns a signature of the CPUs that the pod demands, so that the
 // scheduler may schedule equal pods in a batch. This is possible because the
-// answer of a node depends on that node alone.
+// answer of a node does not depend on other nodes.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {

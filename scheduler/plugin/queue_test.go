@@ -14,7 +14,7 @@ import (
 
 // TestAPodWhoseCPUsWereLostInReserveIsTriedAgain fills the chosen node between
 // Filter and Reserve. If Reserve refused the pod, the pod would wait for an
-// event although the other node has room.
+// event, although the other node has room.
 func TestAPodWhoseCPUsWereLostInReserveIsTriedAgain(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4), machine("m", 1, 1, 4))
 	p, s := pinned("a", 4, 100), newState()
@@ -34,8 +34,8 @@ func TestAPodWhoseCPUsWereLostInReserveIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestAPodThatWaitsNoMoreIsForgotten checks pods whose end does not reach the
-// keeper as the deletion of a waiting pod.
+// TestAPodThatWaitsNoMoreIsForgotten checks waiting pods that end. The keeper
+// gets no event that a waiting pod was deleted.
 func TestAPodThatWaitsNoMoreIsForgotten(t *testing.T) {
 	for name, end := range map[string]func(*bench, cache.Indexer, *corev1.Pod){
 		"it asks for no CPUs any more and is bound": func(b *bench, _ cache.Indexer, p *corev1.Pod) {

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// reportsOf returns a source that lists and watches the reports of the nodes.
+// reportsOf returns a source that can list and watch the reports of the nodes.
 func reportsOf(h fwk.Handle) (cache.ListerWatcher, error) {
 	c := h.KubeConfig()
 	if c == nil {
@@ -35,8 +35,8 @@ func reportsOf(h fwk.Handle) (cache.ListerWatcher, error) {
 	return cache.NewListWatchFromClient(client, "nodereports", metav1.NamespaceAll, fields.Everything()), nil
 }
 
-// newReportInformer returns an informer that stores only those fields of a
-// report that the ledger reads, which are a small part.
+// newReportInformer returns an informer for reports. It stores only the fields
+// that the ledger reads, which are a small part.
 func newReportInformer(source cache.ListerWatcher) (cache.SharedIndexInformer, error) {
 	informer := cache.NewSharedIndexInformer(source, &v1alpha1.NodeReport{}, 0, cache.Indexers{})
 	err := informer.SetTransform(func(o any) (any, error) {

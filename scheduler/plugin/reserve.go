@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// Reserve chooses the CPUs. It fails if the node has lost them since Filter.
-// The status is then an error and not a refusal. The queue of the scheduler
-// retries a failed pod after its backoff, but a refused pod waits for an event,
+// Reserve chooses the CPUs. If the node has lost them since Filter, it fails.
+// Then it returns an error and not a refusal: the queue of the scheduler tries
+// a failed pod again after its backoff, but a refused pod waits for an event,
 // although other nodes may have room for it already.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
 	c := cycleOf(state)
@@ -30,8 +30,8 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 	return nil
 }
 
-// Unreserve gives up the CPUs. If the answer to a bind was lost, the bind may
-// have happened. The pod then keeps the CPUs for a while, so that no other pod
+// Unreserve gives up the CPUs. If the answer to a bind was lost, the pod may
+// have been bound. Then it keeps the CPUs for a while, so that no other pod
 // gets them.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
 	c := cycleOf(state)
@@ -44,9 +44,9 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 	}
 }
 
-// Bind binds a pod that demands CPUs, and leaves all other pods to the next
-// plugin. The API server copies the annotations of a binding into the pod in
-// the same write as the name of the node. Therefore a pod never has one without
+// Bind binds a pod that demands CPUs. All other pods are left to the next
+// plugin. A binding has annotations, and the API server writes them into the
+// pod together with the name of the node. Therefore a pod never has one without
 // the other, and the plugin needs no second write.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	c := cycleOf(state)
@@ -80,8 +80,8 @@ func (p *Plugin) bind(ctx context.Context, b *corev1.Binding) error {
 	return p.handle.ClientSet().CoreV1().Pods(b.Namespace).Bind(ctx, b, metav1.CreateOptions{})
 }
 
-// refused reports whether the API server said that it did not bind the pod. A
-// timeout, a broken connection or a server error leaves that open.
+// refused reports whether the API server said that it did not bind the pod.
+// After a timeout, a broken connection or a server error, this is not known.
 func refused(err error) bool {
 	for _, is := range []func(error) bool{
 		apierrors.IsNotFound, apierrors.IsConflict, apierrors.IsAlreadyExists, apierrors.IsInvalid, apierrors.IsBadRequest, apierrors.IsForbidden,

@@ -10,14 +10,14 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// asking are the annotations with which a pod may demand CPUs.
+// asking are the annotations in which a pod may demand CPUs.
 var asking = [...]string{
 	kube.AnnotationCPUSetScheduler, kube.AnnotationResourceSpec, kube.AnnotationNUMASpec, kube.AnnotationACKNUMASpec, kube.AnnotationACKQOSClass,
 }
 
-// demandOf returns the CPUs that a pod demands from its node; false: it demands
-// none. Most pods demand none, so demandOf first looks only at a few
-// annotations.
+// demandOf returns the CPUs that a pod demands from its node. It returns false
+// if the pod demands none. Most pods demand none, so demandOf first looks only
+// at a few annotations.
 func demandOf(p *corev1.Pod) (place.Demand, bool) {
 	_, maybe := p.Labels[kube.LabelQOSClass]
 	for i := 0; i < len(asking) && !maybe && len(p.Annotations) > 0; i++ {
@@ -30,9 +30,8 @@ func demandOf(p *corev1.Pod) (place.Demand, bool) {
 	return d, asks
 }
 
-// contractOf returns the choice for a bound pod. It is zero if the pod has
-// none. In that case, the node chooses the CPUs in the same way as this
-// scheduler.
+// contractOf returns what was chosen for a bound pod. If nothing was chosen, it
+// is zero. Then the node chooses the CPUs in the same way as this scheduler.
 func contractOf(p *corev1.Pod) place.Contract {
 	c, given, _ := kube.ContractOf(p)
 	if !given {
@@ -41,8 +40,8 @@ func contractOf(p *corev1.Pod) place.Contract {
 	return c
 }
 
-// equal reports whether the CPUs of a node are equal in two reports.
+// equal reports whether two reports have the same CPUs of a node.
 func equal(a, b *v1alpha1.CPUs) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// learnt converts the CPUs of a report for the ledger.
+// learnt returns the CPUs in a report as the ledger needs them.
 func learnt(c *v1alpha1.CPUs) (place.Report, error) { return cpureport.Read(c) }
