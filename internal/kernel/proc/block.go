@@ -26,8 +26,8 @@ func (fs FS) Partitions() ([]Partition, error) {
 	return procFile(fs, "partitions", parsePartitions)
 }
 
-// parsePartitions reads a heading, an empty line, and lines such as
-// " 254        0  268435456 vda".
+// parsePartitions reads a heading, an empty line, and then one line for each
+// device, such as " 254 0 268435456 vda".
 func parsePartitions(text string) ([]Partition, error) {
 	var all []Partition
 	for line := range strings.Lines(text) {
@@ -58,8 +58,8 @@ type BlockDevice struct {
 	Disk unit.Device
 	// Mapped is the device mapper's name for the device; empty for all others.
 	Mapped string
-	// Below are the devices that store the data of this device, such as the
-	// disks of a RAID.
+	// Below contains the devices on which the data of this device lies, such as
+	// the disks of a RAID.
 	Below []unit.Device
 	// Scheduler is the active I/O scheduler. It is empty for devices without
 	// one, such as mapped devices.
@@ -115,7 +115,7 @@ func (fs FS) HasDevice(id unit.Device) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// orEmpty replaces the error of a missing file by an empty text.
+// orEmpty returns an empty text instead of an error if the file is missing.
 func orEmpty(text string, err error) (string, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil

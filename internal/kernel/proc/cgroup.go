@@ -10,16 +10,16 @@ import (
 // A CgroupEntry is the cgroup of a process in one cgroup hierarchy.
 type CgroupEntry struct {
 	Hierarchy int // 0 is cgroup v2
-	// Controllers are those of a v1 hierarchy, or "name=systemd" for a named
-	// one. Empty for v2.
+	// Controllers are the controllers of a v1 hierarchy. For a named hierarchy
+	// it is "name=systemd", and for v2 it is empty.
 	Controllers []string
-	// Path has a leading slash. It starts at the root of the reader's cgroup
-	// namespace.
+	// Path has a leading slash. It begins at the root of the cgroup namespace
+	// of the process that reads it.
 	Path string
 }
 
-// Cgroup reads /proc/PID/cgroup (cgroups(7)). A process that has ended gives
-// ErrGone.
+// Cgroup reads /proc/PID/cgroup (cgroups(7)). If the process has ended, it
+// returns ErrGone.
 func (fs FS) Cgroup(pid int) ([]CgroupEntry, error) {
 	return taskFile(fs, pid, 0, "cgroup", parseCgroup)
 }
@@ -28,8 +28,7 @@ func (fs FS) Cgroup(pid int) ([]CgroupEntry, error) {
 func (fs FS) SelfCgroup() ([]CgroupEntry, error) { return procFile(fs, "self/cgroup", parseCgroup) }
 
 // CPUPath returns the path of a process in the hierarchy of the cpu controller.
-// That is the v1 hierarchy with the controller, or otherwise the unified
-// hierarchy.
+// If no v1 hierarchy has that controller, this is the unified hierarchy.
 func CPUPath(entries []CgroupEntry) (path string) {
 	for _, e := range entries {
 		if slices.Contains(e.Controllers, "cpu") || len(e.Controllers) == 0 && path == "" {

@@ -21,8 +21,8 @@ func (c CPUInfo) Virtual() bool { return c.Has("hypervisor") }
 // CPUInfo reads /proc/cpuinfo.
 func (fs FS) CPUInfo() (CPUInfo, error) { return procFile(fs, "cpuinfo", parseCPUInfo) }
 
-// parseCPUInfo reads the first block of lines such as "flags : fpu vme". Every
-// line is optional, because architectures differ.
+// parseCPUInfo reads the first block of lines such as "flags : fpu vme".
+// Architectures differ, so no line is required.
 func parseCPUInfo(text string) (CPUInfo, error) {
 	var c CPUInfo
 	for line := range strings.Lines(text) {

@@ -1,7 +1,8 @@
-// Package proc reads the kernel's files below /proc and /sys, with one Go file
-// for each kernel file. The roots are values, so that the code can read the
-// running system, a mount of the host, or a fixture. Each reader is a method of
-// FS. Each parser is a private function of a text and has a fuzz test.
+// Package proc reads the kernel's files below /proc and /sys. It has one Go
+// file for each kernel file. The roots are values, so that the code can read
+// the running system, a mount of the host, or a fixture. Each reader is a
+// method of FS. Each parser is a private function that takes a text, and has a
+// fuzz test.
 package proc
 
 import (
@@ -27,11 +28,11 @@ func Default() FS { return FS{Proc: "/proc", Sys: "/sys"} }
 // ErrGone means that the process or thread has ended.
 var ErrGone = errors.New("no such process")
 
-// readFile reads a pseudo file. The kernel reports its size as 0 and generates
-// the text at each read(2). Therefore readFile uses a buffer that is larger
-// than nearly every file, so that one read is enough. os.ReadFile would read
-// 512 bytes at a time, from different moments. Package os would also register
-// the file with the poller, which costs as much as the read.
+// readFile reads a pseudo file. The kernel reports 0 as its size, and generates
+// the text at each read(2). The buffer of readFile is larger than nearly every
+// such file, so that one read is enough. os.ReadFile would read 512 bytes at a
+// time, so its parts would come from different moments. Package os would also
+// register the file with the poller, which costs as much as the read.
 func readFile(path string) (string, error) {
 	fd, err := open(path)
 	if err != nil {
@@ -66,8 +67,8 @@ func open(path string) (int, error) {
 	}
 }
 
-// buffers are the read buffers of readFile, which copies the small texts out of
-// them.
+// buffers are the read buffers of readFile. The texts are small, so readFile
+// copies them out of the buffer.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 32<<10); return &b }}
 
 // procFile reads and parses one file below fs.Proc.
@@ -75,8 +76,9 @@ func procFile[T any](fs FS, name string, parse func(string) (T, error)) (T, erro
 	return parsed(filepath.Join(fs.Proc, name), parse)
 }
 
-// taskFile reads and parses a file of the process pid, or of its thread tid if
-// tid is not 0. A missing process or thread gives ErrGone.
+// taskFile reads and parses a file of the process pid. If tid is not 0, it is a
+// file of the thread tid of that process. If the process or the thread is
+// missing, taskFile returns ErrGone.
 func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, error)) (T, error) {
 	dir := filepath.Join(fs.Proc, strconv.Itoa(pid))
 	if tid != 0 {
@@ -87,8 +89,7 @@ func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, er
 }
 
 // goneIfAbsent adds ErrGone to err if the directory of the process does not
-// exist any more. If the directory exists, only the file is missing, because
-// the kernel lacks it.
+// exist any more. If the directory exists, the kernel does not have the file.
 func goneIfAbsent(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ESRCH):

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// OwnCPUTime returns the CPU time of this process in all its threads
-// (getrusage(2)); 0: it is not known.
+// OwnCPUTime returns the CPU time that all threads of this process have used
+// (getrusage(2)). It returns 0 if the time is not known.
 func OwnCPUTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // PIDStat is the state of a process or a thread (/proc/PID/stat). The times of
-// a process are sums over its threads, including those that have ended.
+// a process are sums over all its threads, also over those that have ended.
 type PIDStat struct {
 	PID                      int
 	Comm                     string // file name of the program, at most 15 bytes
@@ -30,8 +30,9 @@ type PIDStat struct {
 	MinorFaults, MajorFaults int64
 }
 
-// PIDStat reads /proc/PID/stat. A process that has ended gives ErrGone. Until
-// its parent waits for it, an ended process has the State Z and gives no error.
+// PIDStat reads /proc/PID/stat. If the process has ended, it returns ErrGone.
+// An ended process for which its parent has not waited yet has the State Z, and
+// is no error.
 func (fs FS) PIDStat(pid int) (PIDStat, error) { return taskFile(fs, pid, 0, "stat", parsePIDStat) }
 
 // ThreadStat reads /proc/PID/task/TID/stat.
@@ -39,9 +40,9 @@ func (fs FS) ThreadStat(pid, tid int) (PIDStat, error) {
 	return taskFile(fs, pid, tid, "stat", parsePIDStat)
 }
 
-// parsePIDStat reads the one line of the file. The second field is the
-// program's name in parentheses. The name may contain spaces, newlines and
-// parentheses, so the field ends at the last closing parenthesis.
+// parsePIDStat reads the only line of the file. The second field is the
+// program's name in parentheses. The name may itself contain spaces, newlines
+// and parentheses, so the field ends at the last closing parenthesis.
 func parsePIDStat(text string) (PIDStat, error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
@@ -87,8 +88,8 @@ func parsePIDStat(text string) (PIDStat, error) {
 // PIDs lists the processes, ascending.
 func (fs FS) PIDs() ([]int, error) { return numericNames(fs.Proc) }
 
-// Threads lists the threads of a process, ascending (/proc/PID/task). A
-// process that has ended gives ErrGone.
+// Threads lists the threads of a process, ascending (/proc/PID/task). If the
+// process has ended, it returns ErrGone.
 func (fs FS) Threads(pid int) ([]int, error) {
 	dir := filepath.Join(fs.Proc, strconv.Itoa(pid))
 	tids, err := numericNames(filepath.Join(dir, "task"))

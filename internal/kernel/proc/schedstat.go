@@ -15,15 +15,16 @@ type SchedStat struct {
 	Slices int64         // number of times that it was put on a CPU
 }
 
-// SchedStat reads /proc/PID/task/TID/schedstat. For tid 0 it reads
-// /proc/PID/schedstat, which covers only the main thread
-// (Documentation/scheduler/sched-stats.rst; needs CONFIG_SCHED_INFO). A thread
-// that has ended gives ErrGone.
+// SchedStat reads /proc/PID/task/TID/schedstat
+// (Documentation/scheduler/sched-stats.rst; needs CONFIG_SCHED_INFO). If tid is
+// 0, it reads /proc/PID/schedstat, which covers only the main thread. If the
+// thread has ended, it returns ErrGone.
 func (fs FS) SchedStat(pid, tid int) (SchedStat, error) {
 	return taskFile(fs, pid, tid, "schedstat", parseSchedStat)
 }
 
-// parseSchedStat reads "391451 12000 7": ns on CPU, ns waiting, timeslices.
+// parseSchedStat reads a line such as "391451 12000 7": ns on CPU, ns of
+// waiting, and the number of timeslices.
 func parseSchedStat(text string) (SchedStat, error) {
 	f := strings.Fields(text)
 	if len(f) != 3 {

@@ -15,17 +15,17 @@ import (
 // architecture that Go runs on (include/asm-generic/param.h).
 const tick = 10 * time.Millisecond
 
-// CPUTimes are the CPU times by kind since boot (/proc/stat). Kernels with
-// CONFIG_TICK_CPU_ACCOUNTING sample them once a tick, so they are coarse. The
-// counters of cgroup.CPUStat are exact.
+// CPUTimes are the CPU times since boot, by kind (/proc/stat). They are coarse
+// on kernels with CONFIG_TICK_CPU_ACCOUNTING, which sample them once a tick.
+// The counters of cgroup.CPUStat are exact.
 type CPUTimes struct {
 	User, Nice, System, Idle, IOWait, IRQ, SoftIRQ time.Duration
 	// Steal is the time in which the hypervisor ran other work.
 	Steal time.Duration
 }
 
-// Busy is the time spent on work of this machine, without idle, iowait and
-// steal. (User includes the guest time.)
+// Busy is the time that the CPUs spent on work of this machine. It excludes
+// idle, iowait and steal. (User includes the guest time.)
 func (t CPUTimes) Busy() time.Duration {
 	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ
 }

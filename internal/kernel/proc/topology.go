@@ -15,7 +15,7 @@ import (
 type CPU struct {
 	ID unit.CPU
 	// Socket is the physical_package_id. It is 0 if the kernel does not know
-	// the sockets: it then shows -1, or no topology directory.
+	// the sockets. The kernel then shows -1, or has no topology directory.
 	Socket int
 	// L3 is the lowest CPU that shares the level-3 cache. If the kernel shows
 	// no such cache, as in many VMs, L3 is the lowest CPU of the socket. If the
@@ -23,7 +23,7 @@ type CPU struct {
 	// node.
 	L3   int
 	NUMA int
-	// Capacity is the computing power compared with the fastest CPU, which has
+	// Capacity is the computing power on a scale on which the fastest CPU has
 	// 1024. It is 0 if the kernel does not show it.
 	Capacity int
 	// Siblings are the online CPUs of the same core, including this CPU. The
@@ -66,10 +66,10 @@ func (fs FS) Topology() ([]CPU, error) {
 	return cpus, nil
 }
 
-// readCPU reads the place of one CPU in the topology. If the kernel does not
-// show a file, that is no error: guests and some boards have CPUs without a
-// topology directory. Such a CPU counts as a core of its own. numa are the
-// online CPUs of its NUMA node.
+// readCPU reads the place of one CPU in the topology. numa contains the online
+// CPUs of its NUMA node. A missing file is no error, because guests and some
+// boards have CPUs without a topology directory. Such a CPU counts as a core of
+// its own.
 func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	c := CPU{ID: id}
 	socket, err := orAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
@@ -100,8 +100,9 @@ func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	return c, nil
 }
 
-// either reads the list under its present name, or under its name from before
-// Linux 5.3. The list is empty if the kernel shows neither.
+// either reads the list in the file name. If this file is missing, it reads
+// oldName, which the file had before Linux 5.3. The list is empty if the kernel
+// shows neither.
 func either(dir, name, oldName string) (unit.CPUSet, error) {
 	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
 	if errors.Is(err, os.ErrNotExist) {
@@ -136,8 +137,8 @@ func (fs FS) IsolatedCPUs() (unit.CPUSet, error) {
 	return all, nil
 }
 
-// isolated parses a list of isolated CPUs. Kernels that support nohz_full, but
-// were started without it, show "(null)" there.
+// isolated parses a list of isolated CPUs. A kernel that supports nohz_full,
+// but was started without it, shows "(null)" instead of a list.
 func isolated(text string) (unit.CPUSet, error) {
 	if strings.TrimSpace(text) == "(null)" {
 		return unit.CPUSet{}, nil
@@ -163,7 +164,7 @@ func (fs FS) CoreKinds() ([]unit.CPUSet, error) {
 	return kinds, nil
 }
 
-// sharedL3 returns the CPUs that share the level-3 cache; the set is empty if
+// sharedL3 returns the CPUs that share the level-3 cache. The set is empty if
 // there is no such cache.
 func sharedL3(dir string) (unit.CPUSet, error) {
 	levels, err := filepath.Glob(filepath.Join(dir, "cache/index[0-9]*/level"))

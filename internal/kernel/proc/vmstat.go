@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// VMStat holds the counters of the memory manager under the kernel's names
-// (enum vm_event_item), such as "pgmajfault", in events or pages.
+// VMStat holds the counters of the memory manager, in events or pages. The keys
+// are the kernel's names, such as "pgmajfault" (enum vm_event_item).
 type VMStat map[string]int64
 
 // VMStat reads /proc/vmstat.
 func (fs FS) VMStat() (VMStat, error) { return procFile(fs, "vmstat", parseVMStat) }
 
-// Refaults is the number of pages that were read back soon after their reclaim
-// (workingset_refault; by kind since Linux 5.9).
+// Refaults is the number of pages that had to be read again soon after their
+// reclaim (workingset_refault; since Linux 5.9 one counter for each kind of
+// page).
 func (v VMStat) Refaults() int64 {
 	return v["workingset_refault"] + v["workingset_refault_anon"] + v["workingset_refault_file"]
 }

@@ -15,8 +15,8 @@ const (
 	Wake                   // sched_wakeup, sched_wakeup_new: a thread is ready to run
 )
 
-// A Thread is a thread as an event names it. TID 0 is the idle loop of the
-// CPU ("swapper").
+// A Thread identifies a thread in an event. TID 0 is the idle loop of the CPU
+// ("swapper").
 type Thread struct {
 	TID  int
 	Comm string // at most 15 bytes

@@ -8,22 +8,23 @@ import (
 	"strings"
 )
 
-// A layout is the position of the fields in a record, from a format file of
-// tracefs (Documentation/trace/events.rst, "Event formats").
+// A layout is the position of each field in a record. It comes from a format
+// file of tracefs (Documentation/trace/events.rst, "Event formats").
 type layout struct {
 	id     uint16
 	fields map[string]field
 }
 
 // A field is a range of bytes in a record. A dynamic field (__data_loc) holds
-// the offset and the length of the text, in the low and the high 16 bits.
+// the offset of a text in its low 16 bits, and the length of the text in its
+// high 16 bits.
 type field struct {
 	offset, size int
 	dynamic      bool
 }
 
-// parseLayout reads a format file, or header_page, which has the same lines but
-// no id.
+// parseLayout reads a format file, or the file header_page, which has the same
+// kind of lines but no id.
 func parseLayout(text string) (layout, error) {
 	l := layout{fields: map[string]field{}}
 	for line := range strings.Lines(text) {
@@ -61,8 +62,8 @@ func parseLayout(text string) (layout, error) {
 	return l, nil
 }
 
-// need returns an error if a required number or text is missing or has another
-// type.
+// need returns an error if a number or a text that the caller requires is
+// missing or has another type.
 func (l layout) need(numbers, texts []string) error {
 	for _, name := range numbers {
 		if f, ok := l.fields[name]; !ok || f.size != 4 || f.dynamic {
@@ -86,7 +87,7 @@ func (l layout) number(record []byte, name string) int {
 	return int(int32(binary.NativeEndian.Uint32(record[f.offset:])))
 }
 
-// text reads a field that ends with a zero byte.
+// text reads a text field. The text ends at the first zero byte.
 func (l layout) text(record []byte, name string) []byte {
 	f := l.fields[name]
 	if f.dynamic {

@@ -23,33 +23,34 @@ const (
 
 // Rules are the parameters of Judge.
 type Rules struct {
-	// Cores gives the core of each judged CPU. Wake-ups are read from the other
-	// CPUs, too. Cores must not contain an offline CPU: its time would count as
-	// idle time that BE could have used.
+	// Cores gives the core of each judged CPU. Other CPUs count only for
+	// wake-ups. Cores must not contain an offline CPU, because its time would
+	// count as idle time that BE could have used.
 	Cores map[unit.CPU]int
 	// ClassOf gives the class of a thread. Judge does not call it for the idle
 	// loop.
 	ClassOf func(Thread) Class
-	// Epsilon is a tolerance for two CPUs of a core that switch at the same
-	// time. A BE start beside LS is a fault only if LS has run for longer than
-	// Epsilon.
+	// Epsilon is a tolerance, because two CPUs of a core may switch at the same
+	// time. If BE starts beside LS, this is a fault only if LS has run for
+	// longer than Epsilon.
 	Epsilon time.Duration
 	// Hold is how long BE should stay off the siblings of a CPU after an LS
-	// thread has left that CPU; see Report.BEIdeal.
+	// thread has left that CPU. Report.BEIdeal depends on it.
 	Hold time.Duration
-	// Late is the waiting time from which on JudgeWaits counts a wake-up as
+	// Late is a waiting time. JudgeWaits counts a wake-up that waits longer as
 	// late.
 	Late time.Duration
 	// From and To are the bounds of the judged time, on the clock of the
-	// events. Zero values mean the first and the last event. Events before From
-	// still determine which thread runs.
+	// events. If From is zero, the first event is the bound, and if To is zero,
+	// the last. Events before From still determine which thread runs.
 	From, To time.Duration
 }
 
 // Judge finds out from a complete record which threads ran on the same core at
 // the same time, and how long threads waited. The events may come in any order,
-// but the events of each CPU must be complete. Until the first switch of a CPU,
-// the thread that leaves the CPU in this switch counts as running there.
+// but no event of a CPU may be missing. The first switch of a CPU names the
+// thread that leaves it, and Judge assumes that this thread ran from the
+// beginning.
 func Judge(events []Event, rules Rules) (Report, error) {
 	if len(events) == 0 {
 		return Report{}, fmt.Errorf("judge a trace: no events: %w", ErrVoid)
@@ -78,21 +79,23 @@ type core struct {
 	at      time.Duration // the time up to which account has counted
 }
 
-// A hardwareThread is a CPU, and the class of the thread that runs there.
+// A hardwareThread is a CPU, with the class of the thread that runs on it.
 type hardwareThread struct {
 	id    unit.CPU
 	core  *core
 	class Class
 	since time.Duration // start of class; may lie before Rules.From
-	// hold is the time until which BE must stay off the siblings after LS left.
+	// hold is the time until which BE must stay off the siblings, after LS has
+	// left.
 	hold time.Duration
-	// expelling says that LS started on a sibling at the time expel while BE
-	// runs on this CPU.
+	// expelling says that BE runs on this CPU while LS has started on a
+	// sibling, at the time expel.
 	expelling bool
 	expel     time.Duration
 }
 
-// A court holds the state after the events that it has seen so far.
+// A court holds the state of the judgment after the events that were read so
+// far.
 type court struct {
 	rules   Rules
 	cpus    map[unit.CPU]*hardwareThread
@@ -151,8 +154,8 @@ func (c *court) judged(at time.Duration) bool { return at >= c.rules.From && at 
 func (c *court) hear(e *Event) {
 	switch e.Kind {
 	case Wake:
-		// A thread may be woken twice, or before it sleeps. Only the first
-		// wake-up counts.
+		// A thread may be woken twice, or while it runs. Only the first wake-up
+		// counts.
 		if _, twice := c.woken[e.Thread.TID]; !twice && !c.running[e.Thread.TID] {
 			c.woken[e.Thread.TID] = e.At
 		}
@@ -171,8 +174,8 @@ func (c *court) hear(e *Event) {
 	}
 }
 
-// change records that another thread runs on a CPU. Its class may be the same
-// or another.
+// change records that another thread runs on a CPU. Its class may be that of
+// the previous thread.
 func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 	c.account(h.core, min(at, c.rules.To))
 	if next == BE {
@@ -207,7 +210,7 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 }
 
 // start counts the start of a BE thread on a CPU. If LS runs on a sibling, it
-// also records for how long.
+// also records for how long LS has run.
 func (c *court) start(h *hardwareThread, at time.Duration) {
 	if !c.judged(at) {
 		return
@@ -228,8 +231,8 @@ func (c *court) start(h *hardwareThread, at time.Duration) {
 	}
 }
 
-// expelled ends the measurement of how long BE stayed beside a new LS thread.
-// left is true if BE left, and false if LS ended first.
+// expelled records how long BE stayed beside a new LS thread. left is true if
+// BE left, and false if LS ended first.
 func (c *court) expelled(h *hardwareThread, at time.Duration, left bool) {
 	if !h.expelling {
 		return

@@ -16,9 +16,10 @@ import (
 
 const µs = time.Microsecond
 
-// script parses a trace in the notation of the tests: a time in microseconds,
-// and "cpu0 a>b", "wake a" or "wake1 a" (sent to CPU 1). The first letter of a name is the class: l for
-// LS, b for BE, o for others. The idle loop is "-".
+// script parses a trace in the notation of the tests. Each line has a time in
+// microseconds and then "cpu0 a>b", "wake a" or "wake1 a" (sent to CPU 1). The
+// first letter of a name is the class: l for LS, b for BE, o for others. The
+// idle loop is "-".
 func script(t *testing.T, text string) []Event {
 	t.Helper()
 	tids := map[string]Thread{"-": {TID: 0, Comm: "swapper"}}

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// recorder opens the kernel's trace. It skips the test without tracefs or
-// without the permission.
+// recorder opens the kernel's trace. It skips the test if there is no tracefs,
+// or no permission to use it.
 func recorder(t *testing.T, perCPU unit.Bytes) *Recorder {
 	t.Helper()
 	root, err := Root()
@@ -40,7 +40,7 @@ func recorder(t *testing.T, perCPU unit.Bytes) *Recorder {
 }
 
 // sleeper sleeps and spins by turns on one CPU. It returns its thread id, and
-// the begin and end of each burst.
+// when each burst began and ended.
 func sleeper(t *testing.T, cpu, turns int, work time.Duration) (tid int, bursts [][2]time.Duration) {
 	t.Helper()
 	done := make(chan struct{})
@@ -105,7 +105,8 @@ func TestTheKernelsRecordAgreesWithWhoWasTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d events; spun %v, %+v", len(events), spun, report)
-	// The time of spinning includes time in which other threads had the CPU.
+	// The time of spinning includes the time in which other threads had the
+	// CPU.
 	if report.LSTime > spun+10*time.Millisecond || report.LSTime < 10*time.Millisecond {
 		t.Errorf("ran %v according to the trace, but spun %v according to its own clock", report.LSTime, spun)
 	}

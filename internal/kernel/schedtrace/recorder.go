@@ -26,19 +26,19 @@ func Root() (string, error) {
 	return "", fmt.Errorf("find tracefs: it is not mounted at /sys/kernel/tracing: %w", ErrUnsupported)
 }
 
-// A Recorder records the scheduler's events of all CPUs in its own trace
-// instance, so it does not disturb other traces of the machine.
+// A Recorder records the scheduler's events of all CPUs. It uses a trace
+// instance of its own, so it does not disturb other traces of the machine.
 type Recorder struct {
 	dir    string
 	reader pageReader
 }
 
-// kinds are the recorded events.
+// kinds maps the names of the recorded events to their kinds.
 var kinds = map[string]Kind{"sched_switch": Switch, "sched_wakeup": Wake, "sched_wakeup_new": Wake}
 
-// Open makes an instance below root with a buffer of perCPU bytes for each CPU.
-// One sched_switch needs about 100 bytes. The recording does not start yet.
-// Without the privilege, the error wraps fs.ErrPermission.
+// Open makes an instance below root. Its buffer has perCPU bytes for each CPU;
+// one sched_switch needs about 100 bytes. The recording does not start yet. If
+// the privilege is missing, the error wraps fs.ErrPermission.
 func Open(root string, perCPU unit.Bytes) (*Recorder, error) {
 	r := &Recorder{
 		dir:    filepath.Join(root, "instances", "tenon-"+strconv.Itoa(os.Getpid())),
@@ -130,8 +130,8 @@ func (r *Recorder) Start() error {
 }
 
 // Stop ends the recording and returns its events. The events of each CPU are in
-// order. ErrVoid means that events are lost, so that the rest must not be
-// judged.
+// order. ErrVoid means that events are lost, so that nothing of the record may
+// be judged.
 func (r *Recorder) Stop() ([]Event, error) {
 	if err := r.write("tracing_on", "0"); err != nil {
 		return nil, err
@@ -162,8 +162,8 @@ func (r *Recorder) readCPU(events []Event, cpu unit.CPU, dir string) ([]Event, e
 	if err := complete(string(stats)); err != nil {
 		return events, fmt.Errorf("read the trace of CPU %d: %w", cpu, err)
 	}
-	// os.File would use its poller and wait at the end of the pipe instead of
-	// returning.
+	// An os.File would use the poller, and would wait at the end of the pipe
+	// instead of returning.
 	fd, err := syscall.Open(filepath.Join(dir, "trace_pipe_raw"), syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return events, fmt.Errorf("open trace_pipe_raw of CPU %d: %w", cpu, err)

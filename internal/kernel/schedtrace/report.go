@@ -19,34 +19,34 @@ type Report struct {
 	BETime    time.Duration `json:"be_time_ns"`
 	OtherTime time.Duration `json:"other_time_ns"`
 	IdleTime  time.Duration `json:"idle_time_ns"`
-	// Bursts counts the switches to LS on a CPU that did not run LS before.
+	// Bursts counts how often a CPU that did not run LS switched to LS.
 	Bursts int `json:"ls_bursts"`
 
 	// BesideTime is the part of LSTime during which BE ran on the same core.
 	BesideTime time.Duration `json:"be_beside_ls_ns"`
-	// BEStarts counts the switches to a BE thread. BEStartsBesideLS counts
-	// those for which LS had already run on the same core for longer than
-	// Rules.Epsilon.
+	// BEStarts counts the switches to a BE thread. BEStartsBesideLS counts only
+	// those at which LS had run on the same core for longer than Rules.Epsilon.
 	BEStarts         int `json:"be_starts"`
 	BEStartsBesideLS int `json:"be_starts_beside_ls"`
 	// BEStartAfter says for how long LS had already run when BE started beside
 	// it.
 	BEStartAfter Quantiles `json:"be_start_after_ls"`
-	// Expel says how long BE stayed on the sibling after LS started. Unexpelled
-	// counts how often BE stayed until LS ended; Expel includes these cases.
+	// Expel says how long BE stayed on the sibling after LS had started.
+	// Unexpelled counts how often LS ended before BE left. Expel includes these
+	// cases.
 	Expel      Quantiles `json:"expel"`
 	Unexpelled int       `json:"unexpelled"`
 
-	// BEIdeal is the CPU time that BE was allowed to use. A CPU counts while
-	// neither it nor a sibling runs LS, and no sibling ran LS within the last
+	// BEIdeal is the CPU time that BE was allowed to use. A CPU counts while no
+	// LS runs on it or a sibling, and no sibling has run LS within the last
 	// Rules.Hold.
 	BEIdeal time.Duration `json:"be_ideal_ns"`
 
 	// LSWake and BEWake are the delays between wake-up and run.
 	LSWake Quantiles `json:"ls_wake"`
 	BEWake Quantiles `json:"be_wake"`
-	// LongestWait is the longest wait of a thread that was woken and had not
-	// run yet at the end.
+	// LongestWait is the longest wait of the threads that were woken, but had
+	// not run yet at the end.
 	LongestWait time.Duration `json:"longest_wait_ns"`
 
 	// Unseen are the CPUs that never switched. Their threads are unknown, so
@@ -54,11 +54,11 @@ type Report struct {
 	Unseen []unit.CPU `json:"unseen,omitempty"`
 }
 
-// BesideRatio is the share of the LS time with BE on the same core, from 0 to
-// 1; NaN without LS.
+// BesideRatio is the part of the LS time in which BE ran on the same core, from
+// 0 to 1. It is NaN if LS did not run.
 func (r Report) BesideRatio() float64 { return float64(r.BesideTime) / float64(r.LSTime) }
 
-// BEShare is BETime divided by BEIdeal; NaN if BEIdeal is 0.
+// BEShare is BETime divided by BEIdeal. It is NaN if BEIdeal is 0.
 func (r Report) BEShare() float64 { return float64(r.BETime) / float64(r.BEIdeal) }
 
 // Quantiles describe a sample of durations; all are zero for an empty sample.
@@ -70,9 +70,8 @@ type Quantiles struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// quantilesOf sorts the sample and returns its quantiles. A quantile is the
-// smallest value such that at least that share of the sample is less than or
-// equal to it.
+// quantilesOf sorts the sample and returns its quantiles. The quantile q is the
+// smallest value such that at least the share q of the sample is not above it.
 func quantilesOf(sample []time.Duration) Quantiles {
 	if len(sample) == 0 {
 		return Quantiles{}

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Types of the entries of a page of the ring buffer, from header_event of
-// tracefs. A type up to 28 is a record of that many 4-byte words.
+// Types of the entries in a page of the ring buffer (header_event of tracefs).
+// A type up to 28 is a record, and the type is its length in words of 4 bytes.
 const (
 	entryLong    = 0  // a record; its first 4 bytes hold its length, themselves included
 	entryPadding = 29 // the end of the page, or a discarded record
@@ -17,7 +17,7 @@ const (
 	entryStamp   = 31 // an absolute time of 59 bits
 )
 
-// Bits of a page's commit field.
+// Bits of the commit field of a page.
 const (
 	commitMask   = 1<<27 - 1
 	missedEvents = 1 << 31
@@ -97,8 +97,8 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 	return events, nil
 }
 
-// event decodes a record and appends its event, if it is one of the recorded
-// kinds.
+// event decodes a record. If it is of a recorded kind, event appends it to
+// events.
 func (r *pageReader) event(events []Event, cpu unit.CPU, at time.Duration, record []byte) []Event {
 	if len(record) < 2 {
 		return events
@@ -119,7 +119,7 @@ func (r *pageReader) event(events []Event, cpu unit.CPU, at time.Duration, recor
 	return append(events, e)
 }
 
-// name returns one shared string for equal names.
+// name returns the same string for equal texts, to save memory.
 func (r *pageReader) name(text []byte) string {
 	if name, ok := r.names[string(text)]; ok {
 		return name

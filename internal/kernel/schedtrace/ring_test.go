@@ -71,7 +71,7 @@ func join(parts ...[]byte) []byte {
 	return b
 }
 
-// ofPage makes a page from a header and entries.
+// ofPage makes a page that consists of a header and entries.
 func ofPage(stamp uint64, flags uint64, entries ...[]byte) []byte {
 	data := join(entries...)
 	b := binary.NativeEndian.AppendUint64(nil, stamp)

@@ -9,8 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A By divides a figure by the kind of thread that ran on the CPU for which a
-// thread of LS waited.
+// A By divides a figure by what ran on the CPU for which a thread of LS waited.
 type By[T any] struct {
 	Idle  T `json:"idle"`
 	BE    T `json:"be"`
@@ -30,25 +29,25 @@ func (b *By[T]) of(c Class) *T {
 	return &b.Other
 }
 
-// Waits says behind which threads the threads of LS waited between two times of
-// a trace. A thread waits from the time at which it is woken or preempted until
+// Waits says for which other threads the threads of LS waited between two times
+// of a trace. A wait begins when a thread is woken or preempted, and ends when
 // it runs.
 type Waits struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
-	// Wakes is the number of wake-ups. Found divides them by what ran, at the
-	// time of the wake-up, on the CPU to which the kernel sent the thread.
+	// Wakes is the number of wake-ups. Found divides them by what ran on the
+	// CPU to which the kernel sent the thread, at that time.
 	Wakes int     `json:"wakes"`
 	Found By[int] `json:"found"`
-	// Late is the number of wake-ups that waited longer than Rules.Late,
-	// divided by what ran for the largest part of the wait.
+	// Late is the number of wake-ups that waited longer than Rules.Late. It
+	// divides them by what ran for the largest part of the wait.
 	Late By[int] `json:"late"`
 	// Preempted is the number of times that a thread lost its CPU before it had
 	// finished.
 	Preempted int `json:"preempted"`
-	// Waited is the sum of all waits, divided by what ran meanwhile on the CPU
-	// for which the thread waited. If the kernel moves a thread while it waits,
-	// the thread counts as waiting for its first CPU.
+	// Waited is the sum of all waits. It is divided by what ran meanwhile on
+	// the CPU for which the thread waited. If the kernel moves a thread that
+	// waits, the thread still counts as waiting for its first CPU.
 	Waited By[time.Duration] `json:"waited_ns"`
 	// CPU is the time of the judged CPUs. Own is the time of all threads of LS.
 	CPU By[time.Duration] `json:"cpu_ns"`
@@ -57,9 +56,9 @@ type Waits struct {
 	OtherWakes int `json:"other_wakes"`
 }
 
-// JudgeWaits computes from a complete record behind which threads the threads
-// of LS waited. It ignores rules.Epsilon and rules.Hold. For everything else,
-// see Judge.
+// JudgeWaits computes from a complete record for which threads the threads of
+// LS waited. It ignores rules.Epsilon and rules.Hold. Judge computes everything
+// else.
 func JudgeWaits(events []Event, rules Rules) (Waits, error) {
 	if len(events) == 0 || rules.To <= rules.From {
 		return Waits{}, fmt.Errorf("judge the waits of a trace: %d events from %v to %v: %w", len(events), rules.From, rules.To, ErrVoid)
@@ -92,7 +91,7 @@ type runner struct {
 	since time.Duration
 }
 
-// A wait is the state of a thread of LS that is ready or sleeps.
+// A wait is the state of an LS thread that sleeps or waits for a CPU.
 type wait struct {
 	woken  bool // the thread was woken; false: it lost its CPU, and nothing has woken it since
 	since  time.Duration
@@ -127,7 +126,7 @@ func (q *queues) hear(e *Event) {
 		if class == Other && q.judged(e.At) {
 			q.report.OtherWakes++
 		}
-		// A thread may be woken twice, or before it sleeps.
+		// A thread may be woken twice, or while it runs.
 		if w := q.waiting[e.Thread.TID]; class == LS && !q.running[e.Thread.TID] && (w == nil || !w.woken) {
 			q.begin(e.Thread.TID, e.Target, e.At, true)
 		}

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Affinity reads the CPUs that a thread may use (sched_getaffinity(2)): its own
-// mask, reduced to the online CPUs of its cpuset.
+// Affinity reads the CPUs that a thread may use (sched_getaffinity(2)). These
+// are the CPUs of its mask that are online and in its cpuset.
 func Affinity(tid int) (unit.CPUSet, error) {
 	var mask unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &mask); err != nil {
@@ -25,7 +25,8 @@ func Affinity(tid int) (unit.CPUSet, error) {
 }
 
 // SetAffinity binds a thread to CPUs (sched_setaffinity(2)). The kernel ignores
-// CPUs outside the thread's cpuset. If no CPU is left, it returns EINVAL.
+// CPUs outside the thread's cpuset. If no CPU is left, the kernel returns
+// EINVAL.
 func SetAffinity(tid int, cpus unit.CPUSet) error {
 	var mask unix.CPUSet
 	for c := range cpus.All() {

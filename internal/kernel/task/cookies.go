@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cookies gives one core-scheduling cookie to threads. Threads with this cookie
-// share a core with each other and with no other thread. While any thread of
-// the machine has a cookie, the kernel chooses the next thread for a whole core
-// at once, which costs all threads of the machine a little.
+// Cookies gives one core-scheduling cookie to threads. A thread with this
+// cookie shares a core only with threads that have the same cookie. While any
+// thread of the machine has a cookie, the kernel chooses the next threads for a
+// whole core at once, which costs all threads of the machine a little.
 //
 // The kernel keeps the cookie as long as a thread has it. One thread of this
 // process holds it from NewCookies to Close.
@@ -22,7 +22,7 @@ type Cookies struct {
 	id     uint64
 }
 
-// NewCookies makes a cookie. If a thread in the list from has a cookie already,
+// NewCookies makes a cookie. If a thread of the list already has a cookie,
 // NewCookies adopts the first such cookie instead, so that the cookie of an
 // earlier process stays in use. Errors are those of CoreCookie.
 func NewCookies(from ...int) (*Cookies, error) {
@@ -57,8 +57,7 @@ func (c *Cookies) ID() uint64 { return c.id }
 
 // Share gives the cookie to threads until all threads of the list have it, and
 // returns the number of changed threads. It replaces cookies of other owners.
-// It does not change threads for which spare returns true; a nil spare returns
-// true for none.
+// It skips threads for which spare returns true. A nil spare skips no thread.
 func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) {
 	clean, err := newClean()
 	if err != nil {
@@ -96,8 +95,9 @@ func (c *Cookies) Close() {
 	c.bearer.end()
 }
 
-// ClearCookies clears the cookies of threads, whichever process set them, until
-// no thread of the list has one. It returns the number of changed threads.
+// ClearCookies clears the cookies of threads until no thread of the list has
+// one. It does not matter which process set them. It returns the number of
+// changed threads.
 func ClearCookies(list List) (int, error) {
 	clean, err := newClean()
 	if err != nil {
@@ -135,8 +135,8 @@ func coreSched(op, tid int) error {
 }
 
 // newClean returns a thread without a cookie. The kernel has no operation that
-// clears a cookie. Therefore such a thread copies its empty cookie to the
-// others (PR_SCHED_CORE_SHARE_TO).
+// clears a cookie. Instead, such a thread copies its empty cookie to other
+// threads (PR_SCHED_CORE_SHARE_TO).
 func newClean() (*osThread, error) {
 	t := newOSThread()
 	err := t.do(func() error {
@@ -171,10 +171,10 @@ func newOSThread() *osThread {
 }
 
 // run executes functions until end is called. If the cookie of the thread has
-// changed by then, the thread ends. Otherwise it returns to the Go runtime: the
-// end of a thread would kill the processes that it started with a parent-death
-// signal. The first thread of a process cannot end, so it delegates to another
-// thread.
+// changed by then, the thread must end. If not, it returns to the Go runtime,
+// because the kernel would kill processes that the thread started with a
+// parent-death signal. The first thread of a process cannot end, so it
+// delegates to another thread.
 func (t *osThread) run(begun chan<- struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {

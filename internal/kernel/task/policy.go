@@ -21,7 +21,8 @@ func PolicyOf(tid int) (Policy, error) {
 	return Policy(p &^ resetOnFork), nil
 }
 
-// RealTime reports whether threads of this policy run before all fair threads.
+// RealTime reports whether the kernel prefers threads of this policy to all
+// fair threads.
 func (p Policy) RealTime() bool { return p == FIFO || p == RR || p == Deadline }
 
 // Policies counts threads by policy, grouped by the effect of Extend.
@@ -53,10 +54,10 @@ func CountPolicies(tids []int) (Policies, error) {
 
 // Extend gives threads the policy Ext until all threads of the list have it,
 // and returns the number of changed threads. Nice values stay. Extend skips
-// real-time threads and threads for which spare returns true; a nil spare
-// returns true for none. Shorten later makes all of them Normal, even those
-// that were Batch or Idle before. Extend returns ErrUnsupported on a kernel
-// without sched_ext.
+// real-time threads, and threads for which spare returns true. A nil spare
+// skips no thread. Shorten later makes all changed threads Normal, even those
+// that were Batch or Idle before. On a kernel without sched_ext, Extend returns
+// ErrUnsupported.
 func Extend(list List, spare func(tid int) bool) (int, error) { return convert(list, Ext, spare) }
 
 // Shorten makes the Ext threads of the list Normal until no thread is Ext, and
@@ -93,7 +94,7 @@ func convertBack(list List, from Policy) (int, error) {
 	})
 }
 
-// normal makes a thread Normal if its policy is from.
+// normal makes a thread Normal if it has the given policy.
 func normal(tid int, from Policy) error {
 	p, err := PolicyOf(tid)
 	if err != nil || p != from {

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// settleRounds is how many times settle lists the threads at most.
+	// settleRounds is the maximum number of lists that settle requests.
 	settleRounds = 20
-	// settlePause is the pause before the last list. A new thread copies the
-	// attributes of its parent shortly before it appears in a list.
+	// settlePause is the pause before the last list. A new thread has already
+	// copied the attributes of its parent shortly before a list contains it.
 	settlePause = time.Millisecond
 )
 
@@ -32,7 +32,7 @@ type change struct {
 
 // settle changes threads until a list has no thread left to change, and returns
 // the number of changed threads. A thread that is created before its parent is
-// changed has the old attribute; one that is created later has the new
+// changed has the old attribute, and one that is created later has the new
 // attribute. Therefore each list has fewer threads to change. settle fails
 // after settleRounds lists.
 //
@@ -56,8 +56,8 @@ func settle(list List, c change) (int, error) {
 		if !found && settled {
 			break
 		}
-		// If no thread was changed before, one list without a thread to change
-		// is enough.
+		// If no thread has been changed, one list without a thread to change is
+		// enough.
 		if settled = !found; settled {
 			if len(changed) == 0 {
 				break
@@ -89,9 +89,9 @@ func settle(list List, c change) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// pass changes the threads that do not have the attribute yet, and reports
-// whether it found any. It stops at ErrUnsupported, because that error holds
-// for all threads.
+// pass changes the threads that do not have the attribute yet. found reports
+// whether there were any. pass stops at ErrUnsupported, because that error
+// holds for all threads.
 func (c change) pass(tids []int, changed map[int]bool, failed map[int]error) (found bool, err error) {
 	for _, tid := range tids {
 		if failed[tid] != nil {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowd is a model of threads: has lists the threads and says which of them
+// crowd is a model of threads. has contains the threads, and says which of them
 // have the attribute.
 type crowd struct {
 	has    map[int]bool
@@ -99,8 +99,8 @@ func TestSettleEndsWithItsList(t *testing.T) {
 	}
 }
 
-// best returns Ext. On a kernel without sched_ext it returns Batch, for which
-// the code under test works in the same way.
+// best returns Ext. If the kernel has no sched_ext, it returns Batch, which the
+// code under test treats in the same way.
 func best(t *testing.T) Policy {
 	t.Helper()
 	switch _, err := Extend(Fixed(sleeper(t)), nil); {
@@ -166,8 +166,8 @@ func TestRealTimeAndSparedThreadsAreNotConverted(t *testing.T) {
 	}
 }
 
-// storm starts a process whose children fork endlessly, at most a few hundred
-// at once. It returns a List of all of them.
+// storm starts a process whose children fork endlessly; at most a few hundred
+// exist at once. It returns a List of all of them.
 func storm(t *testing.T) List {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `s() { while :; do (exec sleep 0.005) & (s2) & wait; done; }; s2() { sleep 0.003; (sleep 0.001); }; s & wait`)

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LongSlice is slightly shorter than the longest slice of a fair thread (100
-// ms). EEVDF serves threads with a long slice last. The odd value distinguishes
-// threads that Tenon changed from those that chose the longest slice
-// themselves.
+// LongSlice is slightly shorter than the longest slice that a fair thread can
+// have (100 ms). EEVDF serves threads with a long slice last. The odd value
+// distinguishes threads that Tenon changed from threads that chose the longest
+// slice themselves.
 const LongSlice = 99_997 * time.Microsecond
 
 // A SliceKind says where a thread's slice comes from.
@@ -28,8 +28,8 @@ const (
 	SliceLong
 )
 
-// Slices finds out the kind of a thread's slice. It holds the kernel's default
-// slice, which depends on the number of CPUs and on the administrator's
+// Slices finds out what kind of slice a thread has. It holds the kernel's
+// default slice, which depends on the number of CPUs and on the administrator's
 // settings.
 type Slices struct{ usual time.Duration }
 
@@ -100,8 +100,8 @@ func (s Slices) Lengthen(list List) (int, error) {
 	})
 }
 
-// Restore gives the kernel's default slice to the threads of a list that have
-// LongSlice, until no thread has it. It returns the number of changed threads.
+// Restore gives the kernel's default slice to threads that have LongSlice,
+// until no thread of the list has it. It returns the number of changed threads.
 func (s Slices) Restore(list List) (int, error) {
 	return settle(list, change{
 		name: "the kernel's slice",
@@ -121,8 +121,8 @@ func (s Slices) unset(tid int) error {
 	return setSlice(tid, 0)
 }
 
-// setSlice sets only the slice of a thread. The other attributes do not change,
-// not even a policy that another process sets at the same moment.
+// setSlice sets only the slice of a thread. The other attributes stay, even a
+// policy that another process sets at the same moment.
 func setSlice(tid int, slice time.Duration) error {
 	a, err := Attr(tid)
 	if err != nil {

@@ -60,9 +60,9 @@ func TestSlicesAreLengthenedAndRestored(t *testing.T) {
 	}
 }
 
-// TestSlicesOfStrangersComeBack changes a thread that is not in the next list,
-// as if another process had received its tid. Lengthen must restore the slice
-// of that thread.
+// TestSlicesOfStrangersComeBack changes a thread that is missing in the next
+// list, as if another process had received its tid. Lengthen must restore the
+// slice of that thread.
 func TestSlicesOfStrangersComeBack(t *testing.T) {
 	s := kernelSlices(t)
 	tid := sleeper(t)

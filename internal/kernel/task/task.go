@@ -1,9 +1,11 @@
-// Package task reads and writes the scheduling attributes of single threads:
-// policy, nice value, time slice, affinity and core-scheduling cookie.
+// Package task reads and writes the scheduling attributes of single threads.
+// These are policy, nice value, time slice, affinity and core-scheduling
+// cookie.
 //
 // A tid is a thread id in the PID namespace of this process. Tid 0 is the
-// calling thread, which a goroutine must lock first. Children that a thread
-// creates later inherit its attributes; its siblings do not change.
+// calling thread, which a goroutine must lock first. If an attribute of a
+// thread changes, the children that the thread creates later inherit it, but
+// its siblings keep theirs.
 package task
 
 import (
@@ -60,19 +62,19 @@ func (p Policy) String() string {
 // SchedAttr holds the scheduling attributes of a thread (sched_setattr(2)).
 type SchedAttr struct {
 	Policy Policy
-	// Nice is -20 to 19. Idle, FIFO and RR ignore it; writing such a policy
-	// keeps the present nice value.
+	// Nice is -20 to 19. Threads of the policies Idle, FIFO and RR ignore it.
+	// Writing such a policy keeps the present nice value.
 	Nice int
 	// Priority is 1 to 99 for FIFO and RR, and 0 for all other policies.
 	Priority int
 	// Slice is the time that a thread of policy Normal, Batch or Ext requests
-	// to run without preemption (100 µs to 100 ms; Linux 6.12). EEVDF serves a
-	// smaller slice sooner. Writing 0 sets the kernel's default. On older
-	// kernels it reads as 0. Newer kernels return the default slice as if it
-	// had been set explicitly.
+	// to run without preemption (100 µs to 100 ms; Linux 6.12). EEVDF serves
+	// threads with a smaller slice sooner. Writing 0 sets the kernel's default.
+	// Older kernels return 0. Newer ones return the default slice as if it had
+	// been set explicitly.
 	Slice time.Duration
-	// ResetOnFork says that children start as Normal instead of FIFO or RR, and
-	// with nice 0 instead of a negative nice value.
+	// ResetOnFork says that children of the thread start as Normal instead of
+	// FIFO or RR, and with nice 0 instead of a negative nice value.
 	ResetOnFork bool
 }
 
@@ -94,9 +96,9 @@ func Attr(tid int) (SchedAttr, error) {
 }
 
 // SetAttr writes all attributes of a thread. It returns EPERM if an
-// unprivileged caller raises the priority of a thread, and EINVAL for values
-// out of range. It returns EINVAL for Deadline too, because SchedAttr lacks its
-// parameters.
+// unprivileged caller raises the priority of a thread, and EINVAL if a value is
+// out of range. For the policy Deadline it returns EINVAL, too, because
+// SchedAttr lacks its parameters.
 func SetAttr(tid int, s SchedAttr) error { return setAttr(tid, s, 0) }
 
 func setAttr(tid int, s SchedAttr, flags uint64) error {
@@ -121,8 +123,8 @@ func setAttr(tid int, s SchedAttr, flags uint64) error {
 	return nil
 }
 
-// SetPolicy changes the policy of a thread to one without real-time priority.
-// It keeps the nice value, slice and reset-on-fork. (The kernel's flag
+// SetPolicy gives a thread a policy without real-time priority. It keeps the
+// nice value, the slice and reset-on-fork. (The kernel's flag
 // SCHED_FLAG_KEEP_PARAMS would keep the old policy as well.)
 func SetPolicy(tid int, p Policy) error {
 	s, err := Attr(tid)
@@ -133,8 +135,8 @@ func SetPolicy(tid int, p Policy) error {
 	return SetAttr(tid, s)
 }
 
-// SetIdle gives a thread the policy Idle. Every user may do this to their own
-// threads; to undo it needs an RLIMIT_NICE that allows the nice value.
+// SetIdle gives a thread the policy Idle. Users may do this to their own
+// threads. They can undo it only if RLIMIT_NICE allows the nice value.
 func SetIdle(tid int) error { return SetPolicy(tid, Idle) }
 
 // cause adds ErrGone to err if its errno says that the thread has ended.
