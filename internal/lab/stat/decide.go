@@ -9,9 +9,9 @@ import (
 // A Verdict is what an experiment says about a claim.
 type Verdict string
 
-// The verdicts. A test that does not show a difference does not show equality,
-// so its verdict is Undecided. If a machine cannot distinguish two equal modes
-// from two different ones, nothing can be judged on it, and the verdict is
+// The verdicts. A test that shows no difference does not show equality either:
+// its verdict is Undecided. If a machine cannot distinguish two equal modes
+// from two different ones, nothing can be judged on it. The verdict is then
 // Refused.
 const (
 	Met       Verdict = "met"
@@ -22,9 +22,10 @@ const (
 	Differs   Verdict = "differs" // different
 )
 
-// AtMost decides the claim "the true value is below limit". For a ratio and a
-// margin this is the test for non-inferiority: the claim is met only if the
-// upper bounds of the mean and of the median are below the margin.
+// AtMost decides the claim "the true value is below limit". If e is a ratio and
+// limit a margin, this is the test for non-inferiority. The claim is met only
+// if the upper bound of the mean and that of the median are both below the
+// limit.
 func AtMost(e Estimate, limit float64) Verdict {
 	return decide(e, e.ClaimUpper < limit, e.ClaimLower > limit)
 }
@@ -44,14 +45,14 @@ func decide(e Estimate, met, not bool) Verdict {
 	return Undecided
 }
 
-// A Resolution is the result of the A/A control: how small a difference this
-// machine can show.
+// A Resolution is the result of the A/A control. It says how small a difference
+// this machine can show.
 type Resolution struct {
 	Control   Estimate // ratio of the baseline to itself
 	HalfWidth float64  // of the two-sided interval of Control
 	Bias      float64  // |Control − 1| if the interval excludes 1, otherwise 0
-	// Fine says that this machine resolves the margin: HalfWidth is at most
-	// margin − 1, and a significant bias is at most a third of that.
+	// Fine says that the machine resolves the margin. For this, HalfWidth must
+	// be at most margin − 1, and a significant bias at most a third of that.
 	Fine bool
 }
 
@@ -65,10 +66,11 @@ func ResolutionOf(control Estimate, margin float64) Resolution {
 	return r
 }
 
-// NonInferior decides the claim "at most margin" and considers the A/A control.
-// If the control cannot resolve the margin, the claim is refused. However, even
-// then the claim is not met if the lower bound of the ratio exceeds both the
-// margin and the differences that the control shows between equal modes.
+// NonInferior decides the claim "at most margin" with regard to the A/A
+// control. If the control cannot resolve the margin, the claim is refused.
+// There is one exception: the claim is not met if the lower bound of the ratio
+// exceeds both the margin and the differences that the control shows between
+// equal modes.
 func NonInferior(e Estimate, r Resolution, margin float64) Verdict {
 	v := AtMost(e, margin)
 	if r.Fine || v == NotMet && e.ClaimLower > r.Control.High {
@@ -77,26 +79,27 @@ func NonInferior(e Estimate, r Resolution, margin float64) Verdict {
 	return Refused
 }
 
-// A Comparison is the test of one ratio in both directions: whether it differs
-// from 1, and whether it equals 1 within a margin.
+// A Comparison is the test of one ratio. It asks two questions: does the ratio
+// differ from 1, and does it equal 1 within a margin?
 type Comparison struct {
 	Logs   []float64 // logarithms of the ratios within blocks
 	Margin float64   // such as 1.03
 	NoTie  bool      // the A/A control does not resolve the margin, so that a tie must not be claimed
 }
 
-// Compare judges all comparisons of an experiment together, so that the
-// probability of any false verdict is at most what the rule spends in one look
-// (Holm). A comparison is a tie if both one-sided tests against the margin hold
-// (Schuirmann 1987). For one ratio, at most one of "it differs" and "it is a
-// tie" can be false, so each comparison counts once.
+// Compare judges all comparisons of an experiment together (Holm). The
+// probability that any verdict is false is then at most what the rule spends in
+// one look. A comparison is a tie if both one-sided tests against the margin
+// hold (Schuirmann 1987). For one ratio, "it differs" and "it is a tie" cannot
+// both be false, so each comparison counts once.
 func Compare(all []Comparison, rule paired.Rule) []Verdict {
 	p, kind := make([]float64, len(all)), make([]Verdict, len(all))
 	for i, c := range all {
 		p[i], kind[i] = rule.P(c.Logs, 1), Differs
 		j := rule.Judge(c.Logs)
 		if within := math.Log(c.Margin); !c.NoTie && math.Abs(j.Mean) < within && math.Abs(j.Median) < within {
-			// The probabilities are two-sided, and each test uses one side.
+			// The probabilities are two-sided, but each test uses only one
+			// side.
 			if tie := max(rule.P(c.Logs, c.Margin), rule.P(c.Logs, 1/c.Margin)) / 2; tie < p[i] || tie <= rule.Spends()/float64(len(all)) {
 				p[i], kind[i] = tie, Tie
 			}

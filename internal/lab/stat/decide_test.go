@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/decide/paired"
 )
 
-// around returns an estimate of value. Its interval extends by wide to both
-// sides. Its bounds for claims lie claim below and above value.
+// around returns an estimate of value. Its interval has the half-width wide.
+// Its bounds for claims are value − claim and value + claim.
 func around(value, wide, claim float64) Estimate {
 	return Estimate{Value: value, Blocks: 30, Enough: true, Low: value - wide, High: value + wide, ClaimLower: value - claim, ClaimUpper: value + claim}
 }
@@ -71,7 +71,7 @@ func TestWideningTheMarginNeverLosesAClaim(t *testing.T) {
 	}
 }
 
-// logsAround returns n random log ratios around ratio.
+// logsAround returns the logarithms of n random ratios around ratio.
 func logsAround(seed uint64, n int, ratio, noise float64) []float64 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	v := make([]float64, n)
@@ -119,7 +119,8 @@ func TestManyComparisonsClaimNoMoreThanOne(t *testing.T) {
 			wrong++
 		}
 	}
-	// Allow three standard errors of a proportion of 600: 2.7 points.
+	// Allow three standard errors of a proportion in 600 trials: 2.7 percentage
+	// points.
 	if got := float64(wrong) / trials; got > 0.05+0.027 {
 		t.Errorf("a false difference in %.1f %% of experiments with %d comparisons", 100*got, comparisons)
 	}

@@ -1,8 +1,8 @@
 // Package stat turns one number per block into an estimate with a confidence
-// interval. Its unit of evidence is the block and not the request. The requests
+// interval. Its unit of evidence is the block and not the request. All requests
 // of one run share a start of the service, a cache state and a state of the
-// machine, so that even a million of them say little about the next run.
-// Functions are pure and deterministic: the same sample gives the same
+// machine. Even a million of them therefore say little about the next run. All
+// functions are pure and deterministic: the same sample gives the same
 // interval.
 package stat
 
@@ -17,18 +17,19 @@ import (
 // A Sample holds one value per block, keyed by the block's number. It has no
 // value for a block whose run was void.
 //
-// Assumption: blocks are exchangeable (each contains every mode once, in random
-// order), so the values of different blocks are independent draws from one
-// distribution. A slow drift of the machine violates this for a single mode but
-// not for a ratio within a block, so comparisons are always paired.
+// The assumption is that blocks are exchangeable. Each contains every mode
+// once, in random order, so the values of different blocks are independent
+// draws from one distribution. A slow drift of the machine violates this for a
+// single mode, but not for a ratio within a block. Therefore comparisons are
+// always paired.
 type Sample map[int]float64
 
-// Level is the confidence of the two-sided interval that is printed. Each of
-// the two one-sided bounds has it, too.
+// Level is the confidence of the two-sided interval that is printed. It is also
+// the confidence of each one-sided bound.
 const Level = 0.95
 
-// An Estimate is a value with its confidence bounds. With one block the bounds
-// are infinite. Without a block the value is NaN.
+// An Estimate is a value with its confidence bounds. If there is only one
+// block, the bounds are infinite. If there is no block, the value is NaN.
 type Estimate struct {
 	Value     float64 // mean over blocks
 	Low, High float64 // two-sided interval at Level
@@ -36,22 +37,22 @@ type Estimate struct {
 	// below Lower in at most one of twenty experiments, and above Upper in at
 	// most one of twenty.
 	Lower, Upper float64
-	// Median is the median over blocks with its exact two-sided interval at
-	// Level, which holds for every distribution.
+	// Median is the median over blocks. MedianLow and MedianHigh are its exact
+	// two-sided interval at Level, which holds for every distribution.
 	Median, MedianLow, MedianHigh float64
 	// ClaimLower and ClaimUpper are the bounds that decide claims, for one look
-	// of the rule of the experiment. Each is the wider one of the bound of the
-	// mean and that of the median. Enough says that the rule allows a claim at
-	// all.
+	// of the rule of the experiment. Of the bound of the mean and that of the
+	// median, each is the wider one. Enough says that the rule allows a claim
+	// at all.
 	ClaimLower, ClaimUpper float64
 	Enough                 bool
 	Blocks                 int // number of blocks used
 	Dropped                int // number of blocks left out because a value was not usable
 }
 
-// Mean estimates the arithmetic mean over blocks. It makes no allowance for
-// rare states: a value with a fixed range, such as the use of a CPU in percent,
-// cannot be worse by a large factor.
+// Mean estimates the arithmetic mean over blocks. It does not allow for rare
+// states, because a value with a fixed range, such as the use of a CPU in
+// percent, cannot be worse by a large factor.
 func Mean(s Sample, rule paired.Rule) Estimate {
 	values := make([]float64, 0, len(s))
 	dropped := 0
@@ -71,7 +72,8 @@ func Mean(s Sample, rule paired.Rule) Estimate {
 // Describe estimates the mean over blocks for a reader. It decides no claim.
 func Describe(s Sample) Estimate { return Mean(s, paired.Rule{}) }
 
-// Difference estimates the mean of a − b over the blocks that contain both.
+// Difference estimates the mean of a − b over the blocks that both samples
+// contain.
 func Difference(a, b Sample, rule paired.Rule) Estimate {
 	d := make(Sample)
 	for block, v := range a {
@@ -82,18 +84,21 @@ func Difference(a, b Sample, rule paired.Rule) Estimate {
 	return Mean(d, rule)
 }
 
-// Ratio estimates num / den from the blocks that contain both. It is the
-// geometric mean of the ratios within blocks, exp(mean(log(num/den))).
+// Ratio estimates num / den from the blocks that both samples contain. It is
+// the geometric mean of the ratios within blocks, exp(mean(log(num/den))).
 //
 // It is not the ratio of two medians, for these reasons. Pairing removes the
 // common state of the machine, which causes most of the noise on a shared host.
 // A slow phase multiplies latencies, so its effect is symmetric in the
 // logarithm. The geometric mean does not depend on the choice of the baseline:
-// Ratio(a, b) is 1 / Ratio(b, a). A median alone would ignore a mode that is
-// bad in every fourth block, which a claim about the tail must not hide. A mean
-// alone depends on a few blocks. Therefore a claim must hold for both.
+// Ratio(a, b) is 1 / Ratio(b, a).
 //
-// Blocks with a value that is not positive are left out and counted in Dropped.
+// A median alone would ignore a mode that is bad in every fourth block, and a
+// claim about the tail must not hide that. A mean alone depends on a few
+// blocks. Therefore a claim must hold for both.
+//
+// Blocks with a value that is not positive are left out, and Dropped counts
+// them.
 func Ratio(num, den Sample, rule paired.Rule) Estimate {
 	logs, dropped := Logs(num, den)
 	e := estimate(logs, rule).mapped(math.Exp)
@@ -102,7 +107,7 @@ func Ratio(num, den Sample, rule paired.Rule) Estimate {
 }
 
 // Logs returns the logarithms of the ratios within blocks, in the order of the
-// blocks, and the number of blocks without a finite logarithm.
+// blocks. dropped is the number of blocks without a finite logarithm.
 func Logs(num, den Sample) (logs []float64, dropped int) {
 	logs = make([]float64, 0, len(num))
 	for _, block := range slices.Sorted(maps.Keys(num)) {

@@ -14,8 +14,8 @@ import (
 // rule is the rule of the experiments of these tests.
 var rule = paired.Blocks()
 
-// pairs draws n blocks. Both values of a block have a common factor for the
-// state of the machine, and each has its own noise. num is also multiplied by
+// pairs draws n blocks. Both values of a block have a common factor, the state
+// of the machine, and each has noise of its own. num is also multiplied by
 // ratio.
 func pairs(rng *rand.Rand, n int, ratio, noise float64) (num, den Sample) {
 	num, den = make(Sample), make(Sample)
@@ -45,7 +45,8 @@ func TestIntervalCoversTheTruthAsOftenAsItSays(t *testing.T) {
 				above++
 			}
 		}
-		// Allow three standard errors of a proportion of 400: 3.3 points.
+		// Allow three standard errors of a proportion in 400 trials: 3.3
+		// percentage points.
 		if got := float64(inside) / trials; got < Level-0.033 {
 			t.Errorf("%d blocks: the interval covers the true value in %.1f %% of %d trials, want %.0f %%", n, 100*got, trials, 100*Level)
 		}

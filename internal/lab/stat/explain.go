@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// An Explanation says how much of the variance of a value is explained by a
+// An Explanation says how much of the variance of values is explained by a
 // variable.
 type Explanation struct {
 	Groups int
 	// Share is the share of the variance that lies between the groups, R².
 	Share float64
 	// Adjusted is R², corrected for the number of groups, because many small
-	// groups explain much by chance. It is 0 for a variable that explains no
-	// more than chance does, and NaN if each group has only one value.
+	// groups explain much by chance. It is 0 if the variable explains no more
+	// than chance does. It is NaN if each group has only one value.
 	Adjusted float64
 }
 

@@ -6,9 +6,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// A Curve is a function with parameters, at the points of a fit. It writes its
-// values to the given slice, and reports whether the parameters are in its
-// domain.
+// A Curve is a function with parameters. It computes its values at the points
+// of a fit, and writes them to the given slice. It reports whether the
+// parameters are in its domain.
 type Curve func(parameters, values []float64) bool
 
 const (
@@ -19,9 +19,9 @@ const (
 )
 
 // Fit returns the parameters with which a curve is closest to y, by least
-// squares (Gauss and Newton, with steps that are halved while they do not
-// lower the sum of squares). It begins at start, which must be in the domain. ok
-// is false if the points do not determine the parameters.
+// squares. It uses the steps of Gauss and Newton, and halves a step that does
+// not lower the sum of squares. It begins at start, which must be in the
+// domain. ok is false if the points do not determine the parameters.
 func Fit(y []float64, f Curve, start []float64) (parameters []float64, ok bool) {
 	n, k := len(y), len(start)
 	at := append([]float64(nil), start...)

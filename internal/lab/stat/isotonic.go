@@ -1,16 +1,17 @@
 package stat
 
-// A Stretch is a part of an isotonic fit: From and To are the first and the
-// last x of the values that have the mean Value.
+// A Stretch is a part of an isotonic fit in which the fit has one value. From
+// and To are the first and the last x of the part. Value is the mean of its
+// values.
 type Stretch struct {
 	From, To float64
 	Value    float64
 	Count    int
 }
 
-// Falling fits a function that never rises to y as a function of x, by least
-// squares (pool adjacent violators, Ayer et al. 1955). x must not fall. Values
-// with equal x are pooled.
+// Falling fits to y, as a function of x, a function that never rises. It uses
+// least squares (pool adjacent violators, Ayer et al. 1955). The values of x
+// must be in ascending order. Values with equal x are pooled.
 func Falling(x, y []float64) []Stretch {
 	var levels []Stretch
 	for i := range x {

@@ -16,8 +16,8 @@ type Campaign struct {
 }
 
 // CampaignOf returns the estimate of one experiment from its log ratios. ok is
-// false if there are fewer than two blocks, because there is no standard error
-// then.
+// false if there are fewer than two blocks, because they have no standard
+// error.
 func CampaignOf(logs []float64) (c Campaign, ok bool) {
 	if len(logs) < 2 {
 		return Campaign{}, false
@@ -28,7 +28,7 @@ func CampaignOf(logs []float64) (c Campaign, ok bool) {
 
 // A Meta is an estimate over several experiments, as ratios. Its interval says
 // how well the mean over experiments is known. Its prediction interval says
-// where the result of one more experiment is expected.
+// where one more experiment is expected.
 type Meta struct {
 	Campaigns, Blocks      int
 	Value, Low, High       float64 // 95 %; infinite from one experiment
@@ -39,11 +39,12 @@ type Meta struct {
 	Tau, Inconsistency float64
 }
 
-// RandomEffects combines experiments. Each experiment has a true ratio of its
-// own, because machines and their neighbours differ from hour to hour. The
-// variance between experiments is estimated as by DerSimonian and Laird (1986).
-// The interval is that of Hartung and Knapp (2001) with t, but never narrower
-// than without their correction. Experiments with an error of 0 are left out.
+// RandomEffects combines experiments. Machines and their neighbours differ from
+// hour to hour, so each experiment has a true ratio of its own. The variance
+// between experiments is estimated by the method of DerSimonian and Laird
+// (1986). The interval is that of Hartung and Knapp (2001) with t, but never
+// narrower than it would be without their correction. Experiments with an error
+// of 0 are left out.
 func RandomEffects(all []Campaign) Meta {
 	inf := math.Inf(1)
 	m := Meta{Value: math.NaN(), Low: 0, High: inf, PredictLow: 0, PredictTop: inf}
@@ -104,8 +105,8 @@ func MetaOf(experiments [][]float64) Meta {
 	if len(all) != 1 {
 		return RandomEffects(all)
 	}
-	// If there is only one experiment, the interval is its own, which says
-	// nothing about others.
+	// If there is only one experiment, the interval is that of this experiment,
+	// which says nothing about others.
 	m := RandomEffects(all)
 	for _, logs := range experiments {
 		if len(logs) > 1 {

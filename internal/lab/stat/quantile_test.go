@@ -25,7 +25,8 @@ func TestQuantileIntervalCoversTheTruthAsOftenAsItSays(t *testing.T) {
 				above++
 			}
 		}
-		// Allow three standard errors of a proportion of 1000.
+		// Allow three standard errors of a proportion in 1000 trials: 2.1
+		// percentage points.
 		if got := float64(inside) / trials; got < Level-0.021 {
 			t.Errorf("q %v: covered in %.1f %%", q, 100*got)
 		}

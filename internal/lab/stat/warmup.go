@@ -11,10 +11,9 @@ const (
 	trendShare  = 0.05 // this share of the mean
 )
 
-// Warmup finds where a series (for instance the mean latency of each 100 ms)
-// becomes stationary. cut is the number of leading values to discard. ok is
-// false if the remaining values do not look stationary; a longer warm-up may
-// help.
+// Warmup finds where a series, such as the mean latency of each 100 ms, becomes
+// stationary. cut is the number of leading values to discard. ok is false if
+// the remaining values do not look stationary. A longer warm-up may then help.
 //
 // The cut minimises the squared standard error of the mean of the remaining
 // values (MSER-5: White, Cobb and Spratt, 2000). Warmup searches for it in the
@@ -51,8 +50,8 @@ func Warmup(series []float64) (cut int, ok bool) {
 	return at * size, !drifts
 }
 
-// clip limits the size of single stalls. Its bounds come from the second half
-// of the series.
+// clip bounds all values, so that a single stall has little effect. The bounds
+// come from the second half of the series.
 func clip(series []float64) []float64 {
 	settled := slices.Sorted(slices.Values(series[len(series)/2:]))
 	median := settled[len(settled)/2]
