@@ -49,15 +49,16 @@ func (s *source) claim() *claim {
 	return c
 }
 
-// pareto returns the quantile u of lifetimes with a shape.
+// pareto returns the quantile u of a distribution of lifetimes, whose form
+// depends on shape.
 func pareto(u, shape float64) float64 {
 	low, high := math.Pow(shortest, -shape), math.Pow(longest, -shape)
 	return math.Pow(low-u*(low-high), -1/shape)
 }
 
-// running returns a claim that already runs when the trace begins. Among such
-// claims, long lifetimes are more likely, in proportion to their length. A part
-// of the lifetime is already over.
+// running returns a claim that already runs when the trace begins. A long
+// lifetime is more likely among such claims, in proportion to its length. A
+// part of the lifetime is already over.
 func (s *source) running() *claim {
 	c := s.claim()
 	c.lives = pareto(s.Float64(), shape-1) * s.Float64()
@@ -138,12 +139,12 @@ func newCluster(f *frame, nodes int, m maker, seed uint64) (*cluster, error) {
 	return c, nil
 }
 
-// enough returns how many nodes with room kube-scheduler looks for before it
-// scores them.
+// enough returns how many nodes with room are enough for kube-scheduler. It
+// then stops searching, and scores them.
 func enough(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
 
-// choose returns the node for a claim; false: no node has room. Among nodes
-// with the same score, it chooses any.
+// choose returns the node for a claim. Among nodes with the same score, it
+// takes any. It returns false if no node has room.
 func (k *cluster) choose(c *claim) (int, bool) {
 	best, most, found, equal := 0, 0.0, 0, 0
 	looked := 0
@@ -216,8 +217,8 @@ func (k *cluster) judge(h *host, c *claim, set unit.CPUSet) {
 	}
 }
 
-// leave ends the claim with the earliest end. It then tries the waiting claims
-// on that node, in their order.
+// leave ends the claim that ends next. It then tries the waiting claims on the
+// node of that claim, in their order.
 func (k *cluster) leave() error {
 	e := heap.Pop(&k.ends).(end)
 	k.now = e.at
@@ -309,7 +310,7 @@ func (k *cluster) follow(t trace) error {
 	return nil
 }
 
-// sample adds the CPUs that are stranded now to the mean.
+// sample adds the number of CPUs that are stranded now to the mean.
 func (k *cluster) sample(capacity float64) {
 	all, of := 0, 0
 	for _, n := range sizes {

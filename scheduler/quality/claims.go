@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// occupied returns random CPUs of a machine that are not free. Each core or
-// each CPU is occupied with the same probability. The reserved CPUs are always
-// occupied.
+// occupied returns random CPUs of a machine that are not free. All cores have
+// the same probability of being occupied, or all CPUs. The reserved CPUs are
+// always occupied.
 func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 	closed := f.reserved()
 	share := rnd.Float64()
@@ -28,8 +28,8 @@ func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 }
 
 // optimum returns the best possible rating of n free CPUs. It tries each set of
-// caches. Within a set, it takes whole cores first, so that only the rest is on
-// split cores.
+// caches. Within a set it takes whole cores first, so that only the remaining
+// CPUs are on split cores.
 func optimum(h *host, n int) (rating, bool) {
 	caches := len(h.groups[cacheLevel])
 	type sums struct{ open, whole, nodes, sockets int }
@@ -58,12 +58,14 @@ func optimum(h *host, n int) (rating, bool) {
 	return best, found
 }
 
-// A score is the share of single claims, in percent, for which a rival reached
-// the optimum: in NUMA nodes and sockets; also in caches; also in split cores;
-// and also in the room that is left.
+// A score says for how many percent of single claims a rival reached the
+// optimum. nodes counts the claims that are optimal in NUMA nodes and sockets;
+// caches counts those that are also optimal in caches; split those that are
+// also optimal in split cores; and left those that are optimal in the room that
+// is left, too.
 type score struct{ nodes, caches, split, left float64 }
 
-// single gives single claims to a rival, on machines in random states.
+// single presents single claims to a rival, on machines in random states.
 func single(f *frame, m maker, tries int, seed uint64) (score, error) {
 	rnd := rand.New(rand.NewPCG(seed, 19))
 	var hit [len(rating{})]int
@@ -96,8 +98,8 @@ func single(f *frame, m maker, tries int, seed uint64) (score, error) {
 	return score{nodes: of(1), caches: of(2), split: of(3), left: of(4)}, nil
 }
 
-// most returns the largest number of claims that fit into one cache each. It
-// uses branch and bound. room are the numbers of free CPUs of the caches.
+// most returns the largest number of claims that can each have one cache, by
+// branch and bound. room contains the number of free CPUs of each cache.
 func most(room []int, claims []int) int {
 	claims = slices.Clone(claims)
 	slices.Sort(claims) // small claims first, so that the first solution is a good one
@@ -125,9 +127,9 @@ func most(room []int, claims []int) int {
 	return best
 }
 
-// sequences lets a rival place up to eight claims one after the other on one
-// machine. It returns the number of claims in one cache, in percent of the
-// number that is possible if all claims are known before.
+// sequences lets a rival place up to eight claims, one after the other, on one
+// machine. It counts the claims within one cache, and returns them in percent
+// of the number that is possible if all claims are known from the start.
 func sequences(f *frame, m maker, tries int, seed uint64) (float64, error) {
 	rnd := rand.New(rand.NewPCG(seed, 20))
 	got, possible := 0, 0

@@ -5,9 +5,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A hardware is a kind of node. It has the numbers of sockets, of NUMA nodes
-// per socket, of L3 caches per NUMA node, of cores per cache, and of threads
-// per core.
+// A hardware is a kind of node. Its numbers count sockets, NUMA nodes per
+// socket, L3 caches per NUMA node, cores per cache, and threads per core.
 type hardware struct {
 	name                                   string
 	sockets, nodes, caches, cores, threads int
@@ -34,9 +33,9 @@ const (
 	levels
 )
 
-// A frame describes a kind of node by tables that have the CPU number as index.
-// As on x86 with Linux, the second threads of the cores have the upper half of
-// the CPU numbers.
+// A frame describes a kind of node. Its tables have the CPU number as index. As
+// with Linux on x86, the second threads of the cores have the upper half of the
+// CPU numbers.
 type frame struct {
 	hardware
 	topology node.Topology
@@ -74,7 +73,7 @@ func newFrame(h hardware) *frame {
 }
 
 // reserved returns the CPUs of the first core, which no claim gets. The
-// kubelet's policy requires reserved CPUs, so all rivals have them.
+// kubelet's policy requires reserved CPUs, so all rivals get the same.
 func (f *frame) reserved() unit.CPUSet {
 	var s unit.CPUSet
 	for _, c := range f.cores[0] {
@@ -83,17 +82,17 @@ func (f *frame) reserved() unit.CPUSet {
 	return s
 }
 
-// size returns the number of CPUs of a group of a level.
+// size returns how many CPUs a group of a level has.
 func (f *frame) size(l level) int { return len(f.groups[l][0]) }
 
-// A rating says how good a choice of CPUs is; the first different number
-// decides, and smaller is better. It has the numbers of NUMA nodes, of sockets,
-// of caches, of CPUs that share a core with CPUs outside the choice, and of
-// free CPUs that are left in the caches.
+// A rating says how good a choice of CPUs is. Its numbers count NUMA nodes,
+// sockets, caches, CPUs that share a core with CPUs outside the choice, and
+// free CPUs that are left in the caches. The first number in which two ratings
+// differ decides, and the smaller number is better.
 type rating [5]int
 
-// rate rates a choice of CPUs on a machine on which the given CPUs were free
-// before. It shares no code with any rival.
+// rate rates a choice of CPUs. free says which CPUs of the machine were free
+// before the choice. It shares no code with any rival.
 func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	var r rating
 	for i, l := range []level{numaLevel, socketLevel, cacheLevel} {
@@ -133,7 +132,7 @@ type host struct {
 	closed unit.CPUSet   // CPUs that are not free
 }
 
-// newHost returns a node on which all CPUs except closed are free.
+// newHost returns a node. All its CPUs are free, except those in closed.
 func newHost(f *frame, closed unit.CPUSet) *host {
 	h := &host{frame: f, free: make([]bool, f.cpus), usable: f.cpus - closed.Len()}
 	for l := range levels {
@@ -185,12 +184,12 @@ func (h *host) wholeCore(c int) bool {
 	return true
 }
 
-// spare returns the CPU that the requests of the node's pods leave. A scheduler
-// without topology knows only this amount.
+// spare returns how much CPU the node has beyond the requests of its pods. A
+// scheduler that does not know the topology knows only this amount.
 func (h *host) spare() unit.MilliCPU { return unit.CPUs(h.open[machineLevel][0]) - h.shared }
 
-// stranded returns the number of free CPUs that no claim of n CPUs within one
-// cache can use.
+// stranded returns the number of stranded CPUs: free ones, but in caches that
+// have no room for a claim of n CPUs.
 func (h *host) stranded(n int) int {
 	all := 0
 	for _, free := range h.open[cacheLevel] {

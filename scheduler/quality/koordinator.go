@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// koordinator places claims like Koordinator's scheduler, according to its
-// documentation, with its default bind policy FullPCPUs. It takes the first of
-// these that suffices: wholly free cores of one NUMA node, wholly free cores of
-// one socket, wholly free cores of several sockets, and then single CPUs, one
-// of each core first. It does not know L3 caches. With LeastAllocated it tries
-// the NUMA nodes with the most free CPUs first, and with MostAllocated those
-// with the fewest.
+// koordinator places claims like Koordinator's scheduler with its default bind
+// policy FullPCPUs, according to its documentation. It takes the first of these
+// groups that suffices: wholly free cores of one NUMA node, wholly free cores
+// of one socket, wholly free cores of several sockets, and then single CPUs, at
+// first one of each core. It does not know L3 caches. With LeastAllocated it
+// begins with the NUMA nodes that have the most free CPUs, and with
+// MostAllocated with those that have the fewest.
 type koordinator struct {
 	hosts  []*host
 	packed bool
@@ -24,8 +24,7 @@ func (*koordinator) leave(int, *claim)            {}
 
 func (k *koordinator) room(at int, c *claim) bool { return k.hosts[at].spare() >= c.request }
 
-// worth returns the score by requested amounts. Koordinator's plugin uses the
-// same score.
+// worth returns a score by requested amounts, as Koordinator's plugin does.
 func (k *koordinator) worth(at int, c *claim) float64 {
 	if k.packed {
 		return pack(k.hosts[at], c)
@@ -74,8 +73,8 @@ func order(h *host, l level, tightest bool) []int {
 	return all
 }
 
-// fromCores takes wholly free cores. Of the last core, it takes only as many
-// CPUs as are still needed.
+// fromCores takes wholly free cores. If it does not need all CPUs of the last
+// core, it takes only a part of them.
 func (t *taker) fromCores(of []int) {
 	t.cores(of)
 	for _, c := range of {
@@ -87,7 +86,7 @@ func (t *taker) fromCores(of []int) {
 	}
 }
 
-// singles takes one free CPU of each core from which it has none yet.
+// singles takes one free CPU of each core from which it has taken none yet.
 func (t *taker) singles(of []int) {
 	for _, c := range of {
 		taken := false

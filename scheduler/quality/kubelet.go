@@ -22,10 +22,10 @@ import (
 // container is the name of the only container of each pod.
 const container = "main"
 
-// kubelet is kube-scheduler, which counts only amounts, together with the real
-// static policy of the kubelet's CPU manager on each node. With aligned, the
+// kubelet is kube-scheduler with the real static policy of the kubelet's CPU
+// manager on each node. kube-scheduler counts only amounts. With aligned, the
 // policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and the
-// Topology Manager requests few NUMA nodes (best-effort).
+// Topology Manager tries to use few NUMA nodes (best-effort).
 type kubelet struct {
 	hosts   []*host
 	order   nodeOrder
@@ -115,8 +115,8 @@ func (k *kubelet) leave(at int, c *claim) {
 	_ = m.scope.RemoveContainer(klog.Logger{}, c.id)
 }
 
-// podOf returns a pod of the class Guaranteed with a whole number of CPUs. For
-// such pods, the static policy chooses CPUs.
+// podOf returns a pod of the class Guaranteed that requests a whole number of
+// CPUs. The static policy chooses CPUs for such pods only.
 func podOf(c *claim) *corev1.Pod {
 	r := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(int64(c.cpus), resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),

@@ -1,17 +1,17 @@
-// Command quality compares Tenon's placement of pods that demand CPUs with
-// other placements: the kubelet's own static policy of the CPU manager, the
+// Command quality compares how well Tenon and its rivals place pods that demand
+// CPUs. The rivals are the static policy of the kubelet's CPU manager, the
 // order of Koordinator's scheduler, plain best fit, and best fit with a term
 // for fragmentation.
 //
 //	go run ./quality -part churn -out blocks.csv
 //	go run ./quality -report blocks.csv
 //
-// Part single gives single claims to machines in random states, and compares
-// the result with the optimum. Part sequences places eight claims one after the
-// other, and compares the result with the best that is possible if all are
-// known before. Part churn starts and ends pods on a cluster of each kind of
-// nodes. Each block has its own random numbers, and all rivals get the same
-// claims. Nothing depends on the speed of the machine.
+// Part single presents single claims to machines in random states, and compares
+// each result with the optimum. Part sequences places eight claims one after
+// the other, and compares the result with the best one that is possible if all
+// claims are known from the start. Part churn starts and ends pods on a
+// cluster, for each kind of node. Each block has its own random numbers, and
+// all rivals get the same claims. The speed of the machine has no effect.
 package main
 
 import (

@@ -101,8 +101,8 @@ func TestASequenceComesNearTheBestOfAll(t *testing.T) {
 }
 
 // TestWholeCoresOnlyChangesNoEvenClaim shows why the option full-pcpus-only is
-// not a separate rival: it chooses the same CPUs for a whole number of cores,
-// and refuses any other number.
+// not a rival of its own. For a whole number of cores it chooses the same CPUs,
+// and it refuses any other number.
 func TestWholeCoresOnlyChangesNoEvenClaim(t *testing.T) {
 	f := newFrame(kinds[1])
 	rnd := rand.New(rand.NewPCG(7, 8))

@@ -57,8 +57,8 @@ var few = map[string]bool{"split": true, "waited": true, "stranded": true, "refu
 // equal.
 const margin = 0.25
 
-// verdict compares Tenon with a rival in one figure, over the blocks that both
-// have. The difference is Tenon's value minus the rival's.
+// verdict compares one figure of Tenon with that of a rival, over the blocks
+// that both have. The difference is Tenon's value minus the rival's.
 func verdict(figure string, ours, theirs stat.Sample) (stat.Estimate, string) {
 	pairs := 0
 	for block := range ours {

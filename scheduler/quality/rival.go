@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A claim is the demand of one pod: CPUs of its own, or a share of a pool.
+// A claim is the demand of one pod: either CPUs of its own, or a share of a
+// pool.
 type claim struct {
 	id      string
 	cpus    int           // 0: the claim is a share of a pool
@@ -18,30 +19,31 @@ type claim struct {
 	lives   float64
 }
 
-// A rival places claims on the nodes of a cluster. It is the filter and the
-// score of a scheduler together with the choice of CPUs, by the scheduler or by
-// the node.
+// A rival places claims on the nodes of a cluster. It consists of the filter
+// and the score of a scheduler, and of the choice of CPUs, which either the
+// scheduler or the node makes.
 type rival interface {
-	// begin adds a node on which the CPUs closed are not free.
+	// begin adds a node on which all CPUs are free, except those in closed.
 	begin(at int, closed unit.CPUSet) error
 	// room reports whether the scheduler may send the claim to the node.
 	room(at int, c *claim) bool
 	// worth returns the score of a node for a claim.
 	worth(at int, c *claim) float64
-	// take chooses the CPUs of a claim; false: the node refuses the claim. A
-	// pool has no CPUs of its own.
+	// take chooses the CPUs of a claim. It returns false if the node refuses
+	// the claim. For a share of a pool, it returns no CPUs.
 	take(at int, c *claim) (unit.CPUSet, bool)
 	// leave ends a claim.
 	leave(at int, c *claim)
 }
 
-// A maker makes a rival for nodes of one kind. The rival reads their state.
+// A maker makes a rival for nodes of one kind. The rival reads the state of
+// these nodes.
 type maker struct {
 	name string
 	make func(f *frame, hosts []*host) rival
 }
 
-// makers are the rivals. The first one is Tenon as users get it.
+// makers are the rivals. The first one is Tenon with its default settings.
 var makers = []maker{
 	{"tenon", func(_ *frame, h []*host) rival { return newTenon(h, spread, tenonWeight) }},
 	{"tenon-weight-1", func(_ *frame, h []*host) rival { return newTenon(h, spread, 1) }},
@@ -56,8 +58,8 @@ var makers = []maker{
 	{"koordinator-packed", func(_ *frame, h []*host) rival { return &koordinator{hosts: h, packed: true} }},
 }
 
-// A nodeOrder returns the score of kube-scheduler by requested amounts, from 0
-// to 100.
+// A nodeOrder returns a score from 0 to 100 that depends on requested amounts
+// only, as in kube-scheduler.
 type nodeOrder func(h *host, c *claim) float64
 
 // spread is the score LeastAllocated, which is the default. pack is
@@ -129,8 +131,8 @@ func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 func (t *tenon) leave(_ int, c *claim) { t.ledger.Gone(place.UID(c.id)) }
 
 // byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
-// the cluster. It takes the lowest level with room, and there the pool with the
-// least room that suffices.
+// the cluster. It takes the lowest level that has a pool with enough room, and
+// on this level the pool with the least such room.
 type byPool struct{ hosts []*host }
 
 func (*byPool) begin(int, unit.CPUSet) error { return nil }
@@ -174,9 +176,10 @@ func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
 	return t.set, t.left == 0
 }
 
-// fragmentation is Tenon with another tie-break. Instead of the pool with the
-// least room, it takes the cache in which the claim adds least to the CPUs that
-// claims of the trace cannot use within one cache.
+// fragmentation is Tenon with another tie-break. Tenon takes the pool with the
+// least room that suffices. fragmentation takes the cache in which the number
+// of useless CPUs increases least, that is, of CPUs that other claims of the
+// trace cannot use within one cache.
 type fragmentation struct {
 	hosts []*host
 	m     *pick.Map
@@ -198,8 +201,8 @@ func (*fragmentation) leave(int, *claim)            {}
 
 func (b *fragmentation) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
 
-// best returns the cache for n CPUs; false: no cache has room. Caches with
-// enough whole cores come first.
+// best returns the cache for n CPUs. It prefers caches with enough whole cores.
+// It returns false if no cache has room.
 func (b *fragmentation) best(h *host, n int) (int, bool) {
 	best, found := 0, false
 	for g, open := range h.open[cacheLevel] {
@@ -232,7 +235,7 @@ func wholeEnough(h *host, l level, g, n int) bool {
 	return h.whole[l][g] >= n/h.threads*h.threads
 }
 
-// worth returns Tenon's score with the other tie-break.
+// worth returns Tenon's score, but with the other tie-break.
 func (b *fragmentation) worth(at int, c *claim) float64 {
 	h := b.hosts[at]
 	if c.cpus == 0 {
@@ -296,7 +299,8 @@ func (t *taker) cores(of []int) {
 	}
 }
 
-// threads takes CPUs of cores that are already split, and then any other CPUs.
+// threads takes CPUs of cores that are already split. If they do not suffice,
+// it takes any other CPUs.
 func (t *taker) threads(of []int) {
 	for _, split := range []bool{true, false} {
 		for _, c := range of {
