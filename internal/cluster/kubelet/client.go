@@ -25,14 +25,14 @@ const (
 	// mostAnswer is the maximum length of an answer, in bytes: enough for some
 	// thousand pods.
 	mostAnswer = 64 << 20
-	// keptBuffer is the maximum size, in bytes, of the buffer that is kept for
+	// keptBuffer is the maximum size, in bytes, of a buffer that is kept for
 	// the next answer.
 	keptBuffer = 2 << 20
-	// answerWithin is the maximum time of an answer of the kubelet.
+	// answerWithin is the longest time that the kubelet may take to answer.
 	answerWithin = 5 * time.Second
 )
 
-// ErrRefused means that the kubelet answers but does not authorize this client,
+// ErrRefused means that the kubelet answers, but does not authorize this client
 // or does not have the resource.
 var ErrRefused = errors.New("refused")
 
@@ -42,13 +42,13 @@ type Options struct {
 	URL string
 	// CAFile is a file with the certificate authority that signed the
 	// certificate of the kubelet. If it is empty, the authority of the API
-	// server counts. Insecure skips the check, for kubelets with self-signed
+	// server is used. Insecure skips the check, for kubelets with self-signed
 	// certificates.
 	CAFile   string
 	Insecure bool
-	// As is the client configuration of the API server; its token or
-	// certificate also authenticates to the kubelet. A token in a file is read
-	// again from time to time.
+	// As is the client configuration for the API server. Its token or
+	// certificate is used for the kubelet, too. A token in a file is read again
+	// from time to time.
 	As *rest.Config
 	// Root is the path of the kubelet's root directory in this process. If it
 	// is empty, the client does not read the directory.
@@ -68,8 +68,8 @@ type Client struct {
 	seed  maphash.Seed
 }
 
-// A text identifies the text of a pod. Only this process knows the seed of the
-// hash, so that no other can make two texts look alike.
+// A text identifies the text of a pod by its hash. Only this process knows the
+// seed of the hash, so that nobody can make another text with the same hash.
 type text struct {
 	hash   uint64
 	length int
@@ -96,8 +96,8 @@ func Open(o Options) (*Client, error) {
 }
 
 // Pods returns the pods that the kubelet runs or is about to run, including
-// static pods, reduced by Slim. same reports whether the answer is byte for
-// byte equal to the last one. The caller must not change the pods.
+// static pods. Each pod is reduced by Slim. same reports whether the answer is
+// byte for byte equal to the last one. The caller must not change the pods.
 func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err error) {
 	if err := c.read(ctx, "/pods"); err != nil {
 		return nil, false, err
@@ -109,8 +109,8 @@ func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err er
 	return pods, same, nil
 }
 
-// take decodes an answer. It decodes only those pods that were not in the last
-// answer.
+// take decodes an answer. It decodes only the pods that the last answer did not
+// contain.
 func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
 	listed, err := items(answer)
 	if err != nil {
@@ -148,7 +148,7 @@ func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
 	return pods, false, nil
 }
 
-// distinct reports whether no two texts are the same.
+// distinct reports whether all texts differ.
 func distinct(texts []text) bool {
 	seen := make(map[text]bool, len(texts))
 	for _, id := range texts {
@@ -163,23 +163,23 @@ type Facts struct {
 	CgroupDriver string `json:"cgroupDriver,omitempty"`
 	// CgroupRoot is the parent cgroup of kubepods: / or a path.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
-	// CPUManagerPolicy is none or static. With static, the kubelet writes the
-	// CPUs of containers itself.
+	// CPUManagerPolicy is none or static. With static, the kubelet itself
+	// writes the CPUs of containers.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
-	// CPUDriver is the DRA driver that writes the CPUs of containers; empty:
-	// there is no such driver.
+	// CPUDriver is the DRA driver that writes the CPUs of containers. It is
+	// empty if there is no such driver.
 	CPUDriver string `json:"cpuDriver,omitempty"`
 	// ReservedCPUs is the list of CPUs, such as 0-1, on which the kubelet runs
-	// no pod: reservedSystemCPUs, if the policy is static and
-	// strict-cpu-reservation is on.
+	// no pod. It is the kubelet's reservedSystemCPUs, if the policy is static
+	// and strict-cpu-reservation is on.
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
 	// NoQuotas means that the kubelet sets no quota for CPU limits
 	// (cpuCFSQuota: false).
 	NoQuotas bool `json:"noQuotas,omitempty"`
 }
 
-// Facts reads the configuration that the kubelet uses. It does not say whether
-// there is a driver: see Files.
+// Facts reads the configuration that the kubelet uses. This configuration does
+// not say whether there is a DRA driver; Files finds that out.
 func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	if err := c.read(ctx, "/configz"); err != nil {
 		return Facts{}, err

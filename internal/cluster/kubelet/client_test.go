@@ -188,7 +188,8 @@ func TestFactsAreThoseOfTheConfigurationInForce(t *testing.T) {
 	if err != nil || facts != want {
 		t.Errorf("%+v, %v", facts, err)
 	}
-	// Without this option, the kubelet lets pods run on the reserved CPUs.
+	// Without strict-cpu-reservation, the kubelet lets pods run on the reserved
+	// CPUs.
 	for more, reserved := range map[string]string{
 		`,"reservedSystemCPUs":"0-1"`: "",
 		`,"reservedSystemCPUs":"0-1","cpuManagerPolicyOptions":{"strict-cpu-reservation":"false"}`: "",
@@ -277,7 +278,8 @@ func TestAResizeThatIsNotAgreedToDoesNotCount(t *testing.T) {
 }
 
 // TestTheTokenGoesToNobodyElse checks that the client does not follow a
-// redirect, because another program may listen at the port of the kubelet.
+// redirect. Another program may listen at the port of the kubelet, and must not
+// get the token.
 func TestTheTokenGoesToNobodyElse(t *testing.T) {
 	var got atomic.Pointer[string]
 	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

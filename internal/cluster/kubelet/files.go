@@ -12,31 +12,32 @@ import (
 
 const (
 	// cpuState is the file in which the CPU manager of a kubelet keeps its
-	// policy and what it has assigned (pkg/kubelet/cm/cpumanager).
+	// policy and the CPUs that it has assigned (pkg/kubelet/cm/cpumanager).
 	cpuState = "cpu_manager_state"
-	// registry is the directory with the sockets of the drivers of a kubelet.
-	// cpuDrivers matches the sockets of the DRA driver that assigns CPUs
-	// (kubernetes-sigs/dra-driver-cpu). Two of them may exist during an update.
+	// registry is the directory in which the drivers of a kubelet have their
+	// sockets. cpuDrivers matches the sockets of the DRA driver that assigns
+	// CPUs (kubernetes-sigs/dra-driver-cpu). Two of them may exist during an
+	// update.
 	registry   = "plugins_registry"
 	cpuDrivers = "dra.cpu*.sock"
-	// CPUDriver is the name of that driver.
+	// CPUDriver is the name of the DRA driver that assigns CPUs.
 	CPUDriver = "dra.cpu"
 )
 
 // Files contains what the files of a kubelet say about who binds CPUs on the
-// node. A kubelet whose API refuses or does not answer has these files, too.
+// node. They exist even if the API of the kubelet refuses or does not answer.
 type Files struct {
-	// Policy is the policy of the kubelet's CPU manager; empty: the file was
-	// not read.
+	// Policy is the policy of the kubelet's CPU manager. It is empty if the
+	// file was not read.
 	Policy string
-	// Driver is CPUDriver if that driver is registered, else empty. If
+	// Driver is CPUDriver if that driver is registered, and otherwise empty. If
 	// DriverRead is false, the directory was not read.
 	Driver     string
 	DriverRead bool
 }
 
 // Files reads the files of the kubelet below its root directory. A missing file
-// is no error, because a kubelet that starts has none of them.
+// is no error, because a kubelet that is about to start has none of them.
 func (c *Client) Files() (Files, error) {
 	if c.root == "" {
 		return Files{}, nil

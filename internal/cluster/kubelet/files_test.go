@@ -61,7 +61,7 @@ func TestTheFilesOfAKubeletSayWhoBindsCPUs(t *testing.T) {
 	}
 }
 
-// A closed is a kubelet that refuses its API, but whose files can be read.
+// A closed is a kubelet whose API refuses, but whose files can be read.
 type closed struct {
 	err   error
 	files Files
@@ -71,9 +71,9 @@ func (c closed) Pods(context.Context) ([]corev1.Pod, bool, error) { return nil, 
 func (c closed) Facts(context.Context) (Facts, error)             { return Facts{}, c.err }
 func (c closed) Files() (Files, error)                            { return c.files, nil }
 
-// TestAKubeletWithoutAnAPIIsKnownByItsFiles checks that Tenon knows from the
-// first list of pods on whether such a kubelet binds CPUs. If it does, Tenon
-// must leave the CPUs to it.
+// TestAKubeletWithoutAnAPIIsKnownByItsFiles checks that Tenon knows whether
+// such a kubelet binds CPUs as soon as it has a list of pods. If the kubelet
+// does, Tenon must leave the CPUs to it.
 func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	for _, err := range []error{ErrRefused, errors.New("connection refused"), context.DeadlineExceeded} {
 		s, _ := watch(t, closed{err, Files{Policy: "static"}}, &second{pod: "a"}, time.Minute)
@@ -84,8 +84,8 @@ func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	}
 }
 
-// TestFactsThatAreNotReadStay checks that known facts stay when a file is
-// missing for a moment, because the kubelet still binds CPUs then.
+// TestFactsThatAreNotReadStay checks that Tenon keeps what it knows while a
+// file is missing for a moment, because the kubelet still binds CPUs.
 func TestFactsThatAreNotReadStay(t *testing.T) {
 	before := Facts{CgroupDriver: "systemd", CPUManagerPolicy: "static", CPUDriver: CPUDriver, ReservedCPUs: "0"}
 	without := func(f Facts, change func(*Facts)) Facts { change(&f); return f }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// items returns the text of each pod of a PodList without decoding it, and
-// checks only the rest of the list. A list of a hundred pods has a megabyte,
-// and most pods are unchanged since the last list. Finding the end of each pod
-// takes a tenth of the time that decoding takes.
+// items returns the text of each pod of a PodList without decoding it. It
+// checks only the parts outside the pods. A list of a hundred pods has a
+// megabyte, and most pods are unchanged since the last list. To find the end of
+// a pod takes a tenth of the time that decoding takes.
 func items(list []byte) ([][]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(list))
 	if err := open(d, '{'); err != nil {
@@ -32,8 +32,8 @@ func items(list []byte) ([][]byte, error) {
 	return nil, errors.New("it lists no items")
 }
 
-// itemsAt does the same from the position of d, which is just before the value
-// of the field items.
+// itemsAt returns the same as items. It begins at the position of d, which is
+// just before the value of the field items.
 func itemsAt(list []byte, d *json.Decoder) (all [][]byte, err error) {
 	first, err := d.Token()
 	switch {

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Slim keeps only those fields of a pod that the agent reads: its identity,
-// labels and annotations, the requests and limits of its containers, and the
-// ids of its containers. About 1 KiB of some 15 KiB remains.
+// Slim removes from a pod all fields that the agent does not read. It keeps the
+// identity, labels and annotations of the pod, and the requests, limits and ids
+// of its containers. About 1 KiB of some 15 KiB remains.
 func Slim(p *corev1.Pod) {
 	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -31,11 +31,12 @@ func Slim(p *corev1.Pod) {
 	}
 }
 
-// SlimOfAPI is Slim for a pod of the API server. Any client may have written
-// the kubelet's own annotations there, from which the cgroup of a pod is
-// derived. Of these SlimOfAPI keeps only the mark of a static pod, and only on
-// a pod that belongs to a node, because the API server lets only a kubelet
-// write it there (admission plugin NodeRestriction).
+// SlimOfAPI does what Slim does, for a pod of the API server. The cgroup of a
+// pod is derived from the kubelet's own annotations, and in the API server any
+// client may have written them. Of these annotations, SlimOfAPI keeps only the
+// mark of a static pod, and only if the pod belongs to a node: for such pods,
+// the API server accepts the mark only from a kubelet (admission plugin
+// NodeRestriction).
 func SlimOfAPI(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || owner.Kind != "Node" || owner.APIVersion != "v1" {
@@ -46,9 +47,9 @@ func SlimOfAPI(p *corev1.Pod) {
 	Slim(p)
 }
 
-// pending reports whether the kubelet has not accepted a resize of a pod yet.
-// It may never do so. Then the spec has the requested amounts, not the amounts
-// in force.
+// pending reports whether the kubelet has not accepted a resize of a pod yet,
+// and may never accept it. The spec of the pod then has the requested amounts,
+// not the amounts in force.
 func pending(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
@@ -58,7 +59,8 @@ func pending(p *corev1.Pod) bool {
 	return false
 }
 
-// hold replaces the resources in the spec of containers by those in force.
+// hold replaces the resources in the spec of containers by the resources in
+// force.
 func hold(all []corev1.Container, statuses []corev1.ContainerStatus) {
 	for _, s := range statuses {
 		for i := range all {

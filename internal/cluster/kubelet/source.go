@@ -15,24 +15,24 @@ const (
 	// leastRest is the minimum time between two requests to the kubelet, even
 	// if cgroups change more often.
 	leastRest = 500 * time.Millisecond
-	// hurriedRest is the minimum time between two requests when a container
-	// waits for the answer. It is shorter than leastRest, because the container
+	// hurriedRest is the minimum time between two requests if a container waits
+	// for the answer. It is shorter than leastRest, because the container
 	// runtime waits only a fraction of a second.
 	hurriedRest = 50 * time.Millisecond
-	// askAtLatest is the maximum time until the next request after the kubelet
-	// did not answer.
+	// askAtLatest is the maximum time until the next request, if the kubelet
+	// has not answered the last one.
 	askAtLatest = 10 * time.Second
-	// onceMore is the time from an answer to a request of Look until the next
-	// request. The second request is necessary because the cgroup of a
-	// container exists before its status.
+	// onceMore is the time between the answer to a request of Look and a second
+	// request. The second one is necessary because the cgroup of a container
+	// exists before its status.
 	onceMore = 2 * time.Second
-	// standIn is the time after which the API server replaces a kubelet that
-	// does not answer. A restart of the kubelet takes less time.
+	// standIn is how long the kubelet must be silent before the API server is
+	// asked instead. A restart of the kubelet takes less time.
 	standIn = 30 * time.Second
 	// factsEvery is the time between two reads of the configuration of the
-	// kubelet, because a restart may change it. After a failed read, the time
-	// is factsAgain, because Tenon may look for pods in the wrong cgroups until
-	// the next read.
+	// kubelet, which a restart may change. After a failed read, the time is
+	// factsAgain, because until the next read Tenon may look for pods in the
+	// wrong cgroups.
 	factsEvery = 5 * time.Minute
 	factsAgain = 10 * time.Second
 )
@@ -52,18 +52,18 @@ type StandIn interface {
 	Trouble() (heard time.Time, err error)
 }
 
-// Known is the last answer about the pods of a node.
+// Known is what is known about the pods of a node.
 type Known struct {
-	// Pods are the pods of that answer. The caller must not change them.
+	// Pods are the pods of the last answer. The caller must not change them.
 	Pods []corev1.Pod
-	// At is the time of the last answer, and From is its source: "kubelet" or
-	// "API server". At is zero before the first answer.
+	// At is the time of the last answer, and zero before the first one. From is
+	// its source: "kubelet" or "API server".
 	At   time.Time
 	From string
 	// Facts are the settings of the kubelet, as far as they are known.
 	Facts Facts
-	// Trouble is the error of the last request; empty if there was none. The
-	// pods then have the state of the time At.
+	// Trouble is the error of the last request, or empty. If it is not empty,
+	// the pods have the state that they had at the time At.
 	Trouble string
 }
 
@@ -90,16 +90,16 @@ type Source struct {
 	over   sync.WaitGroup
 }
 
-// NewSource returns a source that reads the pods from a kubelet at an interval,
-// and at once after Look. It calls changed, from another goroutine, when the
-// pods or the facts have changed. other makes the stand-in for the kubelet; nil
-// means that there is none.
+// NewSource returns a source that reads the pods from a kubelet at the interval
+// every, and at once after Look. It calls changed, from another goroutine, when
+// the pods or the facts have changed. other makes the stand-in for the kubelet.
+// If other is nil, there is no stand-in.
 func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duration, log *slog.Logger, changed func()) *Source {
 	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
-// Assume sets facts that are known before the first read, such as those from an
-// earlier process. The caller calls it before Run.
+// Assume sets facts that are known before the first read, such as the facts of
+// an earlier process. The caller must call it before Run.
 func (s *Source) Assume(f Facts) { s.known.Facts = f }
 
 // Look requests a new list of pods. It returns at once.
@@ -166,7 +166,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// turn makes one request, and returns the time until the next.
+// turn makes one request, and returns how long to wait for the next one.
 func (s *Source) turn(ctx context.Context) time.Duration {
 	now := time.Now()
 	pods, same, err := s.kubelet.Pods(ctx)
@@ -219,7 +219,7 @@ func (s *Source) release() {
 	}
 }
 
-// stand takes the pods from the stand-in while the kubelet fails.
+// stand takes the pods from the stand-in, because the kubelet fails.
 func (s *Source) stand(failed error) {
 	if s.second == nil {
 		s.troubled(failed.Error() + s.asOf())
@@ -247,7 +247,7 @@ func (s *Source) stand(failed error) {
 	s.take(next, false)
 }
 
-// asOf returns the age of the present list for a message.
+// asOf says in a message how old the present list is.
 func (s *Source) asOf() string {
 	at := s.Known().At
 	if at.IsZero() {
@@ -282,8 +282,8 @@ func (s *Source) take(next Known, same bool) {
 	}
 }
 
-// learn reads the configuration of the kubelet at intervals. If the kubelet
-// does not provide it, the last configuration stays.
+// learn reads the configuration of the kubelet at intervals. If a read fails,
+// the last configuration stays.
 func (s *Source) learn(ctx context.Context, now time.Time) {
 	if !s.facts.IsZero() && now.Sub(s.facts) < factsEvery {
 		return
@@ -304,7 +304,7 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 	s.know(&facts, s.files())
 }
 
-// files reads from the files of the kubelet which program binds CPUs.
+// files reads from the files of the kubelet who binds CPUs.
 func (s *Source) files() Files {
 	files, err := s.kubelet.Files()
 	text := ""
@@ -319,7 +319,7 @@ func (s *Source) files() Files {
 }
 
 // know stores the facts that were read. A fact that was not read keeps its
-// value, because the kubelet or the driver may bind CPUs as before.
+// value, because it is probably still true.
 func (s *Source) know(configuration *Facts, files Files) {
 	s.mu.Lock()
 	before := s.known.Facts

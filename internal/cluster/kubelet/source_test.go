@@ -223,8 +223,8 @@ func (a *asking) Facts(context.Context) (Facts, error) { return Facts{CgroupDriv
 func (*asking) Files() (Files, error)                  { return Files{}, nil }
 
 // TestWhoWaitsForAPodIsAnsweredSoon checks that Hurry causes a request soon,
-// even just after another request, because the container runtime waits only a
-// fraction of a second.
+// even just after another request. The container runtime waits only a fraction
+// of a second.
 func TestWhoWaitsForAPodIsAnsweredSoon(t *testing.T) {
 	for name, x := range map[string]struct {
 		when  time.Duration
