@@ -15,7 +15,8 @@ import (
 // A claim is the demand of one workload, or of one worker of a slice.
 type claim struct {
 	work *node.Workload // of a worker: the first of its workloads
-	// at is the worker, and mates are its other workloads; zero: a workload.
+	// at is the worker, and mates are its other workloads. at is zero if the
+	// claim is that of a workload.
 	at    slice.Place
 	mates []*node.Workload
 	limit unit.MilliCPU
@@ -24,8 +25,8 @@ type claim struct {
 	have  unit.CPUSet
 }
 
-// claims lists the workloads and workers that demand seats, those that have some
-// first, and all CPUs that they may use.
+// claims lists the workloads and workers that demand seats. Those that already
+// have seats come first. It also returns all CPUs that they may use.
 func (st State) claims(in Input, places slice.Places) ([]claim, unit.CPUSet) {
 	all := make([]claim, 0, len(in.May))
 	workers := make(map[slice.Place]int, len(places)) // the claim of each
@@ -93,7 +94,7 @@ func compareKept(a, b claim) int {
 	return 1
 }
 
-// limitOf returns the CPU limit of a BE workload, by its owner.
+// limitOf returns the CPU limit that the owner of a BE workload has set.
 func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	if m, asked := w.CPULimit.Value(); asked {
 		return m, w.Class == node.BE && m > 0

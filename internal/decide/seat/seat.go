@@ -1,14 +1,15 @@
-// Package seat chooses CPUs for best-effort (BE) work with a CPU limit, in
-// place of time on all CPUs: as many CPUs as its limit, rounded up. A program
-// of many threads can then run all the time on a few CPUs. With a quota it
-// would run on all CPUs for a moment and then be stopped.
+// Package seat chooses CPUs for best-effort (BE) work with a CPU limit. The
+// work gets as many CPUs as its limit, rounded up, instead of time on all CPUs.
+// A program with many threads can then run all the time on a few CPUs. With a
+// quota it would run on all CPUs for a moment, and then be stopped.
 //
 // While there are enough cores, each seat is on a core of its own. If there are
-// not enough, seats use the siblings too. If BE work demands more CPUs than it
+// not enough, seats use the siblings, too. If BE work demands more CPUs than it
 // may use, there are no seats, and all work shares the CPUs by its quotas.
 //
-// The virtual workers of slices get their CPUs in the same way: a worker is a
-// claim for as many CPUs as the slice says, and all work in it has these CPUs.
+// The virtual workers of slices get their CPUs in the same way. A worker is a
+// claim for as many CPUs as the slice says, and all work in the worker has
+// these CPUs.
 package seat
 
 import (
@@ -37,13 +38,13 @@ func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
 const (
 	// calm is how long the demand must fit before work gets seats again.
 	calm = 10 * time.Second
-	// room is the reciprocal of the part of the CPUs that must be free during
-	// that time.
+	// room says how much room there must be during that time: 1/room of the
+	// CPUs must be free.
 	room = 10
-	// busy and leave are loads of LS work on a core. New seats avoid a core
-	// from the load busy on. A seat moves away from a core only from the load
-	// leave on, which is higher, so that a load near one limit moves no seat to
-	// and fro.
+	// busy and leave are loads of LS work on a core. A new seat avoids a core
+	// whose load is at least busy. A seat moves away from a core only if the
+	// load is at least leave. leave is higher than busy, so that a load near
+	// one of them does not move seats to and fro.
 	busy  unit.MilliCPU = 250
 	leave unit.MilliCPU = 600
 	// tries is the maximum number of workloads for which one call looks for
@@ -55,14 +56,15 @@ const (
 type State struct {
 	// Have are the seats of the workloads.
 	Have map[node.WorkloadID]unit.CPUSet `json:"have,omitempty"`
-	// In are the workers of work in slices, and Workers their CPUs.
+	// In says in which worker each workload of a slice is. Workers are the CPUs
+	// of the workers.
 	In      slice.Places `json:"in,omitempty"`
 	Workers []WorkerCPUs `json:"workers,omitempty"`
-	// May are all CPUs that the workloads with seats may use together.
+	// May are all CPUs that the workloads with seats may use, taken together.
 	May unit.CPUSet `json:"may,omitzero"`
-	// Pooled says that the demand exceeds the CPUs and all work shares them.
-	// Fits is the time since when the demand has been small enough again; zero:
-	// it is not.
+	// Pooled says that the demand exceeds the CPUs, and all work shares them.
+	// Fits is since when the demand has been small enough again. It is zero if
+	// the demand is not small enough.
 	Pooled bool      `json:"pooled,omitempty"`
 	Fits   time.Time `json:"fits,omitzero"`
 }
@@ -79,22 +81,22 @@ type Input struct {
 	// May are the CPUs that BE work may use, by workload. A workload that is
 	// absent gets no seats.
 	May map[node.WorkloadID]unit.CPUSet
-	// Load is the mean use of each CPU by LS work. A CPU that is absent has no
-	// known use.
+	// Load is the mean use of each CPU by LS work. If a CPU is absent, its use
+	// is not known.
 	Load map[unit.CPU]unit.MilliCPU
-	// Map is the topology; nil: it is compiled when seats are
+	// Map is the compiled topology. If it is nil, it is compiled when seats are
 	// chosen.
 	Map  *pick.Map
 	Snap node.Snapshot
 }
 
-// A Grant is what one workload with a limit has.
+// A Grant is what one workload with a limit gets.
 type Grant struct {
-	// CPUs are its seats; empty: it has none.
+	// CPUs are its seats. The set is empty if it has none.
 	CPUs unit.CPUSet
-	// Limit is its CPU limit. Full says that the seats are no more CPUs than
-	// the limit. The seats then bound the work by themselves, and a quota would
-	// only throttle it.
+	// Limit is its CPU limit. Full says that there are not more seats than the
+	// limit. Then the seats themselves bound the work, and a quota would only
+	// throttle it.
 	Limit unit.MilliCPU
 	Full  bool
 	// How describes the grant, or says why the workload has no seats.
@@ -114,8 +116,8 @@ type round struct {
 }
 
 // Decide grants seats. A workload keeps its seats while it may use these CPUs
-// and demands the same number. If the number changes, it keeps as many as it
-// can. At most one workload in each call moves to better CPUs.
+// and demands the same number. If the number changes, it keeps as many as
+// possible. In each call, at most one workload moves to better CPUs.
 func (st State) Decide(in Input) (State, Grants) {
 	if !in.on() {
 		return State{}, nil
@@ -165,7 +167,7 @@ func (c Config) demanding() string {
 	return "work in slices"
 }
 
-// Slices returns the slices with what their workers have.
+// Slices returns the slices, and what their workers have.
 func (st State) Slices(c Config) []slice.Status {
 	if len(c.Slices) == 0 {
 		return nil
@@ -180,9 +182,9 @@ func (st State) cpusOf(p slice.Place) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// pool decides whether all work shares the CPUs. It does so as soon as the
-// demand exceeds the CPUs, and stops only when the demand has been less for a
-// while.
+// pool decides whether all work shares the CPUs. The sharing starts as soon as
+// the demand exceeds the CPUs, and ends only when the demand has been lower for
+// a while.
 func (st State) pool(claims []claim, cpus int, at time.Time) State {
 	demand := demandOf(claims)
 	switch {
@@ -250,7 +252,8 @@ func (next cores) in(set *unit.CPUSet, c unit.CPU) int {
 	return n
 }
 
-// seat gives seats to all claims. Workloads that have theirs keep them.
+// seat gives seats to all claims. Workloads that already have their seats keep
+// them.
 func (r *round) seat(claims []claim) {
 	var open []claim
 	for _, c := range claims {
@@ -267,8 +270,8 @@ func (r *round) seat(claims []claim) {
 }
 
 // move moves at most one workload to better CPUs. It considers workloads whose
-// CPUs have flaws (see flaws). It looks at a few of them in each call, so that
-// it reaches each within some calls, and at none while no core is free.
+// CPUs have flaws (see flaws). In each call it looks at a few of them, so that
+// it reaches all within some calls. While no core is free, it looks at none.
 func (r *round) move(claims []claim) {
 	var flawed []*claim
 	for i := range claims {
@@ -303,9 +306,9 @@ func (r *round) anyCoreIsFree() bool {
 	return false
 }
 
-// give records the seats of a workload, or of all workloads of a worker. A
-// workload of a worker has no need of its quota if the worker has no more CPUs
-// than its limit.
+// give records the seats of a workload, or of all workloads of a worker. If the
+// worker has no more CPUs than the limit of a workload, that workload needs no
+// quota.
 func (r *round) give(c claim, set unit.CPUSet) {
 	r.taken = r.taken.Union(set)
 	if c.at.Slice == "" {
@@ -324,7 +327,7 @@ func (r *round) give(c claim, set unit.CPUSet) {
 	}
 }
 
-// grantOf is what one workload has by its CPU limit.
+// grantOf returns what one workload gets for its CPU limit.
 func grantOf(id node.WorkloadID, limit unit.MilliCPU, set, may unit.CPUSet) Grant {
 	g := Grant{CPUs: set, Limit: limit}
 	if set.Empty() {
@@ -336,10 +339,10 @@ func grantOf(id node.WorkloadID, limit unit.MilliCPU, set, may unit.CPUSet) Gran
 	return g
 }
 
-// choose chooses the seats of a workload from the CPUs without seats. It
+// choose chooses the seats of a workload among the CPUs without seats. It
 // prefers cores that have no other seats and little LS work. If these are not
 // enough, it takes cores without other seats, then cores with little LS work,
-// then any. The workload keeps the seats that it has.
+// and then any. The workload keeps the seats that it has.
 func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 	if r.Map == nil {
 		r.Map = pick.Compile(r.Snap.Topology)
@@ -364,8 +367,8 @@ func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// oneOfEach returns one CPU of each core without seats of other work. If the
-// workload has a CPU of that core, it returns that CPU.
+// oneOfEach returns one CPU of each core on which no other work has seats. If
+// the workload has a CPU of that core, this is the one.
 func (r *round) oneOfEach(free, have unit.CPUSet) unit.CPUSet {
 	var all unit.CPUSet
 	for _, from := range []unit.CPUSet{have.Intersect(free), free} {
@@ -378,8 +381,8 @@ func (r *round) oneOfEach(free, have unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// quiet returns the CPUs of cores with little LS work, and the CPUs that the
-// workload has.
+// quiet returns the CPUs whose cores have little LS work, and the CPUs that the
+// workload already has.
 func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
 	all := from.Intersect(have)
 	for c := range from.All() {
@@ -390,7 +393,7 @@ func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// load returns the use by LS work of the whole core to which a CPU belongs.
+// load returns how much CPU the LS work on the core of a CPU uses.
 func (r *round) load(c unit.CPU) unit.MilliCPU {
 	var sum unit.MilliCPU
 	for s := range r.cores.of(c) {
@@ -399,7 +402,7 @@ func (r *round) load(c unit.CPU) unit.MilliCPU {
 	return sum
 }
 
-// flaws counts the seats that share their core with another seat, or with LS
+// flaws counts the seats with a flaw: there is another seat on the core, or LS
 // work of at least the given load.
 func (r *round) flaws(set unit.CPUSet, load unit.MilliCPU) int {
 	n := 0

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// machine returns a topology with cores of two CPUs each, in L3 caches of eight
-// CPUs.
+// machine returns a topology with two CPUs in each core, and eight CPUs in each
+// L3 cache.
 func machine(cpus int) node.Topology {
 	var t node.Topology
 	for c := range cpus {
@@ -105,8 +105,8 @@ func inSlices(in Input, all ...slice.Slice) Input {
 	return in
 }
 
-// TestAWorkerKeepsItsCPUsWhenItsSizeChanges: it loses some of them, or gets more
-// beside them.
+// TestAWorkerKeepsItsCPUsWhenItsSizeChanges checks a worker that becomes
+// smaller and larger. It must lose some of its CPUs, or get others in addition.
 func TestAWorkerKeepsItsCPUsWhenItsSizeChanges(t *testing.T) {
 	sized := func(n int) Input { return inSlices(input(32, 1, 1), slice.Slice{Name: "enc", CPUs: n, Count: 1}) }
 	st, grants := State{}.Decide(sized(4))
@@ -157,8 +157,8 @@ func BenchmarkDecideSlices(b *testing.B) {
 	}
 }
 
-// TestSlicesAllocateNoMoreInEachTick: what a tick allocates depends on the work
-// and not on the ticks before it.
+// TestSlicesAllocateNoMoreInEachTick checks that the memory that a tick
+// allocates does not grow with the number of ticks before it.
 func TestSlicesAllocateNoMoreInEachTick(t *testing.T) {
 	limits := make([]unit.MilliCPU, 100)
 	in := inSlices(input(256, limits...), slice.Slice{Name: "a", CPUs: 4, Count: 25}, slice.Slice{Name: "b", CPUs: 5, Count: 25})

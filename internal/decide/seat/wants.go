@@ -19,12 +19,12 @@ type seater struct {
 	at     map[node.Knob]int // the place of each knob in bounds
 }
 
-// Wants decides cpuset.cpus of BE workloads with a CPU limit or in a slice that
-// are no contention root. The cpuset and the quota of a contention root belong to
-// suppress. On cgroup v1 the cpusets below it belong to suppress, too; there
-// Wants narrows what suppress wants. bounds are the wants of suppress, and
-// Wants returns them with its own. Seats are always a part of what suppress
-// allows, and never CPUs that another workload owns.
+// Wants decides cpuset.cpus of BE workloads that have a CPU limit or are in a
+// slice, and are no contention root. The cpuset and the quota of a contention
+// root belong to suppress. On cgroup v1 the cpusets below it belong to
+// suppress, too, and Wants narrows what suppress wants for them. bounds are the
+// wants of suppress. Wants returns them together with its own. Seats are always
+// a part of what suppress allows, and never CPUs that another workload owns.
 func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own hold.Grants, bounds []plan.Want, s node.Snapshot) (State, Grants, []plan.Want) {
 	if !c.on() || pool.CPUSetsManagedExternally {
 		return State{}, nil, bounds
@@ -50,7 +50,7 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 				x.set(node.Knob{Cgroup: p, File: node.FileCPUs}, g.CPUs, g.How)
 			}
 		}
-		if asked && x.IsRoot(w.Cgroup) && g.without(s.Knobs) {
+		if asked && x.IsRoot(w.Cgroup) && g.needsNoQuota(s.Knobs) {
 			x.unbound(w, g)
 		}
 	}
@@ -136,7 +136,7 @@ func (x *seater) set(k node.Knob, to unit.CPUSet, why string) {
 	x.bounds = append(x.bounds, plan.Want{Intent: plan.Set, Knob: k, Value: node.CPUs{Set: to}, Owner: plan.OwnerSeat, Reason: why, BE: true})
 }
 
-// unseat releases the cpuset of a workload without seats, unless the knob
+// unseat releases the cpuset of a workload that has no seats, unless the knob
 // belongs to suppress.
 func (x *seater) unseat(w *node.Workload, g Grant) {
 	k := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
@@ -147,10 +147,11 @@ func (x *seater) unseat(w *node.Workload, g Grant) {
 	}
 }
 
-// find finds the cgroups at which the seats of each workload are set. That is
-// the workload's own cgroup. On cgroup v1 a parent must always contain its
-// children; there find takes the cgroups in the workload that have no known
-// cgroups below them, and the cgroups above keep what suppress gives.
+// find finds the cgroups in which the seats of each workload are set. Usually
+// this is the workload's own cgroup. On cgroup v1 a parent must always contain
+// the CPUs of its children. Then find takes the known cgroups of the workload
+// that have no known cgroups below them, and the cgroups above keep the CPUs
+// that suppress gives.
 func (all Grants) find(s node.Snapshot) {
 	in := make(map[node.CgroupPath]node.WorkloadID, len(all))
 	for i := range s.Workloads {
@@ -207,10 +208,10 @@ func (x *seater) unbound(w *node.Workload, g Grant) {
 	}
 }
 
-// without reports whether a workload needs no quota, because its seats are its
-// limit and it has them already. Tenon removes a quota only then. If a write of
-// seats fails, the work still has a limit.
-func (g Grant) without(k node.Knobs) bool {
+// needsNoQuota reports whether the workload already has its seats, and they
+// limit it as much as its quota does. Tenon removes a quota only in this case,
+// so that the work still has a limit if a write of seats fails.
+func (g Grant) needsNoQuota(k node.Knobs) bool {
 	for _, p := range g.at {
 		now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
 		if now.Set.Empty() || !g.CPUs.Contains(now.Set) {
@@ -220,8 +221,8 @@ func (g Grant) without(k node.Knobs) bool {
 	return g.Full && len(g.at) > 0
 }
 
-// withoutQuota returns the want with no quota at all: even the quota from
-// before Tenon is removed.
+// withoutQuota returns w, but with no quota at all. Even a quota that the
+// workload had before Tenon is removed.
 func withoutQuota(k node.Knobs, w plan.Want) plan.Want {
 	w.Reason = "its seats limit it"
 	w.Intent, w.Value = plan.Release, nil
@@ -238,7 +239,7 @@ func (all Grants) Relieve(w *node.Workload, k node.Knobs, wants []plan.Want) {
 	g, asked := all[w.ID]
 	switch {
 	case !asked:
-	case g.without(k):
+	case g.needsNoQuota(k):
 		for i := range wants {
 			if i == 0 || len(w.Containers) == 1 {
 				wants[i] = withoutQuota(k, wants[i])

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// batch adds BE work with a limit in batch/ID. cpusets are the cgroups of that
-// work that have a cpuset.
+// batch adds BE work with a limit in the cgroup batch/ID. cpusets are the
+// cgroups of that work that have a cpuset.
 func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ...node.CgroupPath) {
 	p := node.CgroupPath("batch").Join(string(id))
 	s.Workloads = append(s.Workloads, node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: "batch", CPULimit: node.Some(limit)})
@@ -27,8 +27,8 @@ func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ..
 	}
 }
 
-// TestSeatsAvoidServicesThatAreNotCounted checks that a service without
-// counters of each CPU counts as running on all CPUs that it has.
+// TestSeatsAvoidServicesThatAreNotCounted checks a service without counters of
+// each CPU. It must count as running on all CPUs that it has.
 func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 	rest, home := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7) // without a reason, the policy chooses the last CPUs
 	for name, c := range map[string]struct {
@@ -69,9 +69,9 @@ func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestOnV1SeatsAreAtTheLowestCgroups checks that a parent, which must contain
-// its children on cgroup v1, keeps its CPUs. It does so even if Tenon does not
-// know the cgroup between parent and child.
+// TestOnV1SeatsAreAtTheLowestCgroups checks that a parent keeps its CPUs,
+// because on cgroup v1 they must contain those of its children. This must hold
+// even if Tenon does not know the cgroup between parent and child.
 func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
 	s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(16)}
 	s.Knobs.Kernel.CgroupVersion = 1
@@ -92,11 +92,11 @@ func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
 	for _, w := range wants {
 		s.Knobs.Now[w.Knob] = w.Value
 	}
-	if !grants["a"].without(s.Knobs) || !grants["ab"].without(s.Knobs) {
+	if !grants["a"].needsNoQuota(s.Knobs) || !grants["ab"].needsNoQuota(s.Knobs) {
 		t.Error("work that has its seats keeps its quota")
 	}
 	s.Knobs.Now[node.Knob{Cgroup: "batch/a/two/x/y", File: node.FileCPUs}] = node.CPUs{Set: s.Topology.All()}
-	if grants["a"].without(s.Knobs) {
+	if grants["a"].needsNoQuota(s.Knobs) {
 		t.Error("a cgroup without its seats has no quota")
 	}
 }
