@@ -14,31 +14,31 @@ import (
 type CPUConfig struct {
 	// BE starves if its bound is at most SatisfactionLower percent of its CPU
 	// requests (cpuEvictBESatisfactionLowerPercent). Then Tenon evicts
-	// workloads until the bound is SatisfactionUpper percent of the requests
-	// that remain (cpuEvictBESatisfactionUpperPercent). Either both values are
-	// set, or both are 0, which disables this eviction.
+	// workloads until the bound is at least SatisfactionUpper percent of the
+	// requests of the others (cpuEvictBESatisfactionUpperPercent). Both values
+	// are set, or both are 0. In the latter case, this eviction is disabled.
 	SatisfactionLower unit.Percent `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
 	SatisfactionUpper unit.Percent `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
-	// UsageThreshold is a part of the bound of BE
+	// UsageThreshold is a percentage of the bound of BE
 	// (cpuEvictBEUsageThresholdPercent). BE starves only if it uses at least
-	// this part.
+	// that much.
 	UsageThreshold unit.Percent `json:"cpuEvictBEUsageThresholdPercent,omitempty"`
 	// Eviction by use starts when ThresholdPercent of the node's CPUs are in
-	// use, and ends workloads until the use is LowerPercent
-	// (cpuEvictThresholdPercent, cpuEvictLowerPercent); 0: never.
+	// use (cpuEvictThresholdPercent). It ends workloads until the use is
+	// LowerPercent (cpuEvictLowerPercent). A threshold of 0 disables it.
 	ThresholdPercent unit.Percent `json:"cpuEvictThresholdPercent,omitempty"`
 	LowerPercent     unit.Percent `json:"cpuEvictLowerPercent,omitempty"`
-	// Window is the time over which the mean must show that BE starves. For
-	// eviction by use, it is the time for which the use of the node must stay
-	// above the threshold without interruption (cpuEvictTimeWindowSeconds).
+	// BE starves only if the mean over Window shows it. Eviction by use starts
+	// only if the use of the node has been above the threshold for Window
+	// without interruption (cpuEvictTimeWindowSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
 }
 
 func (c CPUConfig) satisfies() bool { return c.SatisfactionLower > 0 && c.SatisfactionUpper > 0 }
 func (c CPUConfig) bounds() bool    { return c.ThresholdPercent > 0 }
 
-// satisfy evicts BE work if BE gets too little of the CPU that it requests, so
-// that the remaining workloads make progress.
+// satisfy evicts BE work if BE gets too little of the CPU that it requests. The
+// remaining workloads can then make progress.
 func (x *evictor) satisfy() {
 	c := x.CPU
 	if !c.satisfies() {
@@ -74,7 +74,7 @@ func (x *evictor) satisfy() {
 	}
 	// Evict until the bound is SatisfactionUpper percent of the requests that
 	// remain. Koordinator's formula, request × upper − limit, evicts too little
-	// for that.
+	// to reach that.
 	bound := max(limit, mean.Bound)
 	need := request - bound*100/unit.MilliCPU(c.SatisfactionUpper)
 	if need <= 0 {
@@ -119,8 +119,8 @@ func (x *evictor) unload() {
 
 func milli(n int64) string { return unit.MilliCPU(n).String() }
 
-// allowance returns the CPU that the quotas and CPU sets of all BE work
-// together allow it.
+// allowance returns the CPU that all BE work together may use, according to its
+// quotas and CPU sets.
 func allowance(l facts.Layout, s node.Snapshot) unit.MilliCPU {
 	all := s.Topology.All()
 	free := len(l.Shared) > 0 || len(l.Roots) == 0

@@ -1,6 +1,6 @@
-// Package evict decides which BE workloads to end when the node's memory or CPU
-// is short. It asks as few workloads as possible to end, kills those that do
-// not end in time, and freezes those that grow in the meantime. It owns the
+// Package evict decides which BE workloads must end when the node's memory or
+// CPU is short. It asks as few workloads as possible to end. It kills those
+// that do not end in time, and freezes those that grow meanwhile. It owns the
 // knob run.
 package evict
 
@@ -20,15 +20,16 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileRun}
 
-// Config is the part of resource-threshold-config that evicts BE work. The zero
-// Config evicts nothing.
+// Config is the part of resource-threshold-config that is about the eviction of
+// BE work. The zero Config evicts nothing.
 type Config struct {
 	Memory MemoryConfig `json:"memory,omitzero"`
 	CPU    CPUConfig    `json:"cpu,omitzero"`
 	// Grace is the time between SIGTERM and SIGKILL (evictGracePeriodSeconds).
 	Grace time.Duration `json:"grace_ns,omitempty"`
 	// MostPriority is the highest priority of work that Tenon may evict
-	// (evictEnabledPriorityThreshold). Absent: it may evict every BE workload.
+	// (evictEnabledPriorityThreshold). If it is absent, Tenon may evict every
+	// BE workload.
 	MostPriority node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero"`
 	// Unlabelled lets Tenon evict work that is BE only because it requests no
 	// resources (evictUnlabelled).
@@ -46,8 +47,8 @@ func (c Config) Files() []node.File {
 	return Owned
 }
 
-// Causes lists the causes. The reason of every eviction begins with its cause
-// and a colon.
+// Causes lists the causes of evictions. The reason of every eviction begins
+// with its cause and a colon.
 var Causes = []string{CauseMemory, CauseCPU}
 
 // The causes of evictions.
@@ -57,30 +58,29 @@ const (
 )
 
 const (
-	// settling is the time after the end of a victim in which Tenon chooses no
-	// other victim. The next measurements must first show the freed memory and
-	// CPU.
+	// settling is how long Tenon chooses no other victim after a victim has
+	// ended. The next measurements must first show the memory and CPU that the
+	// victim freed.
 	settling = time.Second
-	// dying is the time after SIGKILL in which Tenon chooses no other victim.
-	// It is also the time after which Tenon kills the same victim again; that
+	// dying is how long Tenon chooses no other victim after SIGKILL. It is also
+	// how long Tenon waits before it kills the same victim again. The second
 	// wait doubles with each kill, up to longestDying.
 	dying        = 2 * time.Second
 	longestDying = time.Minute
 )
 
-// State is the state of evictions between ticks: the victims, and for how long
-// there has been a reason to evict more. A duration is the sum of the times
-// between snapshots, each of them bounded. Therefore neither a jump of the
-// clock nor a pause of the agent ends a grace period.
+// State is the state of evictions between ticks. It has the victims, and for
+// how long there has been a reason to evict more. Each duration is a sum of the
+// times between snapshots, and each of these times is bounded. Therefore
+// neither a jump of the clock nor a pause of the agent ends a grace period.
 type State struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Victims map[node.WorkloadID]victim `json:"victims,omitempty"`
 	// Settling is the remaining time in which Tenon chooses no other victim.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
-	// Satisfied compares what BE requests with what it had over a window. Busy
-	// is the time for which the use of the node's CPUs has been above its
-	// threshold.
+	// Satisfied compares what BE requested over a window with what it had. Busy
+	// is how long the use of the node's CPUs has been above its threshold.
 	Satisfied satisfaction `json:"satisfied,omitzero"`
 	Busy      lasting      `json:"busy,omitzero"`
 }
@@ -92,9 +92,9 @@ type victim struct {
 	// last kill.
 	Waited time.Duration `json:"waited_ns,omitempty"`
 	Kills  int           `json:"kills,omitempty"`
-	// Memory is the workload's use when it was chosen. CPU is the value of its
-	// CPU counter in the last tick. A lower value later means that a new cgroup
-	// has the same name.
+	// Memory is the amount that the workload used when it was chosen. CPU is
+	// the value of its CPU counter in the last tick. If the counter has a lower
+	// value later, a new cgroup has the same name.
 	Memory unit.Bytes    `json:"memory,omitempty"`
 	CPU    time.Duration `json:"cpu_ns,omitempty"`
 	// Cached says that Memory includes all page cache.
@@ -105,8 +105,8 @@ type victim struct {
 // victim again.
 func (v victim) patience() time.Duration { return min(dying<<min(v.Kills-1, 8), longestDying) }
 
-// holds reports whether Tenon must not choose another victim yet because of
-// this one.
+// holds reports whether Tenon must wait for this victim before it chooses
+// another.
 func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < dying }
 
 // lasting is the time for which a condition has held without interruption.
@@ -116,8 +116,8 @@ type lasting struct {
 }
 
 // next adds the time since the last tick if the condition still holds. If that
-// time is long, as after a pause of the agent, only a part of it counts: how
-// the condition was meanwhile is unknown.
+// time is long, as after a pause of the agent, only a part of it counts,
+// because nobody knows whether the condition held meanwhile.
 func (x lasting) next(so bool, elapsed time.Duration) lasting {
 	switch {
 	case !so:
@@ -128,7 +128,7 @@ func (x lasting) next(so bool, elapsed time.Duration) lasting {
 	return lasting{So: true, For: x.For + min(elapsed, facts.LongestGap)}
 }
 
-// An evictor is one decision of this package.
+// An evictor makes one decision of this package.
 type evictor struct {
 	Config
 	facts.Layout
@@ -144,10 +144,11 @@ type evictor struct {
 	held    bool                    // choose no other victim in this tick
 }
 
-// Decide returns the next state and the wanted value of the knob run of BE
+// Decide returns the next state, and the wanted value of the knob run of BE
 // workloads. It chooses the victims with the lowest priority, and among equal
-// priorities those with the largest use. The workloads of a DaemonSet come
-// last, because their controller starts them again at once on the same node.
+// priorities those with the largest use. It chooses the workloads of a
+// DaemonSet last, because their controller would start them again at once on
+// the same node.
 func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (State, []plan.Want) {
 	if !c.On() {
 		return State{}, nil // package policy releases frozen cgroups, because no policy wants them
@@ -166,8 +167,8 @@ func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (S
 // RunKnob returns the knob that ends, freezes and thaws a workload.
 func RunKnob(w node.Workload) node.Knob { return node.Knob{Cgroup: w.Cgroup, File: node.FileRun} }
 
-// want sets the knob run of workload w to v. It replaces an earlier want for
-// that knob.
+// want sets the want for the knob run of workload w to v. It replaces an
+// earlier want for that knob.
 func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason string) {
 	k := RunKnob(w)
 	want := plan.Want{Intent: i, Knob: k, Value: v, Owner: plan.OwnerEvict, Reason: reason, BE: true}
@@ -179,7 +180,7 @@ func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason stri
 	x.wants = append(x.wants, want)
 }
 
-// follow updates the victims of earlier ticks: it drops those that have ended
+// follow updates the victims of earlier ticks. It drops those that have ended,
 // and pursues the others.
 func (x *evictor) follow() {
 	passed := min(max(x.elapsed, 0), facts.LongestGap)
@@ -220,7 +221,7 @@ func (x *evictor) evictsBy(cause string) bool {
 func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[RunKnob(w)] == node.Ended }
 
 // pursue kills a victim that has not ended in its grace period, or that uses
-// more memory than before.
+// more memory than it did.
 func (x *evictor) pursue(w node.Workload, v victim) {
 	grown := v.Cause == CauseMemory && x.grown(w, v.Memory, v.Cached)
 	switch {
@@ -243,8 +244,8 @@ func (x *evictor) pursue(w node.Workload, v victim) {
 	x.remember(w, v)
 }
 
-// graceOf returns the grace period of a workload: its own one, if set, or else
-// the configured one.
+// graceOf returns the grace period of a workload. If it has none of its own,
+// this is the configured one.
 func (x *evictor) graceOf(w node.Workload) time.Duration { return w.Grace.Or(x.Grace) }
 
 func (x *evictor) remember(w node.Workload, v victim) {
@@ -255,9 +256,9 @@ func (x *evictor) remember(w node.Workload, v victim) {
 }
 
 // choose asks workloads to end until they free at least need. It takes the
-// workloads with the lowest priority first, and among those the largest use.
-// freed returns the amount that the end of a workload frees; choose skips
-// workloads that free 0.
+// workloads with the lowest priority first, and among equal priorities those
+// with the largest use. freed returns how much is free when a workload has
+// ended. choose skips workloads for which it returns 0.
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
@@ -280,7 +281,7 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 	return expected, chosen
 }
 
-// after compares two flags such that false sorts before true.
+// after compares two flags, so that false sorts before true.
 func after(a, b bool) int {
 	switch {
 	case a == b:
@@ -305,8 +306,8 @@ func rankOf(w node.Workload) string {
 }
 
 // candidates lists the running BE workloads that Tenon may evict for a cause.
-// It omits workloads whose knob run could not be read, because Tenon cannot ask
-// them to end.
+// If the knob run of a workload could not be read, candidates omits it, because
+// Tenon cannot ask it to end.
 func (x *evictor) candidates(cause string) []node.Workload {
 	var all []node.Workload
 	for _, w := range x.snap.Workloads {
@@ -319,8 +320,8 @@ func (x *evictor) candidates(cause string) []node.Workload {
 	return all
 }
 
-// exempt returns the reason why a workload is exempt from eviction for a cause,
-// or "" if it is not.
+// exempt returns the reason why a workload must not be evicted for a cause, or
+// "".
 func (x *evictor) exempt(w node.Workload, cause string) string {
 	if x.inside == nil {
 		x.inside = make(map[node.CgroupPath]int, len(x.snap.Workloads))
@@ -348,8 +349,8 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 	return ""
 }
 
-// leave adds a want that abstains, with the reason, for each BE workload that
-// has no want yet.
+// leave adds a want for each BE workload that has none yet. This want abstains,
+// with the reason.
 func (x *evictor) leave(reason string) {
 	for _, w := range x.snap.Workloads {
 		if _, said := x.at[RunKnob(w)]; w.Class == node.BE && !said {

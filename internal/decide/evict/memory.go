@@ -14,7 +14,7 @@ import (
 // short.
 type MemoryConfig struct {
 	// Eviction starts when ThresholdPercent of the node's memory are in use
-	// (memoryEvictThresholdPercent, 0 to 100); 0: never.
+	// (memoryEvictThresholdPercent, 0 to 100). A threshold of 0 disables it.
 	ThresholdPercent unit.Percent `json:"memoryEvictThresholdPercent"`
 	// LowerPercent is the use at which eviction stops
 	// (memoryEvictLowerPercent).
@@ -23,8 +23,8 @@ type MemoryConfig struct {
 
 func (c MemoryConfig) on() bool { return c.ThresholdPercent > 0 }
 
-// A workload that grew by more than 1/hasGrown of the node's memory may be
-// frozen or killed for its growth.
+// If a workload has grown by more than 1/hasGrown of the node's memory, Tenon
+// may freeze or kill it for that.
 const hasGrown = 200
 
 // memoryRelief is the state of memory eviction while memory is short.
@@ -37,27 +37,28 @@ type memoryRelief struct {
 	Cached map[node.WorkloadID]bool `json:"cached,omitempty"`
 	// Frozen holds the workloads that Tenon froze in this shortage.
 	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
-	// Then is the node's use of memory at the time when the last victims were
-	// chosen. Expected is the memory that their end should free.
+	// Then is how much memory the node used when the last victims were chosen.
+	// Expected is how much memory their end should free.
 	Then     unit.Bytes `json:"then,omitempty"`
 	Expected unit.Bytes `json:"expected,omitempty"`
 }
 
-// cached reports whether facts.MemoryOf includes all page cache of a workload.
+// cached reports whether the amount that facts.MemoryOf returns for a workload
+// includes all its page cache.
 func cached(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
 
 // grown reports whether a workload uses clearly more memory than the given
-// amount. It returns false if only one of the two amounts includes page cache,
-// because then they cannot be compared.
+// amount. Two amounts cannot be compared if only one of them includes page
+// cache. Then grown returns false.
 func (x *evictor) grown(w node.Workload, than unit.Bytes, withCache bool) bool {
 	total, known := x.snap.MemoryTotal.Value()
 	now, measured := facts.MemoryOf(w).Value()
 	return known && measured && cached(w) == withCache && now-than > total/hasGrown
 }
 
-// freed returns a function of a workload. That function returns the memory that
-// the end of the workload frees, or 0 if the amount cannot be compared with
-// those of other workloads.
+// freed returns a function that returns how much memory the end of a workload
+// frees. The amount is 0 if it cannot be compared with those of other
+// workloads.
 func (x *evictor) freed() func(node.Workload) int64 {
 	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !cached(w) })
 	return func(w node.Workload) int64 {
@@ -69,8 +70,8 @@ func (x *evictor) freed() func(node.Workload) int64 {
 }
 
 // relieve evicts by memory. While memory is short, it also freezes workloads
-// that grow: this frees no memory, but it keeps them from taking the memory
-// that ended workloads release. Reclaiming page cache of BE would not help,
+// that grow. This frees no memory, but the frozen workloads cannot take the
+// memory that ended workloads free. To reclaim page cache of BE would not help,
 // because the kernel already counts page cache as available.
 func (x *evictor) relieve() {
 	c := x.Memory
@@ -147,8 +148,9 @@ func (x *evictor) keep(state string) {
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: what grew stands still until less is", state))
 		case frozen:
-			// The workload was frozen and now runs: the kernel could not freeze
-			// it, or another component thawed it. Tenon does not try again.
+			// The workload was frozen and now runs. Either the kernel could not
+			// freeze it, or another component thawed it. Tenon does not try
+			// again.
 			next.Frozen[w.ID] = true
 		case ours && standing:
 			next.Frozen[w.ID] = true

@@ -7,30 +7,30 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A balance compares, for all BE work together, the CPU that it may use, the
-// CPU that it uses and the CPU that it requests.
+// A balance compares three amounts of CPU: what all BE work together may use,
+// what it uses, and what it requests.
 type balance struct{ Bound, Used, Request unit.MilliCPU }
 
-// starved reports whether BE gets too little CPU: it uses most of what it may
-// use, and its bound is a small part of what it requests.
+// starved reports whether BE gets too little CPU. This is so if it uses most of
+// what it may use, and its bound is a small part of what it requests.
 func (b balance) starved(c CPUConfig) bool {
 	near := b.Bound < unit.CPUs(1) || b.Used*100 >= b.Bound*unit.MilliCPU(c.UsageThreshold)
 	return b.Request > 0 && near && b.Bound*100 <= b.Request*unit.MilliCPU(c.SatisfactionLower)
 }
 
 // A satisfaction holds the bound, the use and the requests of BE over a window
-// of time. The mean over the window decides, because single moments mislead: CPU
-// suppress moves the bound in each tick, and the measured use, a mean over the
-// last tick, follows later. After each rise of the bound, BE would seem to use
-// less than it may.
+// of time. The mean over the window decides, because single moments mislead.
+// CPU suppress moves the bound in each tick. The measured use is a mean over
+// the last tick, so it follows later. After each rise of the bound, BE would
+// therefore seem to use less than it may.
 type satisfaction struct {
 	// Last is the bound of the last tick.
 	Last  unit.MilliCPU `json:"last_mcpu,omitempty"`
 	Parts []period      `json:"parts,omitempty"` // newest first
 }
 
-// A period is a part of the window, with sums over its time: thousandths of a
-// CPU times milliseconds.
+// A period is a part of the window. Its amounts are sums of CPU multiplied by
+// time, in millicpu × ms.
 type period struct {
 	Lasted  time.Duration `json:"lasted_ns"`
 	Bound   int64         `json:"bound,omitempty"`
@@ -41,16 +41,16 @@ type period struct {
 // periods is the number of parts of a window.
 const periods = 10
 
-// next adds the time since the last tick, and drops what is older than the
-// window. If the time is long, as after a pause of the agent, only a part of it
-// counts.
+// next adds the time since the last tick, and drops the parts that are older
+// than the window. If the time is long, as after a pause of the agent, only a
+// part of it counts.
 func (s satisfaction) next(b balance, elapsed, window time.Duration) satisfaction {
 	next := satisfaction{Last: b.Bound}
 	elapsed = min(max(elapsed, 0), facts.LongestGap)
 	ms := elapsed.Milliseconds()
 	newest := period{Lasted: elapsed, Bound: int64(b.Bound) * ms, Used: int64(b.Used) * ms, Request: int64(b.Request) * ms}
-	// The counters show the use since the last tick. The bound during that time
-	// was the one that the last tick set.
+	// The counters show the use since the last tick. During that time, the
+	// bound was the one that the last tick had set.
 	if s.Last > 0 {
 		newest.Bound = int64(s.Last) * ms
 	}
@@ -74,7 +74,7 @@ func (p period) plus(o period) period {
 	return period{p.Lasted + o.Lasted, p.Bound + o.Bound, p.Used + o.Used, p.Request + o.Request}
 }
 
-// mean returns the means over the window. It returns false while less than a
+// mean returns the means over the window. It returns false if less time than a
 // window has passed.
 func (s satisfaction) mean(window time.Duration) (balance, bool) {
 	var all period

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// A glob is one pattern of a rule, prepared so that it matches many paths fast.
+// A glob is one pattern of a rule, in a form that is fast to match with many
+// paths.
 type glob struct {
 	rule  int
 	of    subject
@@ -78,7 +79,7 @@ func (g glob) matchesGroup(e *entry, name string) bool {
 	return g.matches(string(e.path), name)
 }
 
-// matches matches paths and units, for matchesGroup.
+// matches does the matching of paths and units for matchesGroup.
 func (g glob) matches(path, name string) bool {
 	if g.of == aUnit {
 		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
@@ -95,9 +96,9 @@ func (g glob) matchesLabel(all map[string]string) bool {
 	return false
 }
 
-// matchPath goes back only to the last **. If the components before that **
-// match at all, it is enough to take their earliest match. The time is
-// therefore bounded by the product of the lengths.
+// matchPath tries other matches only for the last **. For the components before
+// that **, the earliest match is enough. The time is therefore at most the
+// product of the lengths.
 func matchPath(parts []string, path string) bool {
 	var again []string // the pattern after the last **
 	var from string    // the path at which again was last tried
@@ -126,8 +127,8 @@ func matchPath(parts []string, path string) bool {
 	}
 }
 
-// matchName is matchPath for one component: it matches characters in place of
-// components, and * in place of **.
+// matchName does the same as matchPath for one component. It has characters
+// instead of components, and * instead of **.
 func matchName(pattern, name string) bool {
 	var again, from string
 	for {
@@ -156,7 +157,7 @@ func matchName(pattern, name string) bool {
 }
 
 // matchCharacter matches the first character of a name. It returns how many
-// bytes of the pattern and of the name the match took.
+// bytes of the pattern and of the name belong to the match.
 func matchCharacter(pattern, name string) (p, n int, ok bool) {
 	switch pattern[0] {
 	case '?':
@@ -183,14 +184,14 @@ func character(text string) (c rune, length int) {
 }
 
 // The kinds of units that have processes, and the other kinds
-// (systemd.unit(5)). Sockets, mounts and swaps also have processes for short
-// times, but the work that they start runs in services.
+// (systemd.unit(5)). Sockets, mounts and swaps have processes for short times,
+// too, but the work that they start runs in services.
 var (
 	unitSuffixes  = []string{".service", ".slice", ".scope"}
 	otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}
 )
 
-// unitName adds the suffix that systemctl would add.
+// unitName adds the suffix that systemctl would add to a name.
 func unitName(pattern string) string {
 	if hasSuffix(pattern, unitSuffixes) {
 		return pattern

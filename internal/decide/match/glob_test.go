@@ -68,8 +68,8 @@ func TestUnitsAreFoundAnywhereByTheirLastComponent(t *testing.T) {
 	}
 }
 
-// A naive matcher would try every way to divide the path among the stars, and
-// take exponential time.
+// A naive matcher would try every way to divide the path among the stars, which
+// takes exponential time.
 func TestManyStarsTakeNoLongerThanTheLengthsAsk(t *testing.T) {
 	deep := strings.Repeat("a/", 300) + "a"
 	long := strings.Repeat("a", 4000)

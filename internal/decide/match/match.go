@@ -1,5 +1,5 @@
-// Package match gives workloads their class: it makes the workloads of a node
-// from the rules of a configuration and the existing cgroups. It also reports
+// Package match gives workloads their class. From the rules of a configuration
+// and the existing cgroups it makes the workloads of a node. It also reports
 // rules whose intent the kernel cannot enforce.
 package match
 
@@ -8,11 +8,11 @@ import "tenon.sh/tenon/internal/model/node"
 // A Group is an existing cgroup.
 type Group struct {
 	Path node.CgroupPath
-	// Direct says that the cgroup has processes of its own, and not only in its
+	// Direct says that processes are in the cgroup itself, and not only in its
 	// descendants. It is used only for cgroups with children.
 	Direct bool
-	// Container is the container to which the cgroup belongs; nil if it belongs
-	// to none.
+	// Container is the container to which the cgroup belongs. It is nil if
+	// there is none.
 	Container *Container
 }
 
@@ -29,15 +29,15 @@ func (c *Container) name() string {
 	return c.Name
 }
 
-// Workloads returns the workloads that the rules make of the groups, in the
-// order of their paths with parents first, and remarks for the user.
+// Workloads makes workloads of groups according to the rules. It orders them by
+// path, with parents first. It also returns remarks for the user.
 //
 // A rule takes each group that it matches, with all groups below it. A workload
-// is the highest group that belongs entirely to one rule. If an earlier rule
-// takes a part of a group, Workloads splits the group: the groups beside that
-// part become workloads of their own, and the groups on the path to that part
-// belong to no workload. The root is never a workload. The order of the groups
-// does not matter.
+// is a group that belongs entirely to one rule, while its parent does not. If
+// an earlier rule takes a part of a group, Workloads splits the group. The
+// groups beside that part become workloads of their own, and the groups on the
+// path to that part belong to no workload. The root is never a workload. The
+// order of the groups does not matter.
 func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks []string) {
 	t := treeOf(groups)
 	t.apply(rules)

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// at returns groups with the given paths. A path with "!" at its end is a group
-// with processes of its own.
+// at returns groups with the given paths. If a path ends with "!", the group
+// has processes of its own.
 func at(paths ...string) []Group {
 	var groups []Group
 	for _, p := range paths {
@@ -23,8 +23,8 @@ func at(paths ...string) []Group {
 	return groups
 }
 
-// rule parses a rule from "name class glob glob…". A glob with the prefix
-// "unit:" is a glob over units.
+// rule parses a rule of the form "name class glob glob…". A glob with the
+// prefix "unit:" is a glob over units.
 func rule(text string) Rule {
 	f := strings.Fields(text)
 	r := Rule{Name: f[0], Class: node.Class(f[1])}
@@ -46,8 +46,8 @@ func rulesOf(texts ...string) []Rule {
 	return rules
 }
 
-// told prints a workload as "cgroup class rule", followed by "@" and its
-// contention root if that is another cgroup.
+// told prints a workload as "cgroup class rule". If its contention root is
+// another cgroup, "@" and that cgroup follow.
 func told(workloads []node.Workload) []string {
 	var lines []string
 	for _, w := range workloads {
@@ -92,8 +92,8 @@ func TestWorkloads(t *testing.T) {
 			rules:  rulesOf("web LS **/web", "all BE a"),
 			groups: at("a", "a/b", "a/c", "a/c/web", "a/c/x", "a/d"),
 			want:   []string{"a/b BE all", "a/c/web LS web", "a/c/x BE all", "a/d BE all"},
-			// No remark is due: the service is in the parent of each BE group,
-			// so weights protect it.
+			// There must be no remark. The service is in the parent of each BE
+			// group, so weights protect it.
 		},
 		"processes between the parts are in no workload": {
 			rules:   rulesOf("web LS a/web", "all BE a"),

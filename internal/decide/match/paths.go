@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Groups makes groups of the paths of all existing cgroups. containers gives
-// the container of a path, if it is the cgroup of one. direct reports whether
-// processes are in the cgroup itself; Groups calls it only for cgroups with
-// children. If direct fails, the cgroup is gone.
+// Groups makes groups from the paths of all existing cgroups. containers gives
+// the container to which a cgroup belongs, by path. direct reports whether
+// processes are in the cgroup itself. Groups calls it only for cgroups with
+// children. If direct fails, the cgroup does not exist any more.
 func Groups(paths []string, containers map[string]*Container, direct func(path string) (bool, error)) []Group {
 	parents := map[node.CgroupPath]bool{}
 	for _, p := range paths {
@@ -27,9 +27,9 @@ func Groups(paths []string, containers map[string]*Container, direct func(path s
 	return groups
 }
 
-// WithMatching returns the rules, and after them those of the optional rules
-// that match any group. It omits the other optional rules, so that they cause
-// no remark.
+// WithMatching returns the rules and, after them, the optional rules that match
+// any group. It omits the other optional rules, because they would cause a
+// remark.
 func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 	all := slices.Clip(rules)
 	for _, r := range optional {
@@ -40,14 +40,14 @@ func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 	return all
 }
 
-// NameContainers reports whether any rule matches containers by name or label,
-// so that the container runtimes must be queried.
+// NameContainers reports whether any rule matches containers by name or label.
+// If so, Tenon must query the container runtimes.
 func NameContainers(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
 }
 
-// Differ compares two sorted lists of paths. It reports whether one list has a
-// path that the other lacks, among the paths for which counts is true.
+// Differ compares two sorted lists of paths. It ignores paths for which counts
+// is false. It reports whether either list has a path that the other one lacks.
 func Differ(a, b []string, counts func(string) bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		switch {

@@ -46,8 +46,8 @@ func newWorld(r *rand.Rand) world {
 	return w
 }
 
-// ruleOf is the definition that Workloads is compared with: the first rule that
-// matches the group or an ancestor.
+// ruleOf defines in a simple way what Workloads must do. It returns the first
+// rule that matches the group or an ancestor.
 func (w world) ruleOf(p node.CgroupPath) int {
 	first := len(w.rules)
 	for ; p != ""; p = p.Parent() {
@@ -120,8 +120,8 @@ func TestWorkloadsAreAsHighAsTheyCanBe(t *testing.T) {
 
 func TestContentionRootsHoldOneSideAndAreAsHighAsTheyCanBe(t *testing.T) {
 	worlds(t, func(t *testing.T, w world, workloads []node.Workload) {
-		// pure reports whether every group at or below p is in a workload of
-		// the side, or is an ancestor of one.
+		// pure reports whether all groups at and below p are in a workload of
+		// the side, or are ancestors of one.
 		pure := func(p node.CgroupPath, s side) bool {
 			within := func(g Group) bool {
 				return slices.ContainsFunc(workloads, func(wl node.Workload) bool {
@@ -165,8 +165,8 @@ func TestOrderAndLeavesWithProcessesDoNotMatter(t *testing.T) {
 	})
 }
 
-// If Workloads makes a remark, it must be true: LS and the named branch of BE
-// are siblings.
+// If Workloads makes a remark, the remark must be true: LS and the named branch
+// of BE are siblings.
 func TestBEIsRemarkedWhereAServiceIsOutsideOfItsParent(t *testing.T) {
 	worlds(t, func(t *testing.T, w world, workloads []node.Workload) {
 		_, remarks := Workloads(w.rules, w.groups)

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// idleRules names the rules that have no workload, with the reason.
+// idleRules names the rules that have no workload, with the reasons.
 func (t tree) idleRules(rules []Rule) []string {
 	has := make([]bool, len(rules))
 	for _, e := range t {
@@ -38,7 +38,7 @@ func (t tree) idleRules(rules []Rule) []string {
 }
 
 // leftBetween names groups whose own processes are in no workload. A rule
-// matches such a group but cannot take it as a whole.
+// matches such a group, but does not get all groups below it.
 func (t tree) leftBetween(rules []Rule) []string {
 	var remarks []string
 	for i := 0; i < len(t); i++ {
@@ -61,17 +61,19 @@ func (t tree) leftBetween(rules []Rule) []string {
 }
 
 // unprotected names BE work that can delay LS work because no weight prevents
-// it. The kernel shares the CPU level by level: at each level the children of
-// one group, and its own tasks, compete by weight
-// (Documentation/scheduler/sched-design-CFS.rst, section 7). Two workloads
-// compete where their paths part: the two children of their lowest common
-// ancestor compete, with the weights of these children. cpu.idle further down
-// does not change that.
+// it.
 //
-// A contention root therefore protects the groups that share its parent. It
-// does not protect groups outside its parent: there the weight of the parent's
-// branch decides, and Tenon does not set that weight, because the branch also
-// holds other work.
+// The kernel shares the CPU level by level: at each level the children of one
+// group, and its own tasks, compete by weight
+// (Documentation/scheduler/sched-design-CFS.rst, section 7). For two workloads,
+// the level is the lowest common ancestor of their cgroups. The two children of
+// this ancestor that lead to the workloads compete, with the weights of these
+// children. cpu.idle further down does not change that.
+//
+// A contention root therefore protects the groups that have the same parent. It
+// does not protect groups outside this parent, because they compete with the
+// weight of the parent or of an ancestor. Tenon does not set that weight,
+// because other work is in the same branch.
 func (t tree) unprotected(rules []Rule) []string {
 	var services []int // the workloads to protect
 	meets := map[int][]int{}
@@ -118,8 +120,8 @@ func (t tree) unprotected(rules []Rule) []string {
 	return remarks
 }
 
-// intruder says why a group holds other work beside BE work, and what the user
-// can do about it.
+// intruder says why a group has other work in it, in addition to BE work, and
+// what the user can do about it.
 func (t tree) intruder(p int, rules []Rule) (what, remedy string) {
 	const move = "give BE a slice of its own"
 	for {

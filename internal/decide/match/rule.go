@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Rule gives a class to the cgroups that it matches, including their
+// A Rule gives a class to the cgroups that it matches, and to their
 // descendants.
 type Rule struct {
 	// Name is the name of the rule in remarks, explanations and metrics.
@@ -30,36 +30,37 @@ type Rule struct {
 	Cgroups []string
 	// Units are globs over the names of systemd services, slices and scopes at
 	// any depth of the tree. The name of a unit is the last component of its
-	// cgroup. A glob without one of these suffixes matches services.
+	// cgroup. A glob that ends with none of .service, .slice and .scope matches
+	// services.
 	Units []string
-	// Containers are globs over the names of containers. A glob KEY=VALUE
-	// matches the labels instead: a container with a label whose key and value
-	// match the two globs.
+	// Containers are globs over the names of containers. A glob of the form
+	// KEY=VALUE is about labels instead. It matches a container that has a
+	// label whose key matches KEY and whose value matches VALUE.
 	Containers []string
-	// The limits and requests hold for each workload of the rule by itself, not
-	// for their sum.
+	// The limits and requests hold for each workload of the rule separately,
+	// not for their sum.
 	CPULimit      node.Maybe[unit.MilliCPU]
 	CPURequest    node.Maybe[unit.MilliCPU]
 	MemoryLimit   node.Maybe[unit.Bytes]
 	MemoryRequest node.Maybe[unit.Bytes]
 	// Priority orders the workloads of one class, including those of different
-	// rules. The workload with the lower priority gives way first. The range is
-	// that of a Kubernetes pod priority, int32.
+	// rules. The workload with the lower priority is the first to give way. The
+	// range is that of a Kubernetes pod priority, int32.
 	Priority int
 	// Objective is the latency objective of each workload of the rule.
 	Objective node.Objective
 }
 
 // The range of objectives. Linux needs a few microseconds to switch threads, so
-// a shorter objective cannot be met. A service that may wait longer than a
-// second is not latency-sensitive.
+// no shorter objective can be met. A service that may wait longer than a second
+// is not latency-sensitive.
 const (
 	leastDelay = 10 * time.Microsecond
 	mostDelay  = time.Second
 )
 
 // Check returns all faults of the rule, joined. Each error begins with the name
-// of the faulty field. Workloads does not check rules.
+// of the field. Workloads does not check rules.
 func (r Rule) Check() error {
 	var faults []error
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

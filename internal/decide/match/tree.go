@@ -26,8 +26,8 @@ type entry struct {
 	side  side // of the work that the group holds; unused inside a workload
 }
 
-// A side is a set of classes whose workloads may share a cgroup, because they
-// need no CPU weights between them.
+// A side is a set of classes. Workloads of these classes may share a cgroup,
+// because they need no CPU weights between them.
 type side int8
 
 const (
@@ -48,7 +48,7 @@ func sideOf(c node.Class) side {
 	return system
 }
 
-// and returns the side of a group that holds work of the sides s and o.
+// and returns the side of a group that holds work of both s and o.
 func (s side) and(o side) side {
 	if s == nothing || s == o {
 		return o
@@ -56,7 +56,8 @@ func (s side) and(o side) side {
 	return mixed
 }
 
-// treeOf builds the tree of the groups, in any order. It adds missing parents.
+// treeOf builds the tree of the groups, which may be in any order. It adds
+// missing parents.
 func treeOf(groups []Group) tree {
 	groups = slices.Clone(groups)
 	slices.SortFunc(groups, func(a, b Group) int { return parentsFirst(string(a.Path), string(b.Path)) })
@@ -111,9 +112,9 @@ func parentsFirst(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// apply finds the rule of each group: the first rule that matches the group or
-// an ancestor of it. A group without a rule gets the number len(rules), which
-// is higher than that of each rule.
+// apply finds the rule of each group. This is the first rule that matches the
+// group or an ancestor of it. A group without a rule gets the number
+// len(rules), which is higher than that of every rule.
 func (t tree) apply(rules []Rule) {
 	globs := globsOf(rules)
 	for i := range t {
@@ -132,7 +133,8 @@ func (t tree) apply(rules []Rule) {
 			t[p].least = min(t[p].least, t[i].least)
 		}
 	}
-	// A workload is the highest group that belongs entirely to one rule.
+	// A workload is a group that belongs entirely to one rule, while its parent
+	// does not.
 	for i := 0; i < len(t); {
 		e := &t[i]
 		if e.rule == len(rules) || e.least < e.rule {
@@ -187,8 +189,8 @@ func (t tree) wholes() int {
 	return n
 }
 
-// contentionRoot returns the highest ancestor of a workload, or the workload
-// itself, that holds only workloads of its side.
+// contentionRoot returns the highest cgroup that contains the workload i and
+// only workloads of its side. This can be the workload itself.
 func (t tree) contentionRoot(i int) int {
 	for s := t[i].side; t[i].parent >= 0 && t[t[i].parent].side == s; {
 		i = t[i].parent

@@ -60,7 +60,8 @@ func TestClaimsOfTheWholeRuleAreRarelyFalse(t *testing.T) {
 				met++
 			}
 		}
-		// Allow three standard errors of a proportion of 2000: 1.5 points.
+		// Allow three standard errors of a proportion in 2000 trials: 1.5
+		// percentage points.
 		if got := float64(met) / trials; got > c.most+0.015 {
 			t.Errorf("%s: a false claim in %.1f %% of %d experiments, want at most %.1f %%", name, 100*got, trials, 100*c.most)
 		}
