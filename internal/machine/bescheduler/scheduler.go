@@ -82,8 +82,9 @@ type Options struct {
 // Knob is the knob of the BPF scheduler.
 var Knob = node.Knob{File: node.FileScheduler}
 
-// A Scheduler is the BPF scheduler that this process has loaded, with its
-// orders. It also exists while none is loaded. It is safe for concurrent use.
+// A Scheduler loads and unloads the BPF scheduler of this process, and holds
+// its orders. A Scheduler exists even while no BPF scheduler is loaded. It is
+// safe for concurrent use.
 type Scheduler struct {
 	kernel   Kernel
 	tree     *cgroup.Tree

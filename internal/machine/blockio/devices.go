@@ -36,8 +36,8 @@ type Devices struct {
 // node has no usable cgroups.
 func New(fs proc.FS, tree *cgroup.Tree) *Devices { return &Devices{fs: fs, tree: tree} }
 
-// Show selects from files the knobs of block I/O that snapshots must contain.
-// It returns files unchanged.
+// Show sets which knobs of block I/O snapshots must contain: those in files. It
+// ignores the other elements of files, and returns files unchanged.
 func (d *Devices) Show(files []node.File) []node.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,10 +89,10 @@ func (d *Devices) List() []node.BlockDevice {
 	return d.known
 }
 
-// Possible returns v without the lines that the kernel cannot store now: lines
-// of removed devices, and weights of devices that do not support the weights of
-// this file. The kernel's file has no such lines either, because the kernel
-// deletes them with the device.
+// Possible returns v without the lines that the kernel cannot store now. These
+// are lines of removed devices, and weights of devices for which the file
+// k.File has no effect. When a device is removed, the kernel deletes its lines,
+// too.
 func (d *Devices) Possible(k node.Knob, v node.Value) node.Value {
 	switch v := v.(type) {
 	case node.IOMax:

@@ -135,8 +135,8 @@ func (c *Groups) writeMB(k node.Knob, v node.MB) error {
 	return fs.SetSchemata(k.ControlGroup, resctrl.MB, schemataLine(by))
 }
 
-// writeL3 writes the lines that the mount has: one line, or one for code and
-// one for data.
+// writeL3 writes the lines that the mounted resctrl expects. This is one line,
+// or one for code and one for data.
 func (c *Groups) writeL3(k node.Knob, v node.L3) error {
 	fs, err := c.Mounted()
 	if err != nil {
@@ -191,9 +191,9 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	return nil, false
 }
 
-// Before returns the value that a knob had before Tenon, if it now reads as v.
-// It omits the groups that Tenon has made or adopted since: no thread was in
-// them before.
+// Before returns the value that a knob had before Tenon. v is its present
+// value. Before omits the control groups that Tenon has made or adopted since,
+// because no thread was in them then.
 func (c *Groups) Before(v node.Value) node.Value {
 	m, is := v.(node.ControlGroup)
 	if !is {

@@ -45,7 +45,8 @@ func (p prober) probeResctrl(can node.Capabilities) {
 	can[node.FeatureResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
 }
 
-// couldDivide gives that answer if resctrl is not mounted.
+// couldDivide returns the answer if resctrl is not mounted. It reports whether
+// the kernel and the hardware could divide the resource that flag names.
 func (p prober) couldDivide(flag string, notMounted error) node.Answer {
 	if !errors.Is(notMounted, resctrl.ErrNotMounted) {
 		return unknown("%v", notMounted)

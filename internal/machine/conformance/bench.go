@@ -12,20 +12,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Bench is a node with an empty cgroup, in which one fact is checked. It
-// removes all that the check creates.
+// A Bench is a node that has an empty cgroup for the check of one fact. It
+// removes everything that the check creates.
 type Bench struct {
 	Node
 	ctx    context.Context
 	kernel node.Kernel
 	all    unit.CPUSet
-	// at is the cgroup for the fact. It exists when the check begins.
+	// at is the cgroup for the fact. It exists before the check begins.
 	at     node.CgroupPath
 	groups []node.CgroupPath
 	pids   []int
 }
 
-// On checks the fact on n, in a new cgroup "root/fact".
+// On checks the fact on n. It uses the new cgroup "root/fact".
 func (f Fact) On(ctx context.Context, n Node, root node.CgroupPath) (err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
@@ -86,8 +86,8 @@ func (b *Bench) pick(v1, v2 string) string {
 	return v2
 }
 
-// set writes values that the kernel must accept. The arguments alternate: file,
-// text, file, text, …
+// set writes values that the kernel must accept. The arguments are a file, its
+// text, the next file, its text, and so on.
 func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	for pair := range slices.Chunk(filesAndTexts, 2) {
 		if err := b.WriteFile(p, pair[0], pair[1]); err != nil {
@@ -97,8 +97,8 @@ func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	return nil
 }
 
-// refused checks that the kernel refuses each text with one of the errors. If
-// the file can be read, its content must stay the same.
+// refused checks that the kernel refuses each text with one of the errors in
+// want. If the file can be read, its content must stay the same.
 func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...error) error {
 	for _, text := range texts {
 		before, readable := b.ReadFile(p, file)
@@ -155,14 +155,14 @@ func names(errs []error) string {
 	return strings.Join(words, " or ")
 }
 
-// manage adds p to the snapshots until the returned function is called.
+// manage adds p to the snapshots. The returned function removes it.
 func (b *Bench) manage(p node.CgroupPath) func() {
 	id := node.WorkloadID(p)
 	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: b.at})
 	return func() { b.Forget(id) }
 }
 
-// want plans and applies wants as the agent does. Every step must succeed.
+// want plans and applies wants, as the agent does. Every step must succeed.
 func (b *Bench) want(wants ...plan.Want) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// contractFacts returns facts that are true of Tenon and not only of the
+// contractFacts returns facts that are about Tenon, too, and not only about the
 // kernel: composite knobs, the order of plans, the content of snapshots, and
 // the released values.
 func contractFacts() []Fact {
@@ -39,8 +39,7 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// odd returns values that differ from every default and that every kernel
-// rounds.
+// odd returns values that differ from every default, and that no kernel rounds.
 func (b *Bench) odd() map[node.File]node.Value {
 	first, _, _ := b.two()
 	cpu, _ := unit.ParseCPUSet(first)
@@ -182,9 +181,9 @@ func oddWeightSurvivesIdle(b *Bench) error {
 	)
 }
 
-// planMovesTree narrows and then widens the limits and CPU sets of a parent and
-// its child, each in one plan. The kernel must accept the steps in the order of
-// the plan.
+// planMovesTree narrows the limits and CPU sets of a parent and its child in
+// one plan, and widens them in another. The kernel must accept the steps in the
+// order of the plan.
 func planMovesTree(b *Bench) error {
 	first, second, err := b.two()
 	if err != nil {

@@ -36,7 +36,8 @@ func weightFacts() []Fact {
 				if b.kernel.CgroupVersion == 1 {
 					return b.shows(b.at, "cpu.shares", "3")
 				}
-				// The weight 3/1024 rounds to 0. Newer kernels raise it to 1.
+				// The weight 3/1024 is rounded to 0. Newer kernels raise it to
+				// 1.
 				if b.shows(b.at, "cpu.weight", "0") == nil {
 					return nil
 				}

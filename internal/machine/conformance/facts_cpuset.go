@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// nothing is the text that empties a cpuset. A write of 0 bytes would have no
+// nothing is the text that empties a cpuset. Writing 0 bytes would have no
 // effect.
 const nothing = "\n"
 
@@ -188,9 +188,9 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 	return nil
 }
 
-// keeps checks that the kernel refuses to empty the set of a group with tasks.
-// On cgroup v2, kernels from 7.3 on accept an empty set and use the set of the
-// parent; then the result is errNewer.
+// keeps checks that the kernel does not let the set of a group with tasks
+// become empty. On cgroup v2, kernels from 7.3 on accept an empty set, and use
+// the set of the parent. Then the result is errNewer.
 func (b *Bench) keeps(child node.CgroupPath, file string) error {
 	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, nothing) != nil {
 		return b.refused(child, file, []string{nothing}, syscall.ENOSPC)

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divisionFacts returns facts that are true of Tenon and not only of the
+// divisionFacts returns facts that are about Tenon, too, and not only about the
 // kernel.
 func divisionFacts() []ControlFact {
 	return []ControlFact{
@@ -29,7 +29,7 @@ func inControl(f node.File, v node.Value) plan.Want {
 	return plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: be, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
 }
 
-// oneWay returns the smallest mask of each cache that all machines accept.
+// oneWay returns, for each cache, the smallest mask that all machines accept.
 func (b *ControlGroupBench) oneWay() node.L3 {
 	by := node.Ways{}
 	for _, id := range b.s.Resctrl.L3.Domains {

@@ -12,7 +12,7 @@ import (
 var errNoDisk = errors.New("this node has no disk without I/O weights")
 
 // disk returns a whole disk of the node that does not support I/O weights. The
-// limits that the checks write have no effect, because the group does no I/O.
+// group does no I/O, so the limits that the checks write have no effect.
 func (b *Bench) disk() (unit.Device, error) {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -135,7 +135,8 @@ func ioFacts() []Fact {
 	}
 }
 
-// readLimit returns the name of the file that limits the bytes read per second.
+// readLimit returns the name of the file that limits how many bytes may be read
+// per second.
 func (b *Bench) readLimit() string { return b.pick("blkio.throttle.read_bps_device", "io.max") }
 
 // ioLimitsComeBack writes the composite knob of all limits, and then releases

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// withMems calls check with a child of the cgroup for the fact, with all memory
-// nodes that the child may use, and with the first of these.
+// withMems calls check. Its arguments are a child of the cgroup for the fact,
+// all memory nodes that the child may use, and the first of these nodes.
 func (b *Bench) withMems(check func(child node.CgroupPath, all, first string) error) error {
 	text, err := b.ReadFile(b.at, b.pick("cpuset.mems", "cpuset.mems.effective"))
 	if err != nil {

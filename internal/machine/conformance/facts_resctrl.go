@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// bench is the name of the control group for the facts. Tenon makes no group of
-// this name.
+// bench is the control group in which the facts are checked. Tenon makes no
+// group of this name.
 const bench = "tenon-bench"
 
 func needsL3(b *ControlGroupBench) string {
@@ -27,8 +27,7 @@ func needsMB(b *ControlGroupBench) string {
 	return ""
 }
 
-// needsSteps is a condition for facts that need a machine that rounds memory
-// bandwidth.
+// needsSteps returns a reason unless the machine rounds memory bandwidth.
 func needsSteps(b *ControlGroupBench) string {
 	if b.s.Knobs.Kernel.MB.Step < 2 {
 		return "this machine accepts every number for the memory bandwidth"
@@ -64,8 +63,8 @@ func (b *ControlGroupBench) first() (id node.CacheID, full string) {
 	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
 }
 
-// refusesL3 returns a check that the kernel refuses a value for the first
-// cache.
+// refusesL3 returns a check. The check requires that the kernel refuses a value
+// for the first cache.
 func refusesL3(value, status string) func(*ControlGroupBench) error {
 	return func(b *ControlGroupBench) error {
 		if err := b.control(bench); err != nil {

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// runFacts are facts about freezing and ending all processes of a group
+// runFacts are facts about freezing a group, and about ending all its processes
 // (Documentation/admin-guide/cgroup-v2.rst, cgroup.freeze and cgroup.kill;
 // cgroup-v1/freezer-subsystem.rst).
 func runFacts() []Fact {
@@ -46,8 +46,8 @@ func runFacts() []Fact {
 	)
 }
 
-// until waits for an effect that the kernel brings about only after the call.
-// On a node with AtOnce, it does not wait.
+// until waits for an effect that occurs only some time after the call. On a
+// node with AtOnce, it does not wait.
 func (b *Bench) until(what string, so func() bool) error {
 	patience := 5 * time.Second
 	if n, tells := b.Node.(interface{ AtOnce() bool }); tells && n.AtOnce() {
@@ -61,15 +61,16 @@ func (b *Bench) until(what string, so func() bool) error {
 	return nil
 }
 
-// freeze freezes or thaws a group through its file, and waits until that has
-// happened.
+// freeze freezes or thaws a group through its file, and waits until all its
+// processes are frozen or thawed.
 func (b *Bench) freeze(p node.CgroupPath, still bool) error {
 	file, on, off := b.pick("freezer.state", "cgroup.freeze"), b.pick("FROZEN", "1"), b.pick("THAWED", "0")
 	if !still {
 		return b.set(p, file, off)
 	}
 	return b.until(string(p)+" is frozen", func() bool {
-		// On v1, a second write also freezes tasks that the first write missed.
+		// On cgroup v1, a second write also freezes the tasks that the first
+		// one missed.
 		return b.WriteFile(p, file, on) == nil && b.stands(p)
 	})
 }
@@ -103,7 +104,8 @@ func childIsFrozen(b *Bench) error {
 	return firstOf(
 		func() error { return b.freeze(b.at, true) },
 		func() error { return b.until("the child is frozen", func() bool { return b.stands(child) }) },
-		// The child's own state file does not change when its parent is frozen.
+		// When the parent is frozen, the state file of the child does not
+		// change.
 		func() error { return b.shows(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
 		func() error { return b.set(child, b.pick("freezer.state", "cgroup.freeze"), b.pick("THAWED", "0")) },
 		func() error {

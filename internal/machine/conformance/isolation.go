@@ -17,8 +17,8 @@ import (
 // An IsolationFact is one property of a node with isolation mechanisms.
 type IsolationFact struct {
 	Name string
-	// Needs returns the reason why the fact does not hold on a node; "" if it
-	// holds.
+	// Needs returns the reason why the fact does not hold on a node, or "" if
+	// it holds.
 	Needs func(node.Snapshot) string
 	Check func(*Bench) error
 }
@@ -58,7 +58,7 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 	}
 }
 
-// On checks the fact on n. If the fact does not hold on n, why is the reason.
+// On checks the fact on n. If the fact does not hold on n, why says so.
 func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
@@ -113,8 +113,8 @@ func needs(s node.Snapshot, m node.Feature) string {
 }
 
 // markKeepsWeight checks that a mark does not change the weight. On some
-// kernels a mark sets cpu.idle and its removal clears it; the weight must come
-// back even there.
+// kernels, setting the mark sets cpu.idle, and removing it clears cpu.idle.
+// Even then, the weight must come back.
 func markKeepsWeight(b *Bench) error {
 	defer b.manage(b.at)()
 	weight, mark := node.Knob{Cgroup: b.at, File: node.FileCPUWeight}, node.Knob{Cgroup: b.at, File: node.FileIdentity}
@@ -131,8 +131,9 @@ func markKeepsWeight(b *Bench) error {
 	)
 }
 
-// eachIdentity checks that a snapshot shows the identity that was written, even
-// if the kernel rounds it. Otherwise each tick would write the identity again.
+// eachIdentity checks that a snapshot shows the identity as it was written,
+// even if the kernel rounds it. Otherwise each tick would write the identity
+// again.
 func eachIdentity(b *Bench) error {
 	defer b.manage(b.at)()
 	mark := node.Knob{Cgroup: b.at, File: node.FileIdentity}
@@ -190,7 +191,7 @@ func failureIsReported(b *Bench) error {
 }
 
 // lateComers moves a process into a group whose threads have an attribute. The
-// process must lack the attribute until the next step sets it.
+// process must not have the attribute until the next step sets it.
 func lateComers(b *Bench) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

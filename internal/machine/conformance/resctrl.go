@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Controls creates, removes, reads and writes control groups of resctrl without
-// any conversion. The default group is node.DefaultControlGroup. The files of
-// the directory info are below it.
+// Controls creates, removes, reads and writes control groups of resctrl. It
+// converts nothing. The default group is node.DefaultControlGroup. The files of
+// the directory info are in that group.
 type Controls interface {
 	MakeControl(group string) error
 	RemoveControl(group string) error
@@ -32,8 +32,8 @@ type DividedNode interface {
 // A ControlFact is one property of a node with resctrl.
 type ControlFact struct {
 	Name string
-	// Needs returns the reason why the fact does not hold on a machine; "" if
-	// it holds.
+	// Needs returns the reason why the fact does not hold on a machine, or ""
+	// if it holds.
 	Needs func(*ControlGroupBench) string
 	Check func(*ControlGroupBench) error
 }
@@ -73,7 +73,7 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 	}
 }
 
-// On checks the fact on n. If the fact does not hold on n, why is the reason.
+// On checks the fact on n. If the fact does not hold on n, why says so.
 func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
 		c := &ControlGroupBench{Bench: b, Controls: n}
@@ -112,8 +112,8 @@ func (b *ControlGroupBench) control(name string) error {
 	return nil
 }
 
-// l3 returns the name of the resource for L3 caches. If code and data have one
-// each, it returns that of data.
+// l3 returns the name of the resource for L3 caches. If code and data have
+// separate resources, it is the name of the one for data.
 func (b *ControlGroupBench) l3() string {
 	if b.s.Resctrl.L3.Apart {
 		return "L3DATA"
@@ -133,7 +133,8 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes writes a line. The kernel must accept it, and must then show want.
+// takes writes a line. The kernel must accept it, and the file must then show
+// want.
 func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
@@ -149,8 +150,9 @@ func (b *ControlGroupBench) reads(group, resource, want string) error {
 	return err
 }
 
-// refuses checks that the kernel refuses a text with one of the errors and the
-// message status in last_cmd_status. The file must stay unchanged.
+// refuses checks that the kernel refuses a text with one of the errors in want.
+// last_cmd_status must then have the message status, and the file must be
+// unchanged.
 func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 // capOfBE is the knob that limits all threads of the BE scheduler together.
 var capOfBE = node.Knob{File: node.FileSchedulerCap}
 
-// ordersEnd checks an order: the snapshot shows it while the scheduler is
-// loaded, the journal does not have it, and it ends with the scheduler.
+// ordersEnd checks an order to the scheduler. While the scheduler is loaded,
+// the snapshot must show the order. The journal must not have it, and it must
+// end with the scheduler.
 func ordersEnd(b *Bench) error {
 	defer b.manage(b.at)()
 	group := node.Knob{Cgroup: b.at, File: node.FileSchedulerGroup}

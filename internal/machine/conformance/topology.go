@@ -1,7 +1,8 @@
-// Package conformance builds topologies and workloads for tests, and has the
-// conformance suite: a list of named facts that both the simulator and the real
-// node must show. The facts are about what a kernel refuses, rounds and
-// derives, so that a test on the simulator also holds for the kernel.
+// Package conformance checks that the simulator and the real node behave in the
+// same way. It has a list of named facts that both must show: what a kernel
+// refuses, rounds and derives. If a test on the simulator succeeds, it
+// therefore holds for the kernel, too. The package also builds topologies and
+// workloads for tests.
 package conformance
 
 import (
@@ -33,9 +34,9 @@ func Topology(sockets, cores, threads int) node.Topology {
 // Flat builds a machine of n CPUs without SMT, in one socket.
 func Flat(n int) node.Topology { return Topology(1, n, 1) }
 
-// Split returns a topology like that of Topology, but the numbers of siblings
-// differ by half the number of CPUs, as on most machines. With 4 cores, CPUs 0
-// and 4 share a core.
+// Split returns the same topology as Topology, with other CPU numbers. As on
+// most machines, the numbers of siblings differ by half the number of CPUs.
+// With 4 cores, CPUs 0 and 4 share a core.
 func Split(sockets, cores, threads int) node.Topology {
 	var t node.Topology
 	for range threads {
