@@ -29,9 +29,9 @@ type Cell struct {
 	Limit float64 // CPUs of a job; 0: no limit
 	// Threads that a job runs at once; 0: as many as the machine has CPUs.
 	Threads int
-	// Apart: jobs have CPUs of their own, on cores of their own while there are
-	// enough. Otherwise the threads of all jobs run on all CPUs, and a quota stops
-	// them.
+	// If Apart is set, each job has CPUs of its own. They are on cores of its
+	// own if there are enough cores. If Apart is not set, the threads of all
+	// jobs run on all CPUs, and a quota stops them.
 	Apart bool
 }
 
@@ -43,7 +43,7 @@ type point struct {
 	busy    float64 // share of the time in which a core is busy, over all cores
 }
 
-// CPUs returns the CPUs that a job of the cell has on average.
+// CPUs returns how many CPUs a job of the cell has on average.
 func (c Cell) CPUs(m Machine) float64 { return c.on(m).cpus }
 
 // on returns what the cell means on a machine.
@@ -70,11 +70,15 @@ func (c Cell) on(m Machine) point {
 	return p
 }
 
-// The parameters of the model. The CPU time of a job on one CPU of an idle
-// machine is work. Its rate there is lower by the share sibling while a sibling
-// is busy, and by the share clock where all cores are busy: the clock is slower
-// then, and caches and memory are shared. On a CPUs it is faster by
-// a / (1 + serial (a−1) + coherence a (a−1)) (Gunther's law of scalability).
+// The parameters of the model.
+//
+//	work       the CPU time of a job on one CPU of an idle machine
+//	sibling    the share of speed that a CPU loses while its sibling is busy
+//	clock      the share of speed that a CPU loses while all cores are busy,
+//	           because the clock is slower, and caches and memory are shared
+//	serial     with n CPUs, a job is faster than with one CPU by the factor
+//	coherence  n / (1 + serial (n−1) + coherence n (n−1)), according to
+//	           Gunther's law of scalability
 const (
 	work = iota // its logarithm, because it is a factor
 	sibling

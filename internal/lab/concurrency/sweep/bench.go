@@ -42,8 +42,8 @@ type run struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, no process and
-// no cgroup of the experiment is left. If it returns an error together with an
-// Outcome that has runs, the Outcome describes the runs that had finished.
+// no cgroup of the experiment is left. If it returns an error and an Outcome
+// with runs, these are the runs that had ended before the error.
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.OrDefaults()
 	if err != nil {
@@ -124,7 +124,7 @@ func textErrors(all []string) []error {
 	return list
 }
 
-// calibrate runs one job alone, and chooses the work of a job.
+// calibrate runs one job alone to choose how much work a job has.
 func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, []string, error) {
 	b.Status.Now("calibrating: one job alone")
 	var lines []string

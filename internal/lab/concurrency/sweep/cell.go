@@ -23,7 +23,7 @@ const (
 	Burst        Strategy = "burst"        // a quota of twice the limit, or of a number of CPUs if that is more
 	Matched      Strategy = "matched"      // the limit as a quota, and as many threads
 	Tenon        Strategy = "tenon"        // what Tenon does for best-effort jobs with the limit
-	// Control repeats the reference cell.
+	// Control is the reference cell once more.
 	Control Strategy = Strategy(concurrency.Control)
 )
 
@@ -53,11 +53,12 @@ func (c Cell) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Reference is the cell with which all others are compared: one job, no limit.
+// Reference is the cell with which all others are compared. It has one job and
+// no limit.
 var Reference = Cell{Strategy: Unbounded, Jobs: 1}
 
-// Combinations returns the cells of the lists, each once and in their order,
-// without regard to a machine.
+// Combinations returns each cell of the lists once, in the order of the lists.
+// It does not ask whether a machine can run the cell.
 func (c Config) Combinations() []Cell {
 	var cells []Cell
 	seen := map[Cell]bool{}
@@ -87,7 +88,7 @@ func (c Config) Combinations() []Cell {
 }
 
 // WithReference adds the reference cell and its repetition to cells that run.
-// Cells that run as published have none.
+// If the cells run as published, it adds none.
 func (c Config) WithReference(cells []Cell) []Cell {
 	if c.AsPublished || len(cells) == 0 {
 		return cells
@@ -100,8 +101,8 @@ func (c Config) WithReference(cells []Cell) []Cell {
 	return append(cells, control)
 }
 
-// cells returns the cells that this machine can run, and says of the others why
-// not.
+// cells returns the cells that this machine can run. For the others, refused
+// says why it cannot.
 func (c Config) cells(m machine) (cells []Cell, refused []string) {
 	for _, cell := range c.Combinations() {
 		if why := c.refuse(cell, m); why != "" {
@@ -123,7 +124,7 @@ func orNone[T int | unit.Bytes](list []T) []T {
 // ceil returns how many whole CPUs a limit needs.
 func ceil(m unit.MilliCPU) int { return int((m + 999) / 1000) }
 
-// refuse returns the reason why the machine cannot run a cell; empty: it can.
+// refuse returns the reason why the machine cannot run a cell, or "".
 func (c Config) refuse(cell Cell, m machine) string {
 	cpus, need := m.tested.Len(), cell.Limit*unit.MilliCPU(cell.Jobs)
 	switch {

@@ -1,6 +1,6 @@
-// Package sweep runs the experiment on concurrent jobs on this machine: it runs
-// batch jobs beside each other with different CPU limits and different ways to
-// divide the CPUs, and counts what each job did and used.
+// Package sweep runs the experiment on concurrent jobs on this machine. It runs
+// batch jobs at the same time, with different CPU limits and different ways to
+// divide the CPUs. It counts what each job did and used.
 package sweep
 
 import (
@@ -22,28 +22,28 @@ type Fill string
 
 // The ways to fill slots.
 const (
-	// Steady keeps every slot busy with jobs that follow each other. Those jobs
-	// count that begin within a window of time. Each of them has the same
-	// number of jobs beside it until its end.
+	// Steady starts a new job in a slot whenever one ends. Only jobs that begin
+	// within a window of time count. Until it ends, each of them has the same
+	// number of jobs beside it.
 	Steady Fill = "steady"
-	// Window runs endless transcodes and counts their frames within a window of
-	// time. It takes as long for a small limit as for a large one. However, an
+	// Window runs endless transcodes, and counts their frames within a window
+	// of time. It takes the same time for small and large limits. However, an
 	// encoder that gets little CPU first empties its look-ahead, and the frames
 	// of that time cost less than later ones.
 	Window Fill = "window"
-	// Wave starts one job in each slot at the same time, and ends with the last
-	// of them.
+	// Wave starts one job in each slot at the same time, and ends when the last
+	// of them has ended.
 	Wave Fill = "wave"
 )
 
-// A Config configures the experiment. The comment of a field names its default,
-// which the zero value selects.
+// A Config configures the experiment. If a field is zero, it has the default
+// that its comment names.
 type Config struct {
 	site.Setting
 	Preset string // names the lists below; quick
-	// The cells are the combinations of these lists. A limit of 0 means no CPU
-	// limit, threads of 0 let the program choose, and a memory of 0 means no
-	// limit.
+	// The cells are all combinations of these lists. A limit of 0 means that a
+	// job has no CPU limit. With 0 threads, the program chooses their number. A
+	// memory of 0 means no memory limit.
 	Strategies []Strategy
 	Jobs       []int
 	Limits     []unit.MilliCPU
@@ -58,7 +58,7 @@ type Config struct {
 	Warmup   time.Duration // time before Window; 800 ms
 	MaxTime  time.Duration // of the whole experiment; 9 min 30 s
 	// AsPublished runs each cell once, in the order of the lists, with all jobs
-	// at once. Slices then have the quota of the limit, too.
+	// at once. Slices then also have a quota, which is the limit.
 	AsPublished bool
 	Type        string // of all jobs, in the table; the strategy
 
@@ -80,8 +80,8 @@ const (
 	leastWindow = 200 * time.Millisecond
 )
 
-// OrDefaults sets defaults and returns all faults at once. If both the preset
-// and the caller set a field, the caller's value counts.
+// OrDefaults sets defaults, and returns all faults at once. If the preset and
+// the caller set the same field, the caller's value counts.
 func (c Config) OrDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

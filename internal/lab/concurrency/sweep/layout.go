@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A machine is what the division of CPUs depends on.
+// A machine holds everything on which the division of CPUs depends.
 type machine struct {
 	topology node.Topology
 	tested   unit.CPUSet
@@ -38,8 +38,8 @@ type place struct {
 // A division is the division of the machine among the jobs of a cell.
 type division struct {
 	places []place
-	// waiting says that there may be more jobs than places, so that jobs wait
-	// for a place. Otherwise each job has a place of its own.
+	// waiting says that there may be more jobs than places, so that some jobs
+	// wait for a place. If it is not set, each job has a place of its own.
 	waiting bool
 }
 
@@ -79,8 +79,8 @@ func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 }
 
 // workers divides the machine into as many sets of width CPUs as possible. The
-// CPUs of a set are neighbours or random. Sets whose cores no earlier set uses
-// come first, so that a few jobs get whole cores.
+// CPUs of a set are neighbours, or random ones if blind is set. The first sets
+// have no core in common, so that a few jobs get whole cores.
 func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
 	n := m.tested.Len() / width
 	if blind {

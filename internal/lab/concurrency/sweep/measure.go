@@ -97,7 +97,7 @@ func (r *round) build() error {
 	return nil
 }
 
-// govern starts Tenon's loop. To the loop, the jobs are best-effort workloads
+// govern starts Tenon's loop. For the loop, the jobs are best-effort workloads
 // with a CPU limit.
 func (r *round) govern(ctx context.Context) (*site.AgentRunner, error) {
 	var list []node.Workload
@@ -136,8 +136,8 @@ func (r *round) length() time.Duration {
 }
 
 // window measures endless jobs for a time. It writes the quotas only when every
-// job does work, because a job that starts under a small quota needs many
-// seconds before its first frame.
+// job does work. With a small quota, a job would need many seconds before its
+// first frame.
 func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	for i, s := range r.slots {
 		if err := s.start(i, r.cell.Threads, 0); err != nil {
@@ -177,7 +177,8 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	if r.void, err = watch.disturbed(); err != nil {
 		return nil, err
 	}
-	// Wait for later progress reports, so that the end can be interpolated.
+	// Wait for later progress reports, so that the progress at the end can be
+	// interpolated.
 	if err := wait(ctx, 2*readPeriod); err != nil {
 		return nil, err
 	}
@@ -236,7 +237,7 @@ func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 	return j
 }
 
-// A watch measures what other work does on the tested CPUs.
+// A watch measures how much CPU other work uses on the tested CPUs.
 type watch struct {
 	r      *round
 	before frame.Reading
@@ -253,7 +254,8 @@ func (r *round) watch() (watch, error) {
 	return watch{r, before, ownTime()}, err
 }
 
-// disturbed returns the disturbances since the watch began that void a run.
+// disturbed returns the disturbances since the watch began. Each of them
+// makes a run void.
 func (w watch) disturbed() ([]string, error) {
 	after, err := w.r.usage()
 	if err != nil {

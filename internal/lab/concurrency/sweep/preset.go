@@ -25,10 +25,10 @@ type grid struct {
 
 const gib = unit.Bytes(1) << 30
 
-// presets are the lists that belong to each name. The published ones are those
+// presets are the lists of each preset, by name. The published ones are those
 // of the transcoding experiment: up to 192 jobs on six nodes, CPU limits of 0.1
-// to 7 and 1 to 16 GiB of memory, with the values that each of its four
-// environments used.
+// to 7, and 1 to 16 GiB of memory. Each of its four environments has a grid
+// with the values that it used.
 var presets = map[string][]grid{
 	Quick: {
 		{strategies: []Strategy{Quota, PinnedSlices, Tenon}, jobs: []int{1, 2, 4}, limits: []unit.MilliCPU{1000}},
@@ -73,7 +73,8 @@ var presets = map[string][]grid{
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
 // preset sets the lists that the caller left empty. If the caller sets any
-// list, only the first grid of the preset is used, with that list replaced.
+// list, only the first grid of the preset is used, and the caller's list
+// replaces that of the grid.
 func (c Config) preset() Config {
 	named := len(c.Strategies)+len(c.Jobs)+len(c.Limits)+len(c.Memory)+len(c.Threads) > 0
 	all := presets[c.Preset]

@@ -135,9 +135,9 @@ func TestEndlessTranscodesAreCountedByFrames(t *testing.T) {
 	}
 }
 
-// TestOwnJobsRunToTheirEnd runs a command of the user. With a steady filling,
-// jobs must follow each other. With exclusive CPUs, jobs that find no CPUs must
-// wait.
+// TestOwnJobsRunToTheirEnd runs a command of the user. With the filling steady,
+// jobs must follow each other. With exclusive CPUs, jobs that find no free CPUs
+// must wait.
 func TestOwnJobsRunToTheirEnd(t *testing.T) {
 	c := little(t)
 	done := filepath.Join(t.TempDir(), "done")
@@ -173,8 +173,8 @@ func TestAJobThatFailsIsNamed(t *testing.T) {
 	}
 }
 
-// TestAJobThatFailsInTheWarmUpVoidsItsRun uses a job that succeeds alone and
-// fails in the warm-up, before jobs count. The run must be void.
+// TestAJobThatFailsInTheWarmUpVoidsItsRun uses a job that succeeds when it runs
+// alone. It fails in the warm-up, before jobs count. The run must be void.
 func TestAJobThatFailsInTheWarmUpVoidsItsRun(t *testing.T) {
 	c := little(t)
 	c.Argv = []string{"/bin/sh", "-c", `[ -e "$0" ] && { echo it is full >&2; exit 3; }; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}

@@ -29,8 +29,8 @@ type slot struct {
 	meter   meter.Meter
 }
 
-// readPeriod is the time between two readings of a run. The lab shares the CPUs
-// with the jobs.
+// readPeriod is the time between two readings of a run. It is long because the
+// lab runs on the CPUs of the jobs.
 const readPeriod = 200 * time.Millisecond
 
 // build makes the cgroup of the slot. The quota is not written yet.

@@ -13,7 +13,7 @@ import (
 )
 
 // smt returns a machine whose cores have two threads each, with the usual
-// numbers: the siblings of CPUs 0 to n−1 are n to 2n−1.
+// numbers: CPUs i and n+i are siblings, if there are n cores.
 func smt(cores int) machine {
 	var t node.Topology
 	for i := range 2 * cores {
@@ -70,8 +70,8 @@ func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestPublishedCellsNeedNoControl checks that a replica runs exactly what was
-// published, in the same order, without the control.
+// TestPublishedCellsNeedNoControl checks that a replica runs exactly the
+// published cells, in the same order, and no control.
 func TestPublishedCellsNeedNoControl(t *testing.T) {
 	c, err := Config{Preset: "published-aws", AsPublished: true}.OrDefaults()
 	if err != nil {

@@ -9,31 +9,31 @@ import (
 
 // A task is what a job does.
 type task interface {
-	// argv returns the command of one job. frames is its length in units of
-	// work; 0: it has no end. Jobs of commands that report no progress ignore
-	// frames.
+	// argv returns the command of one job. frames is the length of the job in
+	// units of work; if it is 0, the job does not end. The commands of jobs
+	// that report no progress ignore frames.
 	argv(slot, threads int, frames float64) []string
-	// reports says whether the job writes its progress in ffmpeg's form to its
-	// standard output.
+	// reports says whether the job writes its progress to its standard output,
+	// in the form of ffmpeg.
 	reports() bool
 	// source returns the name of the film or of the command, for the table.
 	source() string
 }
 
-// A transcode is the job of the published experiment: it encodes a film with
-// x264's preset medium and discards the result. Only the height of the picture
-// is chosen here, so that a short job keeps every CPU of the machine busy.
+// A transcode is the job of the published experiment. It encodes a film with
+// x264's preset medium, and discards the result. Only the height of the picture
+// is different, so that a short job keeps every CPU of the machine busy.
 type transcode struct {
 	ffmpeg, input, name string
 	height              int
 	period              bool // ffmpeg can report more often than twice a second (4.4)
 }
 
-// x264 starts at most one thread for each lines lines of a picture.
+// x264 starts at most one thread per this number of lines of a picture.
 const lines = 32
 
-// HeightFor returns the smallest height of a picture at which x264 chooses its
-// number of threads by the CPUs (3/2 of them) and not by the height.
+// HeightFor returns the smallest height of a picture at which the height does
+// not limit the number of threads. x264 then chooses 3/2 of the number of CPUs.
 func HeightFor(cpus int) int {
 	for _, h := range []int{360, 720} {
 		if h/lines >= (3*cpus+1)/2 {
@@ -61,7 +61,8 @@ func (t transcode) argv(_, threads int, frames float64) []string {
 }
 
 // EncoderArgs returns ffmpeg's arguments for the encoder of the published
-// experiment. Published are 1080 lines, and threads 0: the encoder's choice.
+// experiment. That experiment used 1080 lines, and 0 threads, with which the
+// encoder chooses.
 func EncoderArgs(height, threads int) []string {
 	return []string{
 		"-c:v", "libx264", "-s", fmt.Sprintf("%dx%d", height*16/9, height), "-crf", "22", "-profile:v", "main",
@@ -82,8 +83,8 @@ func (c command) argv(slot, threads int, _ float64) []string {
 func (command) reports() bool    { return false }
 func (c command) source() string { return c.args[0] }
 
-// weightOf returns the CPU weight of a job: that of a request equal to its
-// limit, or of one CPU for a job without a limit.
+// weightOf returns the CPU weight of a job. It is the weight of a request that
+// equals the limit. A job without a limit has the weight of one CPU.
 func weightOf(limit unit.MilliCPU) unit.Weight {
 	if limit == 0 {
 		limit = unit.CPUs(1)

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A queue runs whole jobs. Each of the cell's jobs is followed by another, in
-// its own slot or in the next free one.
+// A queue runs whole jobs. When a job of the cell ends, another one begins in
+// the same slot or in the next free one.
 type queue struct {
 	r    *round
 	free chan *slot // the slots without a job, if jobs wait for one
@@ -27,9 +27,10 @@ type queue struct {
 	err      error
 }
 
-// wholeJobs runs jobs to their end: one for each of the cell's jobs (Wave), or
-// one after another (Steady). With Steady, jobs that begin in the window count.
-// The window lasts until each of the cell's jobs has begun one that counts.
+// wholeJobs runs jobs to their end. With Wave, this is one job for each job of
+// the cell. With Steady, jobs follow each other, and those that begin in the
+// window count. The window ends when each of the cell's jobs has begun one that
+// counts.
 func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	for _, s := range r.slots {
 		if err := s.hold(); err != nil {
@@ -105,7 +106,7 @@ func (q *queue) count(ctx context.Context) {
 	}
 }
 
-// begin reports whether a job that begins now counts.
+// begin reports whether a job counts that begins now.
 func (q *queue) begin(number int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,7 +125,7 @@ func (q *queue) begin(number int) bool {
 	return true
 }
 
-// one runs one job to its end. It returns false if no further job must follow.
+// one runs one job to its end. It returns false if no other job must follow.
 func (q *queue) one(ctx context.Context, number int) bool {
 	asked := time.Now()
 	counts := q.begin(number)
@@ -156,8 +157,8 @@ func (q *queue) one(ctx context.Context, number int) bool {
 	return row.Extra.Void == ""
 }
 
-// end records a job that has ended. A job that failed makes the run void, even
-// if it does not count. The caller holds q.mu.
+// end records a job that has ended. If the job failed, the run is void, even if
+// the job does not count. The caller holds q.mu.
 func (q *queue) end(row jobs.Job, counts bool) {
 	if counts {
 		q.ended++
