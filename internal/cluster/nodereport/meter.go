@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	// sampleEvery is the time over which CPU and memory use is averaged for one
-	// sample.
+	// sampleEvery is the length of a sample. The CPU and memory use of a sample
+	// is the mean over this time.
 	sampleEvery = 5 * time.Second
-	// mostGap is the maximum time between two snapshots of a sample, because
-	// the use within a longer gap is unknown.
+	// mostGap is the maximum time between two snapshots of a sample. In a
+	// longer gap, the use is unknown.
 	mostGap = 30 * time.Second
 )
 
 // windows are the periods over which percentiles are reported.
 var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
-// mostSamples is the maximum number of samples: those of the longest window.
+// mostSamples is the maximum number of samples, which is that of the longest
+// window.
 var mostSamples = int(windows[len(windows)-1] / sampleEvery)
 
 // A sample is the use of the node in one period.
@@ -62,7 +63,8 @@ func (m *Meter) Observe(s node.Snapshot) {
 	m.at, m.used = s.At, used
 }
 
-// Usage returns the use in the last sample; empty if there is none yet.
+// Usage returns the use in the last sample. It is empty if there is no sample
+// yet.
 func (m *Meter) Usage() v1alpha1.Usage {
 	if len(m.samples) == 0 {
 		return v1alpha1.Usage{}
@@ -76,8 +78,8 @@ func usage(c unit.MilliCPU, b unit.Bytes) v1alpha1.Usage {
 	return v1alpha1.Usage{CPU: &cpu, Memory: &memory}
 }
 
-// Percentiles returns the percentiles of each window that the samples cover
-// completely.
+// Percentiles returns the percentiles of each window for which there are enough
+// samples.
 func (m *Meter) Percentiles() []v1alpha1.Percentiles {
 	var all []v1alpha1.Percentiles
 	for _, w := range windows {
@@ -105,8 +107,8 @@ func (m *Meter) Percentiles() []v1alpha1.Percentiles {
 	return all
 }
 
-// rank returns the smallest of the sorted values such that the given percentage
-// of the values does not exceed it.
+// rank returns a percentile of sorted values. It is the smallest value such
+// that at least the given percentage of the values does not exceed it.
 func rank[T any](sorted []T, percent int) T {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// leastGap is the minimum time between two reports. A fall of the batch
-	// resources waits no longer than this.
+	// leastGap is the minimum time between two reports. If the batch resources
+	// fall, the next report waits no longer than this.
 	leastGap = time.Second
 	// changeGap is the minimum time before any other change is reported.
 	changeGap = 10 * time.Second
-	// heartbeat is the maximum time between two reports, because each report
-	// shows that the agent is alive.
+	// heartbeat is the maximum time between two reports. Each report shows that
+	// the agent is alive.
 	heartbeat = time.Minute
-	// fallPercent is the fall, in percent, above which a report is sent after
-	// leastGap. A smaller fall waits for changeGap, because noise must not
-	// cause a patch every second.
+	// fallPercent is a fall of the batch resources, in percent. If they fall by
+	// more, the next report waits only for leastGap. Otherwise it waits for
+	// changeGap, because noise must not cause a patch every second.
 	fallPercent = 2
 )
 
@@ -73,19 +73,19 @@ func failures(before, now *v1alpha1.BatchAmount) bool {
 }
 
 // frees reports whether running pods requested more than the amount before, and
-// request less now. Their requests then hold the published amount up. Until the
-// manager knows that they are less, the scheduler gives the freed part to new
-// pods.
+// request less now. Requests above the amount keep the published amount up. As
+// long as the manager does not know that they have fallen, the scheduler gives
+// the freed part to new pods.
 func frees(before, now *v1alpha1.BatchAmount) bool {
 	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0
 }
 
-// milli returns a quantity in thousandths, as a float. The memory of a node in
-// bytes is small enough for it.
+// milli returns a quantity in thousandths, as a float. Even the memory of a
+// node in bytes is small enough for that.
 func milli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
 
-// differ reports whether two reports differ apart from the use of the node and
+// differ reports whether two reports differ. It ignores the use of the node and
 // the texts of reasons, which change all the time.
 func differ(a, b v1alpha1.NodeReportStatus) bool {
 	return !sameAmount(a.Batch.CPU, b.Batch.CPU) || !sameAmount(a.Batch.Memory, b.Batch.Memory) ||

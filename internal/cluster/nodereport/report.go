@@ -1,6 +1,6 @@
-// Package nodereport makes the NodeReport of a node from each tick of its
-// agent, decides which reports are worth sending, and sends them to the API
-// server.
+// Package nodereport makes the NodeReport of a node. It makes one from each
+// tick of the agent, decides which of them are worth sending, and sends those
+// to the API server.
 package nodereport
 
 import (
@@ -23,7 +23,7 @@ import (
 // A View is the input from which Status makes a report.
 type View struct {
 	Tick tick.Tick
-	// Policy is the configuration of the policies in that tick.
+	// Policy is the configuration of the policies in the tick.
 	Policy policy.Config
 	// Agent is the version of the agent, and Run identifies the process.
 	Agent, Run string
@@ -33,29 +33,29 @@ type View struct {
 	Config Config
 	// NRI is the runtime that gives containers their limits before they start.
 	NRI Means
-	// CPUManager is the component that writes the CPUs of pods besides Tenon:
-	// static (the kubelet's policy), dra (a driver), or empty.
+	// CPUManager names the component besides Tenon that writes the CPUs of
+	// pods. It is static (the kubelet's policy), dra (a driver), or empty.
 	CPUManager string
 }
 
-// Means names a mechanism in By. Why is the reason if the mechanism is missing
-// or incomplete, else empty.
+// Means names a mechanism in By. If the mechanism is missing or incomplete, Why
+// is the reason, and otherwise it is empty.
 type Means struct{ By, Why string }
 
 // Pods is the state of the list of pods of the node.
 type Pods struct {
-	// From is the source of the list, kubelet or API server; empty: there is no
-	// list yet.
+	// From is the source of the list, kubelet or API server. It is empty while
+	// there is no list.
 	From string
 	At   time.Time
-	// Trouble is the error of the source; empty if the source answers.
+	// Trouble is the error of the source, or empty if the source answers.
 	Trouble string
 	// Unmanaged is the number of pods that Tenon does not manage.
 	Unmanaged int
 	// BatchCPU and BatchMemory are the batch resources that running pods
-	// request, counted like a kubelet counts when it restarts and admits the
-	// pods again. Pods that started while the others already requested the
-	// whole amount do not count.
+	// request. They are counted as a kubelet would count them if it restarted
+	// and admitted the pods again: a pod does not count if the pods before it
+	// already request the whole amount.
 	BatchCPU    unit.MilliCPU
 	BatchMemory unit.Bytes
 	// Remarks are messages about single pods.
@@ -68,9 +68,10 @@ type Config struct {
 	// koordinator-system/slo-controller-config".
 	From string
 	// Faults are the errors of the present text. If there are any, the last
-	// valid values hold. Notices name settings that Tenon ignores.
+	// valid values are in force. Notices name settings that Tenon ignores.
 	Faults, Notices []string
-	// Trouble is the error if the source cannot be read now, else empty.
+	// Trouble is the error if the source cannot be read now, and otherwise
+	// empty.
 	Trouble string
 }
 
@@ -78,9 +79,9 @@ type Config struct {
 // manage.
 const unmanaged = "Unmanaged"
 
-// Status makes the report of a view, without the use of the node, which a Meter
-// adds. before are the conditions of the last report: an unchanged condition
-// keeps the time of its last change.
+// Status makes the report of a view. The report lacks the use of the node,
+// which a Meter adds. before are the conditions of the last report. If a
+// condition is unchanged, it keeps the time of its last change.
 func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	s := v.Tick.Snapshot
 	status := v1alpha1.NodeReportStatus{
@@ -109,7 +110,7 @@ func countPods(all []node.Workload, left int) map[string]int32 {
 	return counts
 }
 
-// amountOf converts an amount; it returns nil if the agent does not report the
+// amountOf converts an amount. It returns nil if the agent does not report the
 // resource.
 func amountOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T], requested T, quantity func(T) resource.Quantity) *v1alpha1.BatchAmount {
 	if a.Policy == "" {
@@ -134,7 +135,7 @@ func memoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// since sets the time of the last change of each condition, and sorts them.
+// since sorts the conditions, and sets the time at which each changed last.
 func since(now, before []metav1.Condition, at time.Time) []metav1.Condition {
 	known := map[string]metav1.Condition{}
 	for _, c := range before {
@@ -162,7 +163,7 @@ func compare(a, b string) int {
 	return 0
 }
 
-// mostMessage is the maximum length of the message of a condition, in bytes.
+// mostMessage is the maximum length, in bytes, of the message of a condition.
 // The API allows 32768.
 const mostMessage = 1024
 
@@ -173,7 +174,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:mostMessage-4], "") + " ..."
 }
 
-// list joins the first few texts, and adds the number of the others.
+// list joins the first most texts, and says how many others there are.
 func list(all []string, most int) string {
 	text := ""
 	for i, s := range all {

@@ -336,8 +336,8 @@ func TestTheLatestReportIsSentWhenTheServerIsBack(t *testing.T) {
 }
 
 // TestAServerThatIsBackIsAskedAgainSoon checks the retries after an outage. An
-// API server that has just started refuses requests that it accepts a moment
-// later, and the agent must not wait half a minute before it tries again.
+// API server that has just started refuses requests, but accepts them a moment
+// later. The agent must not wait half a minute before it tries again.
 func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	away := errors.New("connection refused")
 	refused := fmt.Errorf("apply: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodereports"}, "node-1", errors.New("not yet")))
@@ -352,8 +352,8 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 }
 
 // TestSetsOfCPUsThatSomebodyElseWritesAreSaid checks a node on which the
-// kubelet writes the cpusets, so that only a quota bounds best-effort work. The
-// report must say so.
+// kubelet writes the cpusets. There, only a quota bounds best-effort work, and
+// the report must say so.
 func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
 	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
@@ -365,7 +365,7 @@ func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
 }
 
 // TestAContestedKnobThatRestsIsNoRefusal checks that the condition does not
-// change while Tenon leaves a contested knob alone, because each change is a
+// change while Tenon leaves a contested knob alone. Each change would be a
 // write to the API server.
 func TestAContestedKnobThatRestsIsNoRefusal(t *testing.T) {
 	v := view()

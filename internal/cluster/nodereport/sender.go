@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// Owner is the field manager of the part of a report that the agent writes.
+	// Owner is the field manager under which the agent writes its part of a
+	// report.
 	Owner = "tenond"
 	// longestWait is the maximum time between two attempts to send.
 	longestWait = 30 * time.Second
@@ -29,8 +30,8 @@ type Applier interface {
 	Apply(ctx context.Context, path, owner string, object any) error
 }
 
-// A Sender sends the reports of one node. Only the latest report waits to be
-// sent. Offer never blocks.
+// A Sender sends the reports of one node. If a newer report comes, it replaces
+// the one that waits. Offer never blocks.
 type Sender struct {
 	api  Applier
 	node string
@@ -40,8 +41,8 @@ type Sender struct {
 }
 
 // NewSender returns the sender of the reports of a node. uid returns the UID of
-// the node. The report has the node as owner, so that Kubernetes deletes the
-// report with the node.
+// the node. The node is the owner of the report, so that Kubernetes deletes
+// both together.
 func NewSender(api Applier, node string, uid func() types.UID, log *slog.Logger) *Sender {
 	return &Sender{api: api, node: node, uid: uid, log: log, next: make(chan v1alpha1.NodeReportStatus, 1)}
 }
@@ -101,10 +102,10 @@ type patience struct {
 	denied bool
 }
 
-// after returns the wait after an attempt that failed with err. When the API
-// server denies access for the first time, the waits start again from the
-// shortest one: an API server that has just started denies requests in its
-// first seconds, until it has read the roles.
+// after returns how long to wait after an attempt that failed with err. When
+// the API server denies access for the first time, the waits begin with the
+// shortest one again. An API server that has just started denies all requests
+// in its first seconds, until it has read the roles.
 func (p *patience) after(err error) time.Duration {
 	if apiserver.Denied(err) && !p.denied {
 		p.wait, p.denied = 0, true
@@ -113,13 +114,14 @@ func (p *patience) after(err error) time.Duration {
 	return p.wait
 }
 
-// jittered adds up to a fifth to a wait or subtracts it, so that the agents of
-// all nodes do not send in the same second after an outage of the API server.
+// jittered makes a wait longer or shorter by up to a fifth. Otherwise the
+// agents of all nodes would send in the same second after an outage of the API
+// server.
 func jittered(wait time.Duration) time.Duration {
 	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
 }
 
-// An applied is a report with only those fields that the agent applies.
+// An applied is a report with only the fields that the agent applies.
 type applied struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -161,9 +163,9 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 }
 
 // declared converts a status to a map without empty fields. The API server
-// removes the fields that an earlier report of the agent had and this one does
-// not have. If the agent applied an empty object instead, the API server would
-// store null.
+// removes a field if the last report of the agent had it and this one does not.
+// If the agent applied an empty object instead, the API server would store
+// null.
 func declared(status v1alpha1.NodeReportStatus) (map[string]any, error) {
 	text, err := json.Marshal(status)
 	if err != nil {

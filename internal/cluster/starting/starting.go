@@ -100,9 +100,9 @@ func (s *Containers) End() {
 	}
 }
 
-// AddTo sets the ids of the containers that are about to start in a list of
-// pods. It replaces the pods that it changes by copies. It forgets a container
-// when the kubelet has reported its id, or a minute after its start.
+// AddTo adds to pods the ids of the containers that are about to start. It does
+// not change a pod in place: the list gets a changed copy. It forgets a
+// container when the kubelet has reported its id, or a minute after its start.
 func (s *Containers) AddTo(pods []corev1.Pod, now time.Time) []corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()

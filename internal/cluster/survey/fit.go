@@ -71,7 +71,7 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	return b.String(), fits == total
 }
 
-// A waiter names pods that find no place for the same reasons.
+// A waiter names pods that find no place, and the reasons that they share.
 type waiter struct{ pods, why string }
 
 // expand returns all pods of a workload.

@@ -41,8 +41,9 @@ type nodeState struct {
 	free     corev1.ResourceList // allocatable, less what pods request
 }
 
-// New makes a Cluster from nodes and pods. A report that is older than three
-// minutes counts as in the scheduler: the node takes no pod that demands CPUs.
+// New makes a Cluster from nodes and pods. It treats a report that is older
+// than three minutes as the scheduler does: the node takes no pod that demands
+// CPUs.
 func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 	c := &Cluster{pods: pods, ledger: place.New()}
 	for _, n := range nodes {
