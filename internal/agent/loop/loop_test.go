@@ -300,9 +300,10 @@ func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	}
 }
 
-// TestSomeEventsEndTheGap checks the gap after long ticks in a storm, which can
-// last seconds. The request of an operator, and an event that another mechanism
-// takes over, must start a tick at once.
+// TestSomeEventsEndTheGap checks which events end the gap between two ticks.
+// After a long tick in a storm, the gap can last seconds. It must end at once
+// if an operator requests something, or if an event reports that another
+// mechanism took over.
 func TestSomeEventsEndTheGap(t *testing.T) {
 	for kind, ends := range map[tick.EventKind]bool{tick.EventPin: true, tick.EventHandover: true, tick.EventMechanism: false} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -329,9 +330,9 @@ func TestSomeEventsEndTheGap(t *testing.T) {
 }
 
 // TestTheTicksOfALargeNodeAreFurtherApart checks that ticks with nothing to
-// write use at most a twentieth of a CPU, whatever a tick costs. An event must
-// still start a tick at once, and the tick after one that wrote must come after
-// the period.
+// write use at most a twentieth of a CPU, even if a tick is expensive. An event
+// must still start a tick at once. After a tick that wrote, the next one must
+// come when the period is over.
 func TestTheTicksOfALargeNodeAreFurtherApart(t *testing.T) {
 	for cost, want := range map[time.Duration]time.Duration{
 		time.Millisecond:       time.Second,

@@ -26,10 +26,10 @@ const (
 	longestPause = 10 * time.Second
 )
 
-// pauseAfter returns the least time between two ticks at which ticks use no
-// more than 1/pauseShare of a CPU. cost is the CPU time of a tick. After a tick
-// that wrote, it returns 0: new work may not have its limits yet, so the next
-// tick must come after the period.
+// pauseAfter returns the minimum time between two ticks. With it, ticks use at
+// most 1/pauseShare of a CPU. cost is the CPU time of a tick. After a tick that
+// wrote, pauseAfter returns 0, so that the next tick comes after the usual
+// period: new work may not have its limits yet.
 func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	if wrote {
 		return 0
