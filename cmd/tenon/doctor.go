@@ -86,8 +86,8 @@ that this node cannot carry out.`,
 // controllers are the controllers that Tenon uses.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
 
-// diagnose examines the node. The result contains an error text in place of
-// each value that cannot be read.
+// diagnose examines the node. If a value cannot be read, the result contains an
+// error text instead.
 func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked policy.Config) diagnosis {
 	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
 	if release, err := fs.KernelRelease(); err == nil {

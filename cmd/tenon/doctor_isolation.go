@@ -15,13 +15,13 @@ type mechanismLine struct {
 	Name      node.Mechanism `json:"name"`
 	Available node.Verdict   `json:"available"`
 	Why       string         `json:"why"`
-	// Chosen means that Tenon uses the mechanism unless the configuration
-	// chooses another, or a trial shows that another helps.
+	// Chosen means that Tenon uses the mechanism, unless the configuration
+	// chooses another one, or a trial shows that another one helps.
 	Chosen bool `json:"chosen,omitempty"`
 }
 
-// isolation asks the policy for the mechanism that it would choose, and for the
-// weight that it writes in addition to each mechanism.
+// isolation asks the policy which mechanism it would choose, and which weight
+// it writes in addition to each mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	config := policy.CPUQOS{Enable: true, Measured: true}
 	chosen := policy.Mechanisms(config, can, i)

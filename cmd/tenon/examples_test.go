@@ -10,7 +10,7 @@ import (
 )
 
 // TestExamplesAreCommandLines parses every command line of Tenon in the help
-// texts, in the README and in the pages of docs, without running it.
+// texts, in the README and in the pages of docs. It does not run them.
 func TestExamplesAreCommandLines(t *testing.T) {
 	var lines []string
 	var collect func(*cobra.Command)
@@ -64,7 +64,8 @@ func TestExamplesAreCommandLines(t *testing.T) {
 	}
 }
 
-// commandLine returns the arguments if line runs Tenon, with or without sudo.
+// commandLine returns the arguments if line is a call of Tenon, with or without
+// sudo.
 func commandLine(line string) ([]string, bool) {
 	line, _, _ = strings.Cut(line, " #")
 	line, _, _ = strings.Cut(line, " | ")

@@ -58,7 +58,7 @@ may count on, term by term. tenond must run.`,
 	}
 }
 
-// suggest adds similar names to the error of an unknown name.
+// suggest adds similar names to an error about an unknown name.
 func suggest(err error) error {
 	var unknown *control.Unknown
 	if !errors.As(err, &unknown) {
@@ -78,7 +78,7 @@ func suggest(err error) error {
 }
 
 // alike reports whether name may be a part or a misspelling of known, or of the
-// last element of its path.
+// last element of the path known.
 func alike(name, known string) bool {
 	name, known = strings.ToLower(name), strings.ToLower(known)
 	if name == "" {

@@ -50,8 +50,8 @@ func newLabCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// experiment runs one experiment until it ends or the user interrupts it. In
-// both cases it prints the results that exist.
+// experiment runs one experiment until it ends, or until the user interrupts
+// it. In both cases it prints the results that exist by then.
 func experiment(cmd *cobra.Command, g *global, run func(context.Context) (frame.Outcome, error)) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
@@ -70,7 +70,8 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 	return f.WriteTable(cmd.OutOrStdout())
 }
 
-// labFrame returns what the commands with a service need from this program.
+// labFrame returns what this program provides to the experiments with a
+// service.
 func labFrame(g *global) labcmd.Frame {
 	return labcmd.Frame{
 		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete, SettingFlags: settingFlags,
@@ -81,7 +82,7 @@ func labFrame(g *global) labcmd.Frame {
 	}
 }
 
-// jobFrame returns what the commands about jobs need from this program.
+// jobFrame returns what this program provides to the experiments about jobs.
 func jobFrame(g *global) jobcmd.Frame {
 	return jobcmd.Frame{
 		Version: version, Usage: func(err error) error { return usageError{err} },
@@ -183,8 +184,8 @@ exit status is 1.`,
 func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
-	// A garbage collection would pause the sending threads. The process is
-	// short-lived and needs none.
+	// A garbage collection would pause the threads that send. The process is
+	// short-lived, so it needs none.
 	debug.SetGCPercent(-1)
 	r, err := load.Run(ctx, c)
 	if err != nil {
@@ -218,8 +219,8 @@ func newChildCommand() *cobra.Command {
 	}
 }
 
-// untilSignal returns a context that ends at the first signal of the user, the
-// terminal or the system to stop. A second signal ends the program at once.
+// untilSignal returns a context that ends at the first signal to stop, from the
+// user, the terminal or the system. A second signal ends the program at once.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx == nil {
 		ctx = context.Background()

@@ -1,5 +1,5 @@
-// Command tenon runs commands in their QoS class, shows the capabilities of the
-// node and the planned writes, restores every knob, and runs the experiments.
+// Command tenon runs commands in their QoS class, shows what the node can do
+// and what Tenon would write, restores every knob, and runs the experiments.
 package main
 
 import (
@@ -47,7 +47,7 @@ func execute() int {
 	return exitFailure
 }
 
-// exitStatus is an error that ends Tenon with this status and without a
+// An exitStatus is an error that ends Tenon with this status and without a
 // message.
 type exitStatus int
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tenon": main})
 }
 
-// TestCommandLine runs testdata/*.txtar. The condition [root] means that the
+// TestCommandLine runs testdata/*.txtar. The condition [root] is true if the
 // test can create cgroups. The scripts have the additional commands group,
 // newgroup, nobody and waitfor.
 func TestCommandLine(t *testing.T) {
@@ -40,8 +40,8 @@ func TestCommandLine(t *testing.T) {
 		Deadline: deadline,
 		Dir:      "testdata",
 		Setup: func(env *testscript.Env) error {
-			// The names of groups are unique to this run, because another Tenon
-			// may run on the machine.
+			// The names of groups are unique to this run, because another test
+			// of Tenon may run on the machine.
 			id := fmt.Sprintf("test-%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)
 			env.Setenv("ID", id)
 			env.Setenv("STATE", env.WorkDir+"/state")
@@ -103,9 +103,9 @@ func canMakeGroups() error {
 	return errors.Join(tree.Make(probe), tree.Remove(probe))
 }
 
-// group implements the command group of scripts. `group PATH` checks that the
+// group implements the script command group. `group PATH` checks that the
 // cgroup exists in some hierarchy. `group PATH FILE VALUE` checks that the file
-// has the value, where "A|B" means A on cgroup v1 and B on v2.
+// has the value. In VALUE, "A|B" means A on cgroup v1 and B on v2.
 func group(ts *testscript.TestScript, neg bool, args []string) {
 	tree, err := cgroup.Detect("/proc")
 	ts.Check(err)
@@ -125,8 +125,8 @@ func group(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// newGroup implements the command newgroup PATH, which creates a cgroup until
-// the end of the script.
+// newGroup implements the script command newgroup PATH. It creates a cgroup,
+// and removes it at the end of the script.
 func newGroup(ts *testscript.TestScript, _ bool, args []string) {
 	tree, err := cgroup.Detect("/proc")
 	ts.Check(err)
@@ -134,9 +134,9 @@ func newGroup(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { ts.Check(tree.RemoveAll(args[0])) })
 }
 
-// noOperator implements the command nobody PROGRAM ARGS, which runs a program
-// as an unprivileged user. It runs a copy of the program, because other users
-// cannot read the directories of the test.
+// noOperator implements the script command nobody PROGRAM ARGS. It runs a
+// program as an unprivileged user. Other users cannot read the directories of
+// the test, so it runs a copy of the program.
 func noOperator(ts *testscript.TestScript, neg bool, args []string) {
 	const uid = 65534
 	dir, err := os.MkdirTemp("/tmp", "tenon-nobody-")
@@ -175,11 +175,11 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// waitFor implements the command waitfor. `waitfor FILE` waits until the file
-// is not empty. `waitfor text FILE TEXT` waits until the file contains the
+// waitFor implements the script command waitfor. `waitfor FILE` waits until the
+// file is not empty. `waitfor text FILE TEXT` waits until the file contains the
 // text. `waitfor gone PIDFILE` waits until the process has ended. `waitfor
-// alive PIDFILE` checks that the process still runs. The timeout is long,
-// because best-effort work on a busy machine is slow.
+// alive PIDFILE` does not wait, but checks that the process runs. The timeout
+// is long, because best-effort work on a busy machine is slow.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	pid := func() int {
 		n, err := strconv.Atoi(strings.TrimSpace(ts.ReadFile(args[1])))

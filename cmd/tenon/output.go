@@ -31,7 +31,7 @@ func (o *output) Set(s string) error {
 func (o *output) String() string { return string(*o) }
 func (o *output) Type() string   { return "FORMAT" }
 
-// print writes v as JSON, or the text.
+// print writes v as JSON, or writes the text.
 func (o output) print(w io.Writer, v any, text string) error {
 	if o != jsonText {
 		_, err := io.WriteString(w, text)

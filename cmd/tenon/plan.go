@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// ratePause is the time between the two snapshots from which CPU suppress
-// computes CPU use.
+// ratePause is the time between two snapshots. From them, CPU suppress computes
+// the use of CPU.
 const ratePause = time.Second
 
 type planFlags struct {
@@ -141,8 +141,8 @@ func (f planFlags) asked(ctx context.Context, tree *cgroup.Tree, root node.Cgrou
 	return all, c.Policy, nil
 }
 
-// workloads returns the workloads that the flags select; without flags, those
-// of tenon run.
+// workloads returns the workloads that the flags select. Without such flags, it
+// returns the workloads of tenon run.
 func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, error) {
 	var all []node.Workload
 	for _, side := range []struct {
@@ -203,8 +203,8 @@ func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	return all
 }
 
-// withLimits returns w with the present limits of its cgroup as the limits of
-// its owner. A limit that the cgroup does not have stays absent.
+// withLimits returns w with the present limits of its cgroup, as if its owner
+// had set them. If the cgroup lacks a limit, so does the workload.
 func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	if v, err := tree.ReadCPUMax(string(w.Cgroup)); err == nil && v.Quota != cgroup.NoQuota {
 		w.CPULimit = node.Some(unit.MilliCPU(node.CPUMax(v).Cores() * 1000))
@@ -257,7 +257,8 @@ func planOf(t tick.Tick) planned {
 	return p
 }
 
-// String prints one line for each step. If there is none, it prints the reason.
+// String prints one line for each step. If there is no step, it prints the
+// reason.
 func (p planned) String() string {
 	switch {
 	case len(p.Workloads) == 0 && p.rules:

@@ -136,8 +136,8 @@ func newQOSAutoCommand(g *global) *cobra.Command {
 	}
 }
 
-// choose makes tenond use the mechanism, or the choice of the configuration if
-// the mechanism is empty, and prints the result.
+// choose makes tenond use the mechanism, and prints the result. If the
+// mechanism is empty, tenond uses the choice of the configuration.
 func (g *global) choose(cmd *cobra.Command, mechanism func(control.QOS) (node.Mechanism, error)) error {
 	refused := func(err error) error { return needRoot("qos "+cmd.Name(), err) }
 	agent := g.agent(cmd)

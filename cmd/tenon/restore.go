@@ -48,8 +48,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 				return fmt.Errorf("the journal in %s was damaged (%s): knobs that Tenon changed may still have its values", g.stateDir, report.Damage)
 			}
 			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
-				// The report above covers the journal of the user. Root may
-				// also have a journal.
+				// The report above covers the journal of the user. There may be
+				// another journal of root.
 				var roots restore.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
@@ -63,8 +63,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 	return cmd
 }
 
-// restoreFrom restores the knobs from one journal. With dryRun, it only reports
-// what it would do.
+// restoreFrom restores the knobs of one journal. If dryRun is set, it only
+// reports what it would do.
 func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Report, error) {
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
@@ -80,8 +80,8 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Rep
 	return h.Restore(ctx)
 }
 
-// disarmPatience is the maximum time in which a watchdog must end after its
-// lease is removed.
+// disarmPatience is how long a watchdog may take to end after its lease was
+// removed.
 const disarmPatience = 5 * time.Second
 
 // disarm makes sure that no process overwrites the restored values. It ends the

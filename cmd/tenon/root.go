@@ -70,8 +70,8 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 	return root
 }
 
-// defaultStateDir returns the state directory of the node for root. For other
-// users, who cannot write it, it returns a directory of their own.
+// defaultStateDir returns the state directory of the node, which only root can
+// write. For other users it returns a directory of their own.
 func defaultStateDir() string {
 	if os.Geteuid() == 0 {
 		return journal.DefaultDir

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A sliced is an operator with slices, whose loop makes a tick at each request.
+// A sliced is an operator with slices. Its loop runs a tick at each request.
 type sliced struct {
 	*operator
 	*slices.Desk
@@ -25,7 +25,7 @@ type sliced struct {
 // Handle registers the requests of the slices.
 func (s sliced) Handle(mux *http.ServeMux) { s.Desk.Handle(mux) }
 
-// turn makes a tick with one workload in the first worker.
+// turn runs a tick in which the first worker has one workload.
 func (s sliced) turn() {
 	all := s.Begin([]slice.Slice{{Name: "encoders", CPUs: 4, Count: 2, Rules: []string{"batch"}}})
 	t := kept(s.second)

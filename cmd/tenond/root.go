@@ -130,9 +130,10 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		return faultsError{err}
 	}
 	if ctx.Err() != nil && leaves() { // also after an earlier error, because there is no second attempt
-		// Changes without a journal are restored first. The runtime may be
-		// slow, and tenon restore can still restore the journaled changes if
-		// this process is killed meanwhile.
+		// First give containers the values of the kubelet back, because no
+		// journal holds these changes. The container runtime may be slow. If
+		// this process is killed meanwhile, tenon restore can still restore the
+		// changes that the journal holds.
 		if !released.Load() {
 			err = errors.Join(err, within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}

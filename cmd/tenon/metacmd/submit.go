@@ -146,9 +146,9 @@ func privateWords() submission.Private {
 	return submission.Private{Words: slices.DeleteFunc(words, func(w string) bool { return slices.Contains(common, strings.ToLower(w)) })}
 }
 
-// common are the names of machines and users that images of Linux have. Such a
-// name does not identify the owner, and some are also names of a distribution,
-// which must stay.
+// common are names of machines and users that images of Linux come with. They
+// do not identify the owner, so they stay in a submission. Some of them are
+// also names of distributions, which a reader needs.
 var common = []string{
 	"root", "admin", "user", "localhost", "vagrant", "ec2-user", "cloud-user", "core", "linux",
 	"almalinux", "alpine", "amazon", "arch", "centos", "debian", "fedora", "gentoo", "opensuse", "oracle", "rocky", "suse", "ubuntu",
