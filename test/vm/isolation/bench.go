@@ -40,8 +40,8 @@ type bench struct {
 	loops           uint64        // number of loops in a millisecond
 }
 
-// newBench prepares the machine. busy lists the CPUs that are busy, besides CPU
-// 0, while the speed of a CPU is measured.
+// newBench prepares the machine. It measures the speed of a CPU while CPU 0 and
+// the CPUs in the list busy are busy.
 func newBench(ctx context.Context, settle, measure time.Duration, busy string) (*bench, error) {
 	// The kernel needs some time to drop the last trace.
 	b := &bench{settle: settle, measure: measure, around: 200 * time.Millisecond}
@@ -117,8 +117,8 @@ func mountTracefs() (string, error) {
 	return schedtrace.Root()
 }
 
-// calibrate measures the speed of CPU 0 while other CPUs are busy, because all
-// CPUs of the emulator share one stream of instructions.
+// calibrate measures the speed of CPU 0 while other CPUs are busy. All CPUs of
+// the emulator share one stream of instructions, so they slow each other down.
 func (b *bench) calibrate(ctx context.Context, busy string) error {
 	begin := now()
 	others, err := start(ctx, "be", busy, strconv.Itoa(hogLoop), nanos(begin), nanos(begin+400*time.Millisecond))
@@ -137,7 +137,7 @@ func (b *bench) calibrate(ctx context.Context, busy string) error {
 	return err
 }
 
-// loopsFor returns the number of loops in a burst.
+// loopsFor returns how many loops take the given time.
 func (b *bench) loopsFor(d time.Duration) string {
 	return strconv.FormatUint(b.loops*uint64(d)/uint64(time.Millisecond), 10)
 }
@@ -184,11 +184,11 @@ func sleepUntil(at time.Duration) { time.Sleep(at - now()) }
 
 func nanos(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }
 
-// cores maps each CPU to its core. The number of the core is that of its first
-// CPU.
+// cores maps each CPU to its core. A core has the number of its first CPU.
 func cores() (map[unit.CPU]int, error) { return firstOf("topology/thread_siblings_list") }
 
-// firstOf maps each CPU to the first CPU in a list from its directory in sysfs.
+// firstOf maps each CPU to the first CPU of a list. The list is in the
+// directory of the CPU in sysfs.
 func firstOf(list string) (map[unit.CPU]int, error) {
 	const dir = "/sys/devices/system/cpu/cpu"
 	files, err := filepath.Glob(dir + "[0-9]*/" + list)

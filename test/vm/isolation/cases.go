@@ -11,26 +11,27 @@ import (
 	"tenon.sh/tenon/internal/kernel/scx"
 )
 
-// A scene binds the workers of the two loads to CPUs: one CPU for each worker;
-// -1 means that the worker is not bound. The machine has two cores of two
-// threads, CPUs 0, 1 and 2, 3.
+// A scene binds the workers of the two loads to CPUs. Each worker has one CPU;
+// -1 means that it is not bound. The machine has two cores of two threads each:
+// CPUs 0 and 1, and CPUs 2 and 3.
 type scene struct {
 	ls, be string
 	apart  string // CPUs of the hogs in mode apart, without those of LS
 }
 
 var scenes = map[string]scene{
-	// LS needs more than half of its CPU, which it shares with four hogs.
+	// LS needs more than half of its CPU, on which four hogs run, too.
 	"pinned": {ls: "0", be: "0,0,0,0,1,2,3", apart: "1,2,3"},
-	// LS and one hog are on the same CPU, and the others are idle. The emulator
-	// then has one busy CPU, so that a delay counts only its instructions.
+	// LS and one hog are on the same CPU, and the other CPUs are idle. The
+	// emulator then has one busy CPU, so that a delay contains only the
+	// instructions of that CPU.
 	"lone": {ls: "0", be: "0", apart: "1"},
 	// A service on each core, and hogs on any CPU.
 	"cores": {ls: "0,2", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
-	// No worker is bound: the kernel places LS.
+	// No worker is bound, so the kernel chooses the CPUs of LS.
 	"free": {ls: "-1,-1", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
 	// A service has as many workers as there are CPUs. Sometimes two of them
-	// are on one CPU, while another CPU runs hogs.
+	// are on one CPU while hogs run on another.
 	"crowded": {ls: "-1,-1,-1,-1", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
 }
 
@@ -44,23 +45,23 @@ type mode struct {
 	beside             bool // the scheduler lets BE run beside LS
 }
 
-// modes are the mechanisms of the preference order and the modes for
+// modes are the mechanisms of the preference order, and other modes for
 // comparison.
 var modes = map[string]mode{
 	"alone": {lsWeight: "100", beWeight: "100", alone: true},
 	// All CPUs of the emulator share one stream of instructions, so a busy CPU
-	// slows the others down. In this mode, LS has its CPUs alone, but the
-	// emulator is as busy as in the modes below.
+	// slows the others down. In this mode, no other load is on the CPUs of LS,
+	// but the emulator is as busy as in the modes below.
 	"apart": {lsWeight: "100", beWeight: "100", apart: true},
 	"equal": {lsWeight: "100", beWeight: "100"},
-	// These are the weights that the kubelet gives a pod that requests two
-	// CPUs, and pods without requests.
+	// These are the weights that the kubelet gives to a pod that requests two
+	// CPUs, and to pods without requests.
 	"shares": {lsWeight: "79", beWeight: "1"},
 	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
 	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
 	"scx":    {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true},
-	// This mode separates the cost of expelling for LS from that of the
-	// scheduler.
+	// This mode shows how much of the cost for LS comes from the scheduler, and
+	// how much from the expelling.
 	"beside": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true, beside: true},
 	"both":   {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7", "-k"}, scheduler: true},
 }
@@ -79,18 +80,19 @@ type result struct {
 	Scheduler *scheduled        `json:"scheduler,omitempty"`
 }
 
-// scheduled holds the scheduler's counters of the judged time.
+// A scheduled holds how the counters of the scheduler changed in the judged
+// time.
 type scheduled struct {
 	Variant string     `json:"variant"`
 	Exit    string     `json:"exit,omitempty"`
 	Counts  scx.Counts `json:"counts"`
 }
 
-// epsilon is the largest difference in time between two CPUs of the emulator
-// within one switch.
+// epsilon is the largest difference between the clocks of two CPUs of the
+// emulator within one switch.
 const epsilon = 20 * time.Microsecond
 
-// hold is the scheduler's default, which the judge needs, too.
+// hold is the scheduler's default. The judge needs it, too.
 const hold = 200 * time.Microsecond
 
 // one runs a case: it runs the loads, traces the judged time, and judges the
@@ -136,7 +138,7 @@ func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) 
 	return r, err
 }
 
-// judge traces the time from one time to another, and judges the trace.
+// judge traces the time between from and to, and judges the trace.
 func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error {
 	events, rules, err := b.record(r, from, to, s)
 	if err != nil {
@@ -151,8 +153,8 @@ func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error
 	return err
 }
 
-// record traces the time from one time to another, with a margin around it, and
-// counts what the scheduler does meanwhile.
+// record traces the time between from and to, with a margin around it. It also
+// counts what the scheduler does in that time.
 func (b *bench) record(r *result, from, to time.Duration, s *scx.Scheduler) ([]schedtrace.Event, schedtrace.Rules, error) {
 	rules := schedtrace.Rules{ClassOf: classOf, From: from, To: to}
 	sleepUntil(from - b.around)

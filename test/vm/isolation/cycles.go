@@ -14,26 +14,26 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// An attachment is the result of attaching and detaching the scheduler a number
-// of times. The first attachment includes loading.
+// An attachment is the result of attaching and detaching the scheduler several
+// times. The first time includes the loading.
 type attachment struct {
 	Cycles int             `json:"cycles"`
 	Attach []time.Duration `json:"attach_ns"`
 	Detach []time.Duration `json:"detach_ns"`
-	// Enabled is the number of schedulers that the kernel counted as enabled in
-	// this time.
+	// Enabled is how many schedulers the kernel has enabled in this time,
+	// according to its own count.
 	Enabled int `json:"enabled"`
-	// WrongPolicies are those threads of the cgroups that do not have the
-	// policy of their load. They are recorded while the scheduler is attached
-	// and, at the end, after it was detached.
+	// WrongPolicies are the threads of the cgroups that do not have the policy
+	// of their load. They are recorded while the scheduler is attached and, at
+	// the end, after it was detached.
 	WrongPolicies []string          `json:"wrong_policies,omitempty"`
 	Threads       int               `json:"threads_checked"`
 	Workers       []json.RawMessage `json:"workers"`
 	Took          time.Duration     `json:"took_ns"`
 }
 
-// cycles attaches and detaches the scheduler count times while both cgroups
-// fork in a loop and a BE hog runs.
+// cycles attaches and detaches the scheduler count times. Meanwhile both
+// cgroups fork in a loop, and a BE hog runs.
 func cycles(ctx context.Context, count int) error {
 	if err := makeGroups(); err != nil {
 		return err
@@ -129,12 +129,13 @@ func (a *attachment) check() {
 	}
 }
 
-// stop ends the workers of a load early, with their results.
+// stop ends the workers of a load early, and returns their results.
 func (l *load) stop() error {
 	return syscall.Kill(-l.cmd.Process.Pid, syscall.SIGTERM)
 }
 
-// sched reads a file of the kernel's sched_ext; empty if it does not exist.
+// sched reads a file of the kernel's sched_ext. It returns "" if the file does
+// not exist.
 func sched(file string) string {
 	text, _ := os.ReadFile("/sys/kernel/sched_ext/" + file)
 	return strings.TrimSpace(string(text))

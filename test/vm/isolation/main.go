@@ -1,6 +1,6 @@
-// Command isolation lets an LS load and a BE load share the CPUs of a virtual
-// machine under one isolation mechanism after another, and judges the kernel's
-// scheduler. It runs inside the machine, as root, traces the scheduler, and
+// Command isolation judges the kernel's scheduler under one isolation mechanism
+// after another. An LS load and a BE load share the CPUs of a virtual machine.
+// The command runs inside the machine, as root, traces the scheduler, and
 // prints one line of JSON for each case. Lines that begin with # are progress
 // messages.
 //
@@ -45,7 +45,8 @@ func run(ctx context.Context, args []string) error {
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		// While LS works, the siblings of its CPUs are free.
+		// While LS works, the siblings of its CPUs are free, so only CPUs 1 and
+		// 3 are busy.
 		b, err := newBench(ctx, *settle, *measure, "1,3")
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// These are the cgroups of a Kubernetes node with systemd, as the kubelet makes
-// them: a service with requests, a batch pod without requests, and daemons of
+// These are the cgroups that the kubelet makes on a node with systemd: for a
+// service with requests, for a batch pod without requests, and for daemons of
 // the system.
 const (
 	kubepods     = cgroupRoot + "/kubepods"
@@ -32,8 +32,8 @@ const (
 	daemonGroup  = cgroupRoot + "/system.slice"
 )
 
-// A means is a way in which Tenon or the kubelet gives a service precedence
-// over batch work.
+// A means is a way in which Tenon or the kubelet prefers a service to batch
+// work.
 type means struct {
 	name      string
 	idle      []string // cgroups with cpu.idle
@@ -52,10 +52,10 @@ var allMeans = []means{
 	{name: "scx", idle: []string{batchClass}, scheduler: true},
 }
 
-// The load is equal in all cells. Times are those of a machine whose CPUs are
-// all busy. Each thread of the service has requests of serviceWork, and is busy
-// for a quarter of the time. For each CPU there is one daemon and one batch
-// thread.
+// The load is the same in all cells. Times are those of a machine on which all
+// CPUs are busy. Each thread of the service has requests that take serviceWork,
+// and is busy for a quarter of the time. There is one daemon and one batch
+// thread for each CPU.
 const (
 	serviceWork = time.Millisecond
 	serviceGap  = 4 * time.Millisecond // mean time between the due times of two requests
@@ -96,8 +96,8 @@ func numbers(text string) ([]int, error) {
 	return list, nil
 }
 
-// run runs all cells. The cells of one means follow each other, because the
-// emulator takes seconds to load the scheduler.
+// run runs all cells. It runs the cells of one means after each other, because
+// the emulator takes seconds to load the scheduler.
 func (p meansPlan) run(ctx context.Context, b *bench) error {
 	for _, name := range p.means {
 		i := slices.IndexFunc(allMeans, func(m means) bool { return m.name == name })
@@ -184,7 +184,7 @@ func (b *bench) cell(ctx context.Context, m means, threads, seed int, late time.
 	return r, err
 }
 
-// loads returns the arguments of the load programs, except their times.
+// loads returns the arguments of the load programs, without their times.
 func (m means) loads(b *bench, cpus, threads, seed int) [][]string {
 	random := func(what, group string, n int, gap, work time.Duration) []string {
 		return []string{"-g", group, what, strconv.Itoa(n), strconv.Itoa(seed), nanos(gap), b.loopsFor(work)}
@@ -223,8 +223,7 @@ func makeTree() error {
 }
 
 // weigh sets the weights that the kubelet gives these pods, and cpu.idle. Each
-// thread of the service has a request of 250 millicores, which is also what it
-// uses.
+// thread of the service requests 250 millicores, and also uses that much.
 func (m means) weigh(cpus, threads int) error {
 	service := kubeletWeight(256 * threads)
 	for _, dir := range []string{batchClass, batchPod, batchGroup} {

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// A saturation is the state of BE and of the scheduler after LS kept all CPUs
-// busy.
+// A saturation is the state of BE and of the scheduler after LS has kept all
+// CPUs busy.
 type saturation struct {
 	For         time.Duration     `json:"for_ns"`
 	Exit        string            `json:"exit,omitempty"` // reason why the scheduler ended; empty: it still runs
@@ -26,11 +26,12 @@ type saturation struct {
 	BE          []json.RawMessage `json:"be"`
 }
 
-// spillFor is the shortest time for which a thread stays demoted.
+// spillFor is the shortest time for which a thread stays in the fair class.
 const spillFor = 3 * time.Second
 
-// saturate keeps LS threads busy on all CPUs beside BE hogs, some of which are
-// bound to one CPU. It demotes threads that wait too long, like the agent.
+// saturate keeps LS threads busy on all CPUs, beside BE hogs. Some of these
+// hogs are bound to one CPU. It demotes threads that wait too long, as the
+// agent does.
 func saturate(ctx context.Context, length time.Duration) error {
 	if err := makeGroups(); err != nil {
 		return err
@@ -61,7 +62,7 @@ func saturate(ctx context.Context, length time.Duration) error {
 	if !status.Running {
 		r.Exit = fmt.Sprintf("%+v", status.Exit)
 	}
-	// Wait for LS first, because BE can run and end only after LS.
+	// Wait for LS first, because BE can only end when LS has ended.
 	if r.LS, failed = ls.wait(); failed != nil {
 		err = errors.Join(err, failed)
 	}
@@ -72,8 +73,8 @@ func saturate(ctx context.Context, length time.Duration) error {
 	return errors.Join(err, s.Close(), report(r))
 }
 
-// spill demotes threads that wait too long to the fair class and moves them
-// back later, until the end.
+// spill moves threads that wait too long to the fair class, and moves them back
+// later. It does so until the time until.
 func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
 	spilled := map[int]time.Duration{} // end of each thread's demotion
 	second := time.NewTicker(time.Second)

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// A setting is what the cells in a row of the table have in common.
+// A setting is what all cells of a row of the table have in common.
 type setting struct {
 	kernel        string
 	cpus, threads int
@@ -62,11 +62,12 @@ func (m *measured) add(r meansResult) {
 // perWake returns the waiting time per wake-up, in µs.
 func (m measured) perWake() float64 { return float64(m.waited) / 1e3 / float64(m.wakes) }
 
-// share returns the share of the CPU time left by other work that BE used.
+// share returns how much CPU BE used, as a share of the CPU time that other
+// work left.
 func (m measured) share() float64 { return float64(m.be) / float64(m.left) }
 
-// perThousand formats the numbers of late wake-ups per thousand: those behind
-// BE, behind other threads of the service, and behind all others.
+// perThousand formats how many of a thousand wake-ups were late: behind BE,
+// behind other threads of the service, and behind all other threads.
 func (m measured) perThousand() string {
 	of := func(n int) float64 { return 1000 * float64(n) / float64(m.wakes) }
 	return fmt.Sprintf("%.0f / %.0f / %.0f", of(m.late.BE), of(m.late.Own), of(m.late.Other))
@@ -137,13 +138,15 @@ func printGrid(w io.Writer, rows []setting, cells map[setting]map[string]*measur
 	}
 }
 
-// A schedule is one setting and seed: all means get the same requests.
+// A schedule is one setting with one seed. All means get the same requests for
+// it.
 type schedule struct {
 	setting
 	seed int
 }
 
-// printComparisons compares the means within the runs of a kernel, or of all.
+// printComparisons compares the means within the runs of one kernel, or of all
+// kernels.
 func printComparisons(w io.Writer, kernel string, runs map[schedule]map[string]*measured) {
 	for _, pair := range [][2]string{
 		{"floor", "default"}, {"idle", "default"}, {"idle-pods", "default"}, {"scx", "default"},

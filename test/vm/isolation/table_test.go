@@ -73,8 +73,8 @@ func TestATableNeedsResults(t *testing.T) {
 }
 
 func TestTheKubeletsWeights(t *testing.T) {
-	// The kubelet sets these values of cpu.weight for requests of 0, 250m, 1, 8
-	// and 256 CPUs.
+	// For requests of 0, 250m, 1, 8 and 256 CPUs, the kubelet sets these values
+	// of cpu.weight.
 	for shares, want := range map[int]int{0: 1, 2: 1, 256: 10, 1024: 39, 8192: 313, 262144: 10000} {
 		if got := kubeletWeight(shares); got != want {
 			t.Errorf("weight of %d shares: %d, want %d", shares, got, want)
