@@ -1,6 +1,6 @@
-// Package frame contains what all experiments have in common: a series of
-// blocks that measure each mode once, the load of a run, the counters that are
-// read during a run, and the rules by which a run is void.
+// Package frame contains what all experiments have in common. This is a series
+// of blocks that measure each mode once, the load of a run, the counters that
+// are read during a run, and the rules by which a run is void.
 package frame
 
 import (
@@ -18,10 +18,12 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// maxRepeats is how often the void runs of a block are repeated at most.
+// maxRepeats is the maximum number of times that the void runs of a block are
+// repeated.
 const maxRepeats = 2
 
-// An Outcome names the folder of an experiment's data and holds its result.
+// An Outcome holds the result of an experiment, and names the folder of its
+// data.
 type Outcome struct {
 	Dir      string
 	Runs     int // number of finished runs, including void ones
@@ -31,9 +33,9 @@ type Outcome struct {
 // Report is the path of the HTML page.
 func (o Outcome) Report() string { return filepath.Join(o.Dir, "report.html") }
 
-// A Series is an experiment in blocks. Each block measures every cell once, in
-// random order, and makes a record of each. At the end of the block, cells
-// whose record is void are measured again.
+// A Series is an experiment that consists of blocks. Each block measures every
+// cell once, in random order, and makes a record of each. At the end of the
+// block, the cells with a void record are measured again.
 type Series[C, R any] struct {
 	Site   *site.Site
 	Cells  []C
@@ -41,19 +43,21 @@ type Series[C, R any] struct {
 	First  time.Duration // estimated length of a run before the first run has been timed
 	Whole  time.Duration // length of all blocks; 0: estimated from the runs
 	Most   time.Duration // maximum length of the whole experiment with its calibration; 0: no limit
-	// InOrder runs the cells of each block in the given order, and not in
-	// random order.
+	// InOrder runs the cells of each block in the given order instead of a
+	// random one.
 	InOrder bool
 
 	// Calibrate returns the content of experiment.json, including the caveats
-	// found so far. lines describe what it found.
+	// that were found so far. lines are for the user: they describe what
+	// Calibrate found.
 	Calibrate func(ctx context.Context, caveats []string) (experiment Record, lines []string, err error)
 	// Run measures a cell once. index counts runs from 1.
 	Run  func(ctx context.Context, cell C, index, block int) (R, error)
 	Save func(R) error
 	Tell func(R) string   // describes a record in one line
 	Void func(R) []string // reasons that void a record; empty if the record is valid
-	// Resolved ends the series early when it returns true; nil: never.
+	// Resolved ends the series early when it returns true. If it is nil,
+	// nothing ends the series early.
 	Resolved func([]R) bool
 	Open     func(dir string) (report.Findings, error) // loads the results in a directory
 
@@ -69,8 +73,8 @@ type Record interface {
 	EndedBy(end report.End) any
 }
 
-// Conduct prepares the series, runs its blocks, restores the machine, and makes
-// the outcome from the records that it has by then.
+// Conduct prepares the series, runs its blocks, and restores the machine. It
+// then makes the outcome from the records that exist by then.
 func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 	if s.Most > 0 {
 		s.end = time.Now().Add(s.Most)
@@ -133,8 +137,8 @@ func (s *Series[C, R]) prepare(ctx context.Context) (Record, error) {
 	return experiment, nil
 }
 
-// runBlocks runs blocks until the number of blocks, the time limit or Resolved
-// ends the series.
+// runBlocks runs blocks until the series must end, because of the number of
+// blocks, the time limit or Resolved.
 func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 	s.time.begun = time.Now()
 	for block := 1; s.Blocks == 0 || block <= s.Blocks; block++ {
@@ -153,7 +157,7 @@ func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 	return report.EndPlanned, nil
 }
 
-// runBlock runs every cell once and then repeats void runs.
+// runBlock runs every cell once, and then repeats the void runs.
 func (s *Series[C, R]) runBlock(ctx context.Context, block int) error {
 	todo := Block(s.Cells, s.Site.Given.Seed, block)
 	if s.InOrder {
@@ -213,10 +217,10 @@ func (s *Series[C, R]) said(block int, cell C, r R, void []string) {
 	s.Site.Status.Keep("%s", text)
 }
 
-// Block returns the cells of a block in the order in which they run: every cell
-// once, shuffled. The order depends only on seed and block. Therefore an
-// experiment can be repeated exactly, and the blocks before a stop are the same
-// as without the stop.
+// Block returns the cells of a block in the order in which they run. This is
+// every cell once, shuffled. The order depends only on seed and block.
+// Therefore an experiment can be repeated exactly. If an experiment stops
+// early, its blocks are the same as they would be otherwise.
 func Block[C any](cells []C, seed uint64, block int) []C {
 	order := slices.Clone(cells)
 	rng := rand.New(rand.NewPCG(seed, uint64(block)))

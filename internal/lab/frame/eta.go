@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An eta estimates the remaining time from the lengths of past runs.
+// An eta estimates the remaining time from how long past runs took.
 type eta struct {
 	begun time.Time
 	done  int // number of runs
 }
 
-// left estimates the time for n more runs. first is the estimate for one run
-// before any has been timed.
+// left estimates how long n more runs take. first is the estimate for one run,
+// as long as none has ended.
 func (e eta) left(n int, first time.Duration) time.Duration {
 	if e.done > 0 {
 		first = time.Since(e.begun) / time.Duration(e.done)

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// clientMost is the maximum busy share of the client's CPUs at the offered
-// rate. A run is void if its client uses more than half of its CPUs, so
-// calibration stays well below 50 %.
+// clientMost limits how busy the CPUs of the client may be at the offered rate.
+// A run is void if its client uses more than half of its CPUs, so calibration
+// stays well below that.
 const clientMost = 0.42
 
 // A Trial is one measurement during the search for the offered rate.
@@ -18,12 +18,12 @@ type Trial struct {
 	Busy     float64 // busy share of the client's CPUs
 }
 
-// FindRate searches for the rate at which the service uses target CPUs,
-// starting at first. It stops when the next rate differs by less than 5 % from
-// the measured one, and after six trials at the latest. A trial whose requests
-// were not answered only shows that the rate must be lower. If the client
-// cannot offer more, FindRate returns the highest rate that the client can
-// offer, and limited is true. lines describe the trials.
+// FindRate searches for the rate at which the service uses target CPUs. It
+// starts at the rate first. It stops when the next rate differs by less than 5
+// % from the measured one, and at the latest after six trials. If requests of a
+// trial were not answered, the trial shows only that the rate must be lower. If
+// the client cannot offer more, FindRate returns the highest rate that the
+// client can offer, and limited is true. lines describe the trials.
 func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
 	good := 0.0 // the last rate at which the service answered all requests
@@ -48,9 +48,9 @@ func FindRate(target, first float64, measure func(rate float64) (Trial, error)) 
 		if limited {
 			factor = clientMost / t.Busy
 		}
-		// A busier server needs less CPU per request, so a small trial gives
-		// too low a rate, and a disturbed trial may give any rate. Therefore
-		// limit the change in one step.
+		// A busier server needs less CPU per request. A trial at a low rate
+		// therefore gives too low a rate, and a disturbed trial may give any
+		// rate. Therefore limit the change in one step.
 		next := threeDigits(rate * min(max(factor, 0.05), 4))
 		if math.Abs(next/rate-1) <= 0.05 {
 			return rate, limited, lines, nil

@@ -10,13 +10,13 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// foreignMost is the largest share of the tested CPUs that work outside of the
-// experiment may use. Interrupts and kernel threads need some CPU.
+// foreignMost is the largest share of the tested CPUs that may be used by work
+// outside the experiment. Interrupts and kernel threads need some CPU.
 const foreignMost = 0.15
 
-// settle finds the end of the warm-up in the client's measurement and removes
-// the warm-up from it. The warm-up lasts at least asked. drifts is true if the
-// latency did not become stationary.
+// settle finds where the warm-up ends in the client's measurement, and removes
+// the warm-up. The warm-up lasts at least asked. drifts is true if the latency
+// did not become stationary.
 func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	means := make([]float64, 0, len(r.Intervals))
 	for _, i := range r.Intervals {
@@ -93,7 +93,7 @@ func errorCounts(all map[string]int64) map[string]int {
 	return some
 }
 
-// Judge adds to a run of the given length the reasons why it is void.
+// Judge adds to r the reasons why it is void. length is the length of the run.
 func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Duration) {
 	Disturbed(r, m, stealPercent)
 	if r.Length < length/2 {
@@ -101,7 +101,7 @@ func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Dura
 	}
 }
 
-// Disturbed adds the reasons why a run is void that come from other work on the
+// Disturbed adds to r the reasons why it is void because of other work on the
 // machine.
 func Disturbed(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {

@@ -11,13 +11,13 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// commandStart is the longest time that a load command may take until it prints
-// a latency.
+// commandStart is the longest time that a load command may take before it
+// prints the first latency.
 const commandStart = 20 * time.Second
 
 // LoadCommand runs a shell command on the client's CPUs. The command puts a
-// load on the service and prints latencies (load.FromLines). It runs until it
-// has measured for the time of the order.
+// load on the service, and prints latencies (load.FromLines). It runs until it
+// has measured for as long as the order says.
 func LoadCommand(ctx context.Context, s *site.Site, command string, order load.Config) (m Measurement, err error) {
 	r, out := io.Pipe()
 	p, err := site.Start(s.Groups(), site.Child{

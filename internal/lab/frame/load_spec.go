@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/lab/load"
 )
 
-// A LoadSpec is the load of an experiment. It is the same in all modes of a
-// block.
+// A LoadSpec is the load of an experiment. In a block, it is the same in all
+// modes.
 type LoadSpec load.Config
 
 // Of returns the load of the runs of a block.
@@ -17,7 +17,7 @@ func (l LoadSpec) Of(block int) load.Config {
 	return c
 }
 
-// For returns the load of the runs of a block, but with another length.
+// For returns the load of the runs of a block, with another length.
 func (l LoadSpec) For(block int, length time.Duration) load.Config {
 	c := l.Of(block)
 	c.Duration = length
@@ -31,8 +31,8 @@ func (l LoadSpec) Trial(rate float64, length time.Duration) load.Config {
 	return c
 }
 
-// WarmupOf returns the minimum warm-up for a run of the given length. The check
-// for stationarity may remove more.
+// WarmupOf returns the minimum warm-up of a run that has the given length. The
+// check for stationarity may remove more.
 func WarmupOf(length time.Duration) time.Duration {
 	return min(max(length/5, 500*time.Millisecond), 5*time.Second)
 }

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Measurement is the result of one load on a run set-up, together with the
-// CPU use.
+// A Measurement is the result of one load on a run that was set up, and the CPU
+// use during the load.
 type Measurement struct {
 	Client   *load.Result    // nil with wrk
 	Wrk      *load.WrkResult // nil without wrk
@@ -27,8 +27,8 @@ type Measurement struct {
 
 // A Counter reads counters during a run.
 type Counter interface {
-	// Run drops earlier readings. It then takes readings until ctx ends, and a
-	// last one after that.
+	// Run drops earlier readings, and takes new ones until ctx ends. After
+	// that, it takes a last one.
 	Run(ctx context.Context)
 	// Taken returns the readings so far.
 	Taken() ([]Reading, error)
@@ -38,8 +38,8 @@ type Counter interface {
 
 // Watch takes readings while load runs. If the service ends, Watch stops load.
 func Watch(ctx context.Context, s Counter, service *site.Process, load func(context.Context) (Measurement, error)) (m Measurement, err error) {
-	// A garbage collection of the lab during the run would disturb the client,
-	// so collect now.
+	// A garbage collection of the lab during the run would disturb the client.
+	// Therefore collect now.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(512 << 20))
@@ -70,7 +70,7 @@ func Watch(ctx context.Context, s Counter, service *site.Process, load func(cont
 	return m, m.count(s)
 }
 
-// count adds the counters of the measured part.
+// count adds how the counters changed in the measured part.
 func (m *Measurement) count(s Counter) (err error) {
 	if m.Readings, err = s.Taken(); err != nil {
 		return fmt.Errorf("read the counters of a run: %w", err)
@@ -82,7 +82,7 @@ func (m *Measurement) count(s Counter) (err error) {
 	return nil
 }
 
-// WatchAlone takes readings of batch work that runs without a service.
+// WatchAlone takes readings while batch work runs without a service.
 func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m Measurement, err error) {
 	m.Warmup = warmup
 	wait := func(d time.Duration) error {
@@ -123,7 +123,7 @@ func LoadOpen(ctx context.Context, s *site.Site, order load.Config) (m Measureme
 }
 
 // Loaded makes the measurement of an open-loop run. The measurement begins at
-// the end of the warm-up. Loaded finds that end in the result.
+// the end of the warm-up, and Loaded finds that end in the result.
 func Loaded(r *load.Result, order load.Config) (m Measurement, err error) {
 	m.Client = r
 	if m.drifts, err = settle(m.Client, order.Warmup); err != nil {

@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// ParseModes parses a comma-separated list of the modes in known. "all" gives
-// nil, which selects the default modes of the experiment. "seed" stands for the
-// three modes of the published experiments.
+// ParseModes parses a comma-separated list of modes, all of which must be in
+// known. For "all" it returns nil, which stands for the default modes of the
+// experiment. "seed" stands for the three modes of the published experiments.
 func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
 	switch list {
 	case "all", "":
@@ -33,7 +33,7 @@ func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
 	return modes, nil
 }
 
-// JoinModes returns the list that ParseModes parses.
+// JoinModes returns the list as text, as ParseModes reads it.
 func JoinModes(modes []report.Mode) string {
 	names := make([]string, len(modes))
 	for i, m := range modes {

@@ -19,7 +19,8 @@ import (
 // runs on the CPUs of the client.
 const SamplePeriod = 200 * time.Millisecond
 
-// The counters of a reading. Their unit is seconds, or a number of timeslices.
+// The counters of a reading. Their unit is the second, or they are numbers of
+// timeslices.
 const (
 	LSUsage = iota
 	BEUsage
@@ -45,7 +46,7 @@ type Reading struct {
 	Hold  holdings
 }
 
-// A Recording is the list of readings of a sampler during a run.
+// A Recording is the list of the readings that a sampler took during a run.
 type Recording struct {
 	Mu       sync.Mutex
 	Readings []Reading
@@ -54,7 +55,7 @@ type Recording struct {
 }
 
 // Follow drops older readings. It then calls read once in each period until ctx
-// ends, and once after that.
+// ends, and a last time after that.
 func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
 	r.Mu.Lock()
 	r.Readings = nil
@@ -86,21 +87,24 @@ type Sampler struct {
 	FS     proc.FS
 	Tested unit.CPUSet
 	// The cgroups of the service, of the batch work, of the contention root of
-	// the batch work, and of the spinner. Empty: it does not exist.
+	// the batch work, and of the spinner. A path is empty if there is no such
+	// cgroup.
 	Service, Batch, Root, Spinner node.CgroupPath
-	// LSProcesses lists the processes of the service; nil: their threads are not
-	// read. Each reading calls it, because a service may start and end processes.
+	// LSProcesses lists the processes of the service. Each reading calls it,
+	// because a service may start and end processes. If it is nil, their
+	// threads are not read.
 	LSProcesses func() ([]int, error)
-	// BatchUsed returns the CPU time of the batch work, if service and batch
-	// work run outside of all cgroups; nil: they run in their cgroups.
+	// BatchUsed returns the CPU time of the batch work. It is for a service and
+	// batch work that run outside all cgroups. If they run in their cgroups, it
+	// is nil.
 	BatchUsed func() (time.Duration, error)
 	Memory    bool // also read the memory counters
 
 	threads meter.Threads // of the service
 }
 
-// Run drops earlier readings. It then takes readings until ctx ends, and a last
-// one after that.
+// Run drops earlier readings, and takes new ones until ctx ends. After that, it
+// takes a last one.
 func (s *Sampler) Run(ctx context.Context) { s.Follow(ctx, SamplePeriod, s.read) }
 
 func (s *Sampler) read() {
@@ -130,7 +134,7 @@ func (s *Sampler) Reading() (Reading, error) {
 	}
 	for cpu := range s.Tested.All() {
 		t := stat.PerCPU[cpu]
-		// The kernel always measures idle time, but may sample the busy times
+		// The kernel measures idle time exactly, but may sample the busy times
 		// only at its timer tick (kernel/time/tick-sched.c,
 		// get_cpu_idle_time_us).
 		r.Count[Idle] += (t.Idle + t.IOWait).Seconds()
@@ -159,8 +163,8 @@ func (s *Sampler) Reading() (Reading, error) {
 	return r, nil
 }
 
-// readThreads returns the sum of the scheduling counters of the service's
-// threads, including threads that have ended.
+// readThreads returns the sum of the scheduling counters of all threads of the
+// service, including those that have ended.
 func (s *Sampler) readThreads() (proc.SchedStat, error) {
 	if s.LSProcesses == nil {
 		return proc.SchedStat{}, nil
@@ -172,8 +176,8 @@ func (s *Sampler) readThreads() (proc.SchedStat, error) {
 	return s.threads.Read(s.FS, pids)
 }
 
-// readUse reads the CPU time of service and batch work. used is the CPU time of
-// the service's threads.
+// readUse reads the CPU time of the service and of the batch work. used is the
+// CPU time of the service's threads.
 func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 	if s.BatchUsed != nil {
 		r.Count[LSUsage] = used.Seconds()
@@ -197,7 +201,7 @@ func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 	}
 	r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
 	if !s.Root.Contains(s.Service) {
-		// The quota is set at the contention root, so its throttling is counted
+		// The contention root has the quota, so its throttling is counted
 		// there, too.
 		if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
 			r.Count[BEThrottled] = at.Throttled.Seconds()
@@ -212,7 +216,7 @@ func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 // Capacity returns the number of tested CPUs.
 func (s *Sampler) Capacity() int { return s.Tested.Len() }
 
-// ReadingAt interpolates the counters at time t.
+// ReadingAt interpolates the counters for time t.
 func ReadingAt(course []Reading, t time.Time) Reading {
 	i := sort.Search(len(course), func(i int) bool { return !course[i].At.Before(t) })
 	switch {
@@ -232,8 +236,8 @@ func ReadingAt(course []Reading, t time.Time) Reading {
 	return r
 }
 
-// A Spent is the difference between two readings. CPU time is expressed as a
-// number of CPUs in use.
+// A Spent is the difference between two readings. Its CPU times are numbers of
+// CPUs in use.
 type Spent struct {
 	Wall           float64 // seconds
 	LS, BE, other  float64 // other includes the spinner
@@ -254,15 +258,15 @@ func Between(a, b Reading, tested int) Spent {
 	s.LS, s.BE = s.Count[LSUsage]/s.Wall, s.Count[BEUsage]/s.Wall
 	s.StealRatio = s.Count[Steal] / s.Wall / s.capacity
 	s.Busy = s.capacity - (s.Count[Idle]+s.Count[Steal])/s.Wall
-	// The idle counter has steps of 10 ms. The CPU counters of the cgroups are
-	// exact.
+	// The idle counter advances in steps of 10 ms, but the CPU counters of the
+	// cgroups are exact.
 	s.Busy = min(max(s.Busy, s.LS+s.BE), s.capacity)
 	s.other = max(s.Busy-s.LS-s.BE, 0)
 	s.foreign = max(s.other-s.Count[SpinUsage]/s.Wall, 0)
 	return s
 }
 
-// samples returns the samples between two times, for the picture.
+// samples returns the samples between the times from and to, for the picture.
 func samples(course []Reading, from, to time.Time, tested int) []report.Sample {
 	var out []report.Sample
 	for i := 1; i < len(course); i++ {

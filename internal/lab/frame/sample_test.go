@@ -73,9 +73,9 @@ func TestSeriesCoversTheMeasuredPart(t *testing.T) {
 	}
 }
 
-// TestThreadsThatEndAndWorkersThatStartAreCounted uses a service that ends
-// threads and processes and starts others. The sampler must not fail, and must
-// not lose the counters of those that ended.
+// TestThreadsThatEndAndWorkersThatStartAreCounted uses a service that ends some
+// threads and processes, and starts others. The sampler must not fail, and must
+// not lose the counters of the ended ones.
 func TestThreadsThatEndAndWorkersThatStartAreCounted(t *testing.T) {
 	fs := proc.FS{Proc: t.TempDir()}
 	write := func(text string, path ...string) {

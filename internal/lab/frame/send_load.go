@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// sendLoad runs the client as a process on the client's CPUs and returns its
-// measurement. It stops early if ctx ends.
+// sendLoad runs the client as a process on the client's CPUs, and returns its
+// measurement. If ctx ends, it stops early.
 func sendLoad(ctx context.Context, s *site.Site, c load.Config) (*load.Result, error) {
 	c.CPUs = s.Place.Client
 	order, err := json.Marshal(c)
@@ -33,5 +33,5 @@ func sendLoad(ctx context.Context, s *site.Site, c load.Config) (*load.Result, e
 }
 
 // ClientNice is the nice value of the client. The lab itself runs on the same
-// CPUs with a higher value, so it yields to the client.
+// CPUs with a higher nice value, so that it yields to the client.
 const ClientNice = -10

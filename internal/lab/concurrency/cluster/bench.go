@@ -28,7 +28,7 @@ type bench struct {
 	whole   float64       // frames of a job
 	skew    time.Duration // of the nodes' clock, against that of this machine
 	lead    time.Duration // from the release of a wave to its begin
-	// made is true if the namespace is the lab's own.
+	// made is true if the lab has made the namespace.
 	made bool
 
 	runs    []sweep.Cell
@@ -44,8 +44,8 @@ type run struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, it has removed
-// its Jobs, and its namespace if it made it. Outcome and error have the same
-// meaning as those of [sweep.Run].
+// its Jobs. If it made the namespace, it has removed that, too. Outcome and
+// error have the same meaning as those of [sweep.Run].
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	b, err := set(ctx, c)
 	if err != nil {
@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	}).Conduct(ctx)
 }
 
-// set makes a bench. It returns every fault that it can detect before the first
+// set makes a bench. It returns every fault that can be found before the first
 // run.
 func set(ctx context.Context, c Config) (_ *bench, err error) {
 	if c, err = c.orDefaults(); err != nil {
@@ -114,11 +114,12 @@ func (b *bench) fewest() int {
 	return least
 }
 
-// cleanPatience is the longest time for which the lab waits while it removes
-// what it made, also after it was interrupted.
+// cleanPatience is the longest time that the lab takes to remove what it made.
+// This also holds after an interruption.
 const cleanPatience = 2 * time.Minute
 
-// settleIn makes the namespace. It first removes the jobs of a killed lab.
+// settleIn makes the namespace. Before that, it removes the jobs of a lab that
+// was killed.
 func (b *bench) settleIn(ctx context.Context) error {
 	var space struct {
 		Metadata struct{ Labels map[string]string }
@@ -132,8 +133,8 @@ func (b *bench) settleIn(ctx context.Context) error {
 		return err
 	}
 	b.Undo = append(b.Undo, b.cleanUp)
-	// The pods of the killed lab must be gone before the lab counts what others
-	// leave of the nodes.
+	// The pods of the killed lab must be gone before the lab computes how much
+	// of each node others use.
 	removeJobs := func() error { return b.clear(ctx, labLabel+"="+labWord, "foreground") }
 	if !b.made {
 		return removeJobs()
@@ -147,8 +148,8 @@ func (b *bench) settleIn(ctx context.Context) error {
 	return err
 }
 
-// cleanUp removes what the experiment made. The experiment may have been
-// interrupted, but the clean-up must finish.
+// cleanUp removes what the experiment made. It must finish even if the
+// experiment was interrupted.
 func (b *bench) cleanUp() error {
 	ctx, stop := context.WithTimeout(context.Background(), cleanPatience)
 	defer stop()
@@ -160,18 +161,19 @@ func (b *bench) cleanUp() error {
 	return err
 }
 
-// clear removes Jobs. With the cascade "foreground" it waits for the end of their
-// pods, with "background" it does not: pods of a run have ended, or end within a
-// second.
+// clear removes Jobs. With the cascade "foreground" it waits until their pods
+// have ended. With "background" it does not wait, because the pods of a run
+// have ended, or end within a second.
 func (b *bench) clear(ctx context.Context, selector, cascade string) error {
 	_, err := b.kubectl.Do(ctx, "", "delete", "jobs", "-l", selector, "--cascade="+cascade, "--wait", "--timeout=60s", "--ignore-not-found")
 	return err
 }
 
-// firstFrames is the length of the job that finds the work of a whole job.
+// firstFrames is the length of the job from which the lab computes how much
+// work a whole job has.
 const firstFrames = 48
 
-// calibrate runs one job alone and chooses the work of a job.
+// calibrate runs one job alone to choose how much work a job has.
 func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, []string, error) {
 	var lines []string
 	if !b.AsPublished {

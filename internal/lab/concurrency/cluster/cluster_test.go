@@ -19,7 +19,7 @@ import (
 
 const gib = unit.Bytes(1) << 30
 
-// nodes returns a bench on nodes of four CPUs, of which 3.5 are free.
+// nodes returns a bench on nodes that have four CPUs, of which 3.5 are free.
 func nodes(t *testing.T, policy string, names ...string) *bench {
 	t.Helper()
 	c, err := Config{Config: sweep.Config{Setting: site.Setting{Out: t.TempDir()}}}.orDefaults()
@@ -33,8 +33,8 @@ func nodes(t *testing.T, policy string, names ...string) *bench {
 	return b
 }
 
-// TestEachStrategyAsksForWhatItStandsFor compares limits and requests, as cpu
-// and memory.
+// TestEachStrategyAsksForWhatItStandsFor compares the limits and requests of
+// CPU and memory.
 func TestEachStrategyAsksForWhatItStandsFor(t *testing.T) {
 	for _, c := range []struct {
 		policy           string
@@ -42,7 +42,7 @@ func TestEachStrategyAsksForWhatItStandsFor(t *testing.T) {
 		limits, requests string
 	}{
 		{"none", sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
-		// With equal whole amounts this kubelet would pin the job.
+		// With equal whole amounts, this kubelet would pin the job.
 		{"static", sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=999m memory=1073741824"},
 		{"static", sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 500}, "cpu=500m", "cpu=500m"},
 		{"static", sweep.Cell{Strategy: sweep.Static, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
@@ -166,8 +166,8 @@ func TestJobsWaitForTheirCommonBegin(t *testing.T) {
 	}
 }
 
-// fakeCluster is a kubectl of which each answer is a file in a folder, by the
-// first words of the command; calls lists the commands.
+// fakeCluster replaces kubectl. It answers a command with the text that answers
+// has for the first words of the command. calls lists the commands.
 func fakeCluster(t *testing.T, b *bench, answers map[string]string) (calls func() string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -193,8 +193,8 @@ esac
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The file may be busy while another test forks; a copy of sh reads it in
-	// any case.
+	// The file may be busy while another test forks. A shell can read it even
+	// then.
 	b.kubectl = kubectl.Client{Path: "/bin/sh", Args: []string{path}}
 	return func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "calls"))
@@ -218,8 +218,8 @@ const podLog = `2026-03-17T10:24:35.04Z tenon-lab start due=1773743075 strategy=
 2026-03-17T10:24:46.04Z tenon-lab end status=0 cpu usage_usec 5100000 nr_periods 120 nr_throttled 102 throttled_usec 6005000 memory 3000000
 `
 
-// TestAWaveBecomesRowsThatAnImportReadsBack runs a cell on a fake cluster. The
-// rows are those that an import of the saved logs gives.
+// TestAWaveBecomesRowsThatAnImportReadsBack runs a cell on a fake cluster. An
+// import of the saved logs must give the same rows.
 func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
 	b := nodes(t, "none", "a")
 	one, two := "quota-2-0.5-0-0-aaaaa", "quota-2-0.5-0-1-bbbbb"
@@ -265,7 +265,8 @@ func table(t *testing.T, all []jobs.Job) string {
 	return b.String()
 }
 
-// TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger, not a second for each job.
+// TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger checks that several
+// late jobs add one second to the wait, and not a second each.
 func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 	b := nodes(t, "none", "a")
 	one, two := "quota-2-0.5-0-0-aaaaa", "quota-2-0.5-0-1-bbbbb"
@@ -284,8 +285,9 @@ func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 	}
 }
 
-// TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted: else the lab would take them
-// for pods of others, and leave out cells that have room.
+// TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted checks the order at the
+// start. Otherwise the lab would take these pods for pods of others, and leave
+// out cells that have room.
 func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
 	b := nodes(t, "none", "a")
 	calls := fakeCluster(t, b, map[string]string{"namespace": `{"metadata":{"labels":{"tenon.sh/lab":"concurrency"}}}`})
@@ -297,8 +299,8 @@ func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
 	}
 }
 
-// TestAPodThatEndsBeforeItsBeginEndsTheExperiment: its message has what the pod
-// said.
+// TestAPodThatEndsBeforeItsBeginEndsTheExperiment checks the error. Its message
+// must contain the output of the pod.
 func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
 	b := nodes(t, "none", "a")
 	one := "quota-1-0.5-0-0-aaaaa"
@@ -322,8 +324,8 @@ func TestJobsWithoutRoomAreDescribed(t *testing.T) {
 	}
 }
 
-// TestJobsAsPublishedHaveThePublishedArguments also checks their name, and that
-// they wait for nothing.
+// TestJobsAsPublishedHaveThePublishedArguments also checks the names of the
+// jobs, and that they wait for nothing.
 func TestJobsAsPublishedHaveThePublishedArguments(t *testing.T) {
 	b := nodes(t, "none", "a")
 	b.AsPublished, b.Input, b.Type, b.height = true, "/data/sintel_trailer-1080p.mp4", "aws", 1080

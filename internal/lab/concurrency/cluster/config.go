@@ -1,6 +1,7 @@
 // Package cluster runs the experiment on concurrent jobs on nodes of a
-// Kubernetes cluster: the jobs of a cell are Jobs with the names of the published
-// experiment, which begin together, and their logs hold their times and counters.
+// Kubernetes cluster. The jobs of a cell are Jobs that begin together and have
+// the names of the published experiment. Their logs hold their times and
+// counters.
 package cluster
 
 import (
@@ -14,21 +15,21 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
 )
 
-// A Config configures the experiment. The comment of a field names its default,
-// which the zero value selects. Of the embedded Config the fields count that
-// are not about this machine; jobs run as a wave.
+// A Config configures the experiment. If a field is zero, it has the default
+// that its comment names. The embedded Config has fields that are about this
+// machine; they have no effect. Jobs always run as a wave.
 type Config struct {
 	sweep.Config
 	Context   string   // kubectl context; the current one
 	Nodes     []string // tested nodes; all that take ordinary pods
 	Namespace string   // of the jobs; made, and removed at the end, if it does not exist; tenon-lab
 	Image     string   // of the jobs: it has sh, and ffmpeg unless there is a command; that of the published experiment
-	// Input is the path of the film in the image; a film that ffmpeg renders in
-	// each pod before its job begins.
+	// Input is the path of the film in the image. If it is empty, ffmpeg
+	// renders a film in each pod before the job begins.
 	Input string
 }
 
-// image is that of the published experiment.
+// image is the image of the published experiment.
 const image = "docker.io/jrottenberg/ffmpeg:ubuntu"
 
 // Strategies lists the strategies that make sense on a cluster.
@@ -75,8 +76,8 @@ func (c Config) orDefaults() (Config, error) {
 	return c, errors.Join(append(faults, err)...)
 }
 
-// combinations returns the cells that a cluster could run, and of the others one
-// line for each strategy.
+// combinations returns the cells that a cluster could run. refused has one line
+// for each strategy that it cannot run.
 func (c Config) combinations() (cells []sweep.Cell, refused []string) {
 	for _, cell := range c.Combinations() {
 		if slices.Contains(Strategies, cell.Strategy) {

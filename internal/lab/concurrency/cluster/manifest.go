@@ -19,19 +19,19 @@ const (
 	startKey = "tenon.sh/lab-start"
 )
 
-// startFile is the file in which a container sees the annotation startKey.
+// startFile is the file in which a container finds the annotation startKey.
 const startFile = "/tenon/start"
 
-// barrier waits until the annotation of the pod says at which second of the
-// node's clock all jobs of the wave begin, and then until that second. The
-// kubelet brings the annotation into the file.
+// barrier waits until the pod has the annotation. The annotation says at which
+// second of the node's clock all jobs of the wave begin. Then barrier waits
+// until that second. The kubelet writes the annotation to the file.
 const barrier = `until [ -s ` + startFile + ` ]; do sleep 0.2; done
 read -r due < ` + startFile + ` || :
 while [ "$(date +%s)" -lt "$due" ]; do sleep 0.05; done
 `
 
-// job runs the command between two marks in the log. The last output of the command
-// may have no end of line, and a mark begins a line.
+// job runs the command between two marks in the log. A mark must begin a line,
+// but the last output of the command may have no end of line.
 const job = `mark start due=$due $TENON_MARK
 "$@"
 status=$?
@@ -48,7 +48,7 @@ func (b *bench) script() string {
 	return jobs.MarkScript + barrier + job
 }
 
-// typeOf is the word in the column Type.
+// typeOf returns the word in the column Type.
 func (b *bench) typeOf(cell sweep.Cell) string {
 	if b.Type != "" {
 		return strings.ToLower(b.Type)
@@ -56,7 +56,7 @@ func (b *bench) typeOf(cell sweep.Cell) string {
 	return strings.ReplaceAll(string(cell.Strategy), "-", "")
 }
 
-// published is the cell as the names of its jobs tell it.
+// published returns the cell as the names of its jobs describe it.
 func (b *bench) published(cell sweep.Cell) jobs.Cell {
 	return jobs.Cell{Type: b.typeOf(cell), Concurrency: cell.Jobs, CPU: cell.Limit, Memory: cell.Memory}
 }
@@ -109,7 +109,7 @@ func (b *bench) pod(cell sweep.Cell, i, index, block int) kubectl.Object {
 			"volumeMounts": mounts[1:], "securityContext": secured,
 		}
 		if cell.Strategy == sweep.Static || cell.Strategy == sweep.Tenon {
-			// Init containers count for the QoS class of the pod.
+			// Init containers count for the QoS class of the pod, too.
 			film["resources"] = resources
 		}
 		spec["initContainers"] = []kubectl.Object{film}
@@ -126,8 +126,8 @@ func (b *bench) pod(cell sweep.Cell, i, index, block int) kubectl.Object {
 	return spec
 }
 
-// affinity binds the pods to the tested nodes and leaves the choice among them
-// to the scheduler, as in the published experiment.
+// affinity binds the pods to the tested nodes. As in the published experiment,
+// the scheduler chooses among these nodes.
 func (b *bench) affinity() kubectl.Object {
 	var terms []kubectl.Object
 	for _, t := range b.nodes {
@@ -163,8 +163,8 @@ func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
 	return limits, requests
 }
 
-// mayPin tells whether a kubelet gives exclusive CPUs to a pod that fits, or
-// does not tell.
+// mayPin reports whether a kubelet gives exclusive CPUs to a pod that is
+// eligible. It also returns true if a kubelet does not tell.
 func (b *bench) mayPin() bool {
 	for _, t := range b.nodes {
 		if t.policy != "none" {

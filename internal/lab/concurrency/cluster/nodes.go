@@ -20,7 +20,7 @@ const (
 	batchMemory = "kubernetes.io/batch-memory"
 )
 
-// amounts are resources of a node or of a pod.
+// amounts are the resources of a node or of a pod.
 type amounts struct {
 	cpu         unit.MilliCPU
 	memory      unit.Bytes
@@ -33,7 +33,8 @@ func (a amounts) minus(b amounts) amounts {
 	return amounts{a.cpu - b.cpu, a.memory - b.memory, a.batchCPU - b.batchCPU, a.batchMemory - b.batchMemory, a.pods - b.pods}
 }
 
-// amountsOf parses a list of resources of the API. What it does not name is 0.
+// amountsOf parses a list of resources of the API. A resource that the list
+// does not name is 0.
 func amountsOf(list map[string]string) (a amounts, err error) {
 	read := func(name string, parse func(string) error) {
 		if text := list[name]; text != "" && err == nil {
@@ -54,7 +55,7 @@ func amountsOf(list map[string]string) (a amounts, err error) {
 	return a, err
 }
 
-// A testedNode is a node as the cluster describes it.
+// A testedNode is a node according to the cluster.
 type testedNode struct {
 	name   string
 	cpus   int     // capacity
@@ -66,7 +67,7 @@ type testedNode struct {
 	memory                       unit.Bytes
 }
 
-// A nodeObject is what the lab reads of a node.
+// A nodeObject is the part of a node that the lab reads.
 type nodeObject struct {
 	Metadata struct{ Name string }
 	Spec     struct {
@@ -82,7 +83,7 @@ type nodeObject struct {
 	}
 }
 
-// takesPods says why a node takes no ordinary pods; empty: it does.
+// takesPods returns the reason why a node takes no ordinary pods, or "".
 func (n nodeObject) takesPods() string {
 	switch {
 	case n.Spec.Unschedulable:
@@ -98,7 +99,8 @@ func (n nodeObject) takesPods() string {
 	return ""
 }
 
-// findNodes chooses the tested nodes and reads what others leave of them.
+// findNodes chooses the tested nodes, and computes how much of them others
+// leave free.
 func (b *bench) findNodes(ctx context.Context) error {
 	b.Status.Now("looking at the cluster")
 	var all struct{ Items []nodeObject }
@@ -155,15 +157,15 @@ func (b *bench) describe(ctx context.Context, n nodeObject, boot string) (tested
 			CPUManagerPolicy string `json:"cpuManagerPolicy"`
 		} `json:"kubeletconfig"`
 	}
-	// Not everybody may read the configuration of a kubelet.
+	// Not every user may read the configuration of a kubelet.
 	if b.kubectl.Raw(ctx, &config, "/api/v1/nodes/"+t.name+"/proxy/configz") == nil {
 		t.policy = config.KubeletConfig.CPUManagerPolicy
 	}
 	return t, nil
 }
 
-// usedByOthers adds up the requests of the pods of a node. It has no job of an
-// experiment at this time.
+// usedByOthers returns the sum of the requests of all pods of a node. No job of
+// an experiment is on the node at this time.
 func (b *bench) usedByOthers(ctx context.Context, node string) (sum amounts, err error) {
 	type container struct {
 		RestartPolicy string
@@ -185,8 +187,8 @@ func (b *bench) usedByOthers(ctx context.Context, node string) (sum amounts, err
 			if err != nil {
 				return sum, fmt.Errorf("pod %s/%s: %w", p.Metadata.Namespace, p.Metadata.Name, err)
 			}
-			// Init containers that end give their requests back; the sum with them
-			// is never too small.
+			// When an init container ends, its requests are free again. The sum
+			// counts them nevertheless, so that it is never too small.
 			sum = sum.minus(amounts{-a.cpu, -a.memory, -a.batchCPU, -a.batchMemory, 0})
 		}
 	}
@@ -207,7 +209,7 @@ func (t testedNode) places(need amounts) int {
 	return n
 }
 
-// refuse says why the nodes cannot run a cell; empty: they can.
+// refuse returns the reason why the nodes cannot run a cell, or "".
 func (b *bench) refuse(cell sweep.Cell) string {
 	most := unit.MilliCPU(0)
 	for _, t := range b.nodes {
@@ -231,7 +233,8 @@ func (b *bench) refuse(cell sweep.Cell) string {
 	return ""
 }
 
-// unfit says why a node can run no job of a cell by its strategy.
+// unfit returns the reason why no job of a cell can run on a node, if the
+// strategy is the reason.
 func (b *bench) unfit(cell sweep.Cell, t testedNode) string {
 	switch {
 	case cell.Strategy == sweep.Static && t.policy != "static":
@@ -255,7 +258,7 @@ func (t testedNode) room(cell sweep.Cell) string {
 	return fmt.Sprintf("node %s has %g of %d %s and %.1f GiB free", t.name, max(cpu, 0).Cores(), t.cpus, of, float64(max(memory, 0))/(1<<30))
 }
 
-// requests are the requests of a job of a cell.
+// requests returns the requests of a job of a cell.
 func (b *bench) requests(cell sweep.Cell) amounts {
 	need := amounts{cpu: cell.Limit, memory: cell.Memory}
 	switch cell.Strategy {
@@ -267,13 +270,13 @@ func (b *bench) requests(cell sweep.Cell) amounts {
 	return need
 }
 
-// leastBatchMemory is the memory of a best-effort job for which no amount is
-// given: without batch-memory the node would not count it.
+// leastBatchMemory is the memory of a best-effort job that has no memory limit.
+// Without batch-memory, the node would not count the job.
 const leastBatchMemory = unit.Bytes(256) << 20
 
-// share is the CPU request of each of n jobs without a limit: an equal part of
-// what the node with the least room has free, but for a rest so that a small pod
-// of others does not keep a job out.
+// share returns the CPU request of each of n jobs without a limit. It divides
+// equally what the node with the least room has free. A small amount stays
+// free, so that a small pod of others does not keep a job out.
 func (b *bench) share(n int) unit.MilliCPU {
 	least := b.nodes[0].free.cpu
 	for _, t := range b.nodes {

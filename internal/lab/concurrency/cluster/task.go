@@ -8,14 +8,15 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
 )
 
-// ownFilm is the path of the film that is rendered in a pod.
+// ownFilm is the path of the film that is rendered in the pod itself.
 const ownFilm = "/film/tenon.mp4"
 
-// renders tells whether the pods render the film of their jobs.
+// renders reports whether the pods render the film of their jobs.
 func (b *bench) renders() bool { return len(b.Argv) == 0 && b.Input == "" }
 
-// filmCommand renders two seconds with a steady cost of each frame: moving
-// shapes and noise. An encoder would need almost no CPU for a still picture.
+// filmCommand renders two seconds of moving shapes and noise, so that each
+// frame costs the same. An encoder would need almost no CPU for a still
+// picture.
 func filmCommand(height int) []string {
 	return []string{
 		"ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-y",
@@ -24,7 +25,7 @@ func filmCommand(height int) []string {
 	}
 }
 
-// film is the path of the film in a pod.
+// film returns the path of the film in a pod.
 func (b *bench) film() string {
 	if b.Input != "" {
 		return b.Input
@@ -32,7 +33,7 @@ func (b *bench) film() string {
 	return ownFilm
 }
 
-// source names the film or the command, for the table.
+// source returns the name of the film or of the command, for the table.
 func (b *bench) source() string {
 	if len(b.Argv) > 0 {
 		return path.Base(b.Argv[0])
@@ -40,8 +41,8 @@ func (b *bench) source() string {
 	return path.Base(b.film())
 }
 
-// argv is the command of a job. The lab's own job encodes b.whole frames, and
-// the whole film as published.
+// argv returns the command of a job. The lab's own job encodes b.whole frames.
+// As published, it encodes the whole film.
 func (b *bench) argv(threads int) []string {
 	if len(b.Argv) > 0 {
 		return b.Argv

@@ -19,21 +19,22 @@ import (
 
 const (
 	// podPatience is the longest time from the creation of a wave until all its
-	// containers run; it includes the image download.
+	// containers run. It includes the time to download the image.
 	podPatience = 5 * time.Minute
-	// roomPatience is the longest time for which a pod of a wave with a common
-	// begin may find no room.
+	// roomPatience is the longest time for which a pod may find no room, if the
+	// jobs of its wave begin together.
 	roomPatience = 30 * time.Second
 	// webhookPatience is the longest time for which a webhook may be out of reach.
 	webhookPatience = time.Minute
 )
 
-// leadOf is the time from the release of a wave of n jobs until it begins. The
-// annotations of all pods are written in it, and the kubelet brings them into
-// the pods.
+// leadOf returns the time from the release of a wave of n jobs until it begins.
+// In this time, the annotations of all pods are written, and the kubelet brings
+// them into the pods.
 func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*time.Millisecond }
 
-// mostLead bounds the time that late jobs make the lab wait before each wave.
+// mostLead is the maximum time that the lab waits before each wave because of
+// late jobs.
 const mostLead = 20 * time.Second
 
 // measure runs a cell once.
@@ -41,7 +42,7 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 	r.cell = cell
 	selector := runLabel + "=" + strconv.Itoa(index)
 	defer func() {
-		// The jobs must not work beside those of the next run.
+		// The jobs of this run must not run beside those of the next one.
 		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
 		defer stop()
 		err = errors.Join(err, b.clear(clean, selector, "background"))
@@ -100,7 +101,7 @@ func (b *bench) create(ctx context.Context, objects []kubectl.Object) error {
 	}
 }
 
-// A podLine is what a watch says of a pod.
+// A podLine is what a watch reports about a pod.
 type podLine struct {
 	name, phase, started, why string
 }
@@ -121,8 +122,8 @@ func (b *bench) watch(ctx context.Context, selector string, see func(pods map[st
 	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
 }
 
-// gather waits until the containers of all n jobs run and wait for their begin.
-// why is the reason for which they cannot; an error ends the experiment.
+// gather waits until the containers of all n jobs run, and wait for their
+// begin. why is the reason why they cannot. An error ends the experiment.
 func (b *bench) gather(ctx context.Context, selector string, n int) (why string, err error) {
 	for begun := time.Now(); ; {
 		pods, err := b.gatherFor(ctx, roomPatience, selector, n)
@@ -140,8 +141,9 @@ func (b *bench) gather(ctx context.Context, selector string, n int) (why string,
 	}
 }
 
-// gatherFor gathers for a time: a pod that finds no room does not change, so
-// that a watch says nothing of it. It returns the pods as they were seen last.
+// gatherFor does what gather does, for a limited time. A pod that finds no room
+// does not change, so that a watch does not report it. gatherFor returns the
+// last state of each pod.
 func (b *bench) gatherFor(ctx context.Context, patience time.Duration, selector string, n int) (last map[string]podLine, err error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -161,7 +163,8 @@ func (b *bench) gatherFor(ctx context.Context, patience time.Duration, selector 
 	return last, err
 }
 
-// describe says which of n pods do not run, and whether one has no node.
+// describe says which of n pods do not run. unplaced is true if one of them has
+// no node.
 func describe(pods map[string]podLine, n int) (state string, unplaced bool) {
 	var waiting []string
 	for _, p := range pods {
@@ -194,9 +197,9 @@ func (b *bench) release(ctx context.Context, selector string, n int) error {
 	return err
 }
 
-// compareClocks asks a pod for the time of its node, once. The clocks of the
-// tested nodes are taken to agree. A lab that may run no command in a pod takes
-// its own clock.
+// compareClocks asks a pod once for the time of its node. It assumes that the
+// clocks of all tested nodes agree. If the lab may not run a command in a pod,
+// it uses its own clock.
 func (b *bench) compareClocks(ctx context.Context, selector string) error {
 	if b.skew != 0 {
 		return nil
@@ -209,7 +212,8 @@ func (b *bench) compareClocks(ctx context.Context, selector string) error {
 	out, err := b.kubectl.Do(ctx, "", "exec", strings.TrimSpace(string(pod)), "--", "date", "+%s")
 	b.skew = time.Nanosecond // compared
 	if s, parseErr := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err == nil && parseErr == nil {
-		// Within two seconds the difference is that of the question.
+		// A difference of up to two seconds may come from the time that the
+		// command takes.
 		if d := time.Unix(s, 0).Sub(asked); d.Abs() > 2*time.Second {
 			b.skew = d
 		}
@@ -230,7 +234,7 @@ func (b *bench) finish(ctx context.Context, selector string, n int) error {
 	})
 }
 
-// A podObject is what the lab reads of a pod that has ended.
+// A podObject is the part of an ended pod that the lab reads.
 type podObject struct {
 	Metadata struct{ Name string }
 	Spec     struct{ NodeName string }
@@ -270,8 +274,9 @@ func (b *bench) collect(ctx context.Context, selector string) ([]jobs.Job, error
 	return rows, errors.Join(faults...)
 }
 
-// row reads the log of a pod, saves it in the form in which a node has it, and
-// makes the row of the job, as an import of the node's logs does.
+// row reads the log of a pod, and saves it in the form that the log has on a
+// node. It then makes the row of the job in the same way as an import of the
+// logs of a node.
 func (b *bench) row(ctx context.Context, p podObject) (jobs.Job, error) {
 	fault := func(err error) error { return fmt.Errorf("pod %s: %w", p.Metadata.Name, err) }
 	if len(p.Status.ContainerStatuses) != 1 {
@@ -312,8 +317,8 @@ func (b *bench) row(ctx context.Context, p podObject) (jobs.Job, error) {
 	return j, nil
 }
 
-// nodeLog turns the output of kubectl logs --timestamps into the form in which
-// a node has a log: kubectl leaves out the stream and the tag of each line.
+// nodeLog converts the output of kubectl logs --timestamps to the form that a
+// log has on a node. kubectl leaves out the stream and the tag of each line.
 func nodeLog(text string) string {
 	var log strings.Builder
 	for line := range strings.Lines(text) {
@@ -323,7 +328,8 @@ func nodeLog(text string) string {
 	return log.String()
 }
 
-// complaint returns the last output of a pod, to be appended to an error.
+// complaint returns the last output of a pod. The caller appends it to an
+// error.
 func (b *bench) complaint(ctx context.Context, pod string) error {
 	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
 	if err != nil || len(out) == 0 {
