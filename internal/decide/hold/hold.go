@@ -1,7 +1,7 @@
-// Package hold decides which CPUs the workloads of a node hold: own CPUs, seats
-// that others share, or a pool. It follows the choice of a scheduler. If there
-// is no choice, or the node cannot follow it, hold chooses by the same
-// functions as the scheduler.
+// Package hold decides which CPUs the workloads of a node hold. These are own
+// CPUs, seats that others share, or a pool. The package follows the choice of a
+// scheduler. If there is no choice, or the node cannot follow it, hold chooses
+// by the same functions as the scheduler.
 package hold
 
 import (
@@ -19,37 +19,37 @@ import (
 // Grants are the CPUs that workloads hold on a topology.
 type Grants struct {
 	Held
-	// Map is the topology; nil: no workload demands CPUs.
+	// Map is the topology. It is nil if no workload demands CPUs.
 	Map *pick.Map
-	// Open are the CPUs of the shared pool that no workload owns and to which
-	// none is bound.
+	// Open are the CPUs of the shared pool that no workload owns, and to which
+	// no workload is bound.
 	Open unit.CPUSet
 }
 
 // Held are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
-// work that Tenon manages runs there. BE never runs on the CPUs of LSE. It runs
-// on the CPUs of LSR only if they are lent.
+// work that Tenon manages runs on them. BE never runs on the own CPUs of LSE.
+// It runs on those of LSR only if they are lent.
 type Held struct {
-	// Of holds the own CPUs of workloads. Shared holds the seats and pools. Of
+	// Of holds the own CPUs of workloads, and Shared their seats and pools. Of
 	// is nil if no workload demands CPUs.
 	Of     map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]pick.Hold
-	// How describes each grant. Why says, for a workload that demands CPUs and
-	// holds none, the reason.
+	// How describes each grant. Why is for workloads that demand CPUs and hold
+	// none: it says why.
 	How, Why map[node.WorkloadID]string
 	// By says who chose each grant.
 	By map[node.WorkloadID]By
 }
 
-// A Note holds what Grants say of one workload in addition to its CPUs.
+// A Note holds what a Grants says about one workload, in addition to its CPUs.
 type Note struct {
 	By  By     `json:"by,omitempty"`
 	How string `json:"how,omitempty"`
 	Why string `json:"why,omitempty"`
 }
 
-// Notes returns the notes on all workloads that demand CPUs; nil: no workload
-// does.
+// Notes returns the notes on all workloads that demand CPUs. It returns nil if
+// there are none.
 func (g Held) Notes() map[node.WorkloadID]Note {
 	var all map[node.WorkloadID]Note
 	note := func(id node.WorkloadID) {
@@ -96,7 +96,7 @@ const (
 	ByNode      By = "node"
 )
 
-// Had is what the workloads held in the tick before.
+// Had is what the workloads held in the last tick.
 type Had struct {
 	Own    map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]pick.Hold
@@ -110,12 +110,15 @@ type claim struct {
 }
 
 // Decide grants CPUs. A workload keeps its CPUs while it demands the same
-// number, so a new workload never moves another. Workloads without CPUs come in
-// this order: those for which a scheduler chose, those with a higher priority,
-// LSE before LSR, then by name. A grant always leaves enough CPUs for the
-// system and for BE. A new grant also leaves the CPUs that services without
-// exclusive CPUs request, unless a scheduler that knows these requests chose
-// it. If too few CPUs are left for a workload, it is treated as LS.
+// number, so a new workload never moves another.
+//
+// Workloads without CPUs come in this order: those for which a scheduler chose,
+// those with a higher priority, LSE before LSR, then by name. If too few CPUs
+// are left for a workload, it is treated as LS.
+//
+// A grant always leaves enough CPUs for the system and for BE. A new grant also
+// leaves as many CPUs as the services without exclusive CPUs request. This does
+// not hold if a scheduler chose the CPUs, because it knows these requests.
 func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Grants {
 	var g Grants
 	var asked []claim
@@ -212,8 +215,8 @@ func Claimed(w *node.Workload) (int, string) {
 	return int(amount / unit.CPUs(1)), ""
 }
 
-// hadBy returns the exclusive CPUs that a workload has now. They are in the
-// state; if the state was lost, hadBy derives them from the knob. A workload
+// hadBy returns the exclusive CPUs that a workload has now. Usually the state
+// has them. If the state was lost, hadBy derives them from the knob. A workload
 // that was treated as LS may have a CPU set of the same size, but other
 // workloads share that set.
 func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
@@ -241,7 +244,7 @@ func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workloa
 	return set
 }
 
-// compare orders claims: the claim that is granted first sorts first.
+// compare orders claims. The claim that must be granted first sorts first.
 func (c claim) compare(o claim) int {
 	if c.had.Empty() != o.had.Empty() {
 		if o.had.Empty() {
@@ -274,8 +277,7 @@ func Keep(keep unit.Percent, pool unit.CPUSet) int {
 	return max(1, int((share+999)/unit.CPUs(1)))
 }
 
-// countedOn returns the number of CPUs that LS work without exclusive CPUs
-// requests.
+// countedOn returns how many CPUs the LS work without exclusive CPUs requests.
 func countedOn(s node.Snapshot) int {
 	var sum unit.MilliCPU
 	for i := range s.Workloads {
@@ -287,9 +289,9 @@ func countedOn(s node.Snapshot) int {
 	return int((sum + 999) / unit.CPUs(1))
 }
 
-// grant gives a workload some of the free CPUs. It leaves at least the number
-// least free. For a new or larger claim it also leaves the number counted,
-// unless a scheduler chose the CPUs.
+// grant gives some of the free CPUs to a workload. It leaves at least the
+// number least of them free. If the claim is new or larger than before, grant
+// also leaves the number counted, unless a scheduler chose the CPUs.
 func (r *round) grant(c claim) {
 	s, id := r.snap, c.work.ID
 	room := RoomBefore(s.Knobs, c.work.Cgroup, s.Topology.All())
@@ -332,7 +334,7 @@ func (r *round) grant(c claim) {
 }
 
 // refuse returns the reason why the node cannot follow the choice of a
-// scheduler; empty: it can.
+// scheduler, or "".
 func (r *round) refuse(chosen node.CPUChoice, c claim, free unit.CPUSet, spare int) string {
 	all := r.Map.All()
 	switch {
@@ -369,7 +371,7 @@ func atMost(free, spare int) string {
 	}
 }
 
-// describe returns the text about a grant that reasons contain.
+// describe returns the text that reasons contain about a grant.
 func describe(w node.Workload, o pick.Offer) string {
 	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	if o.Split > 0 {

@@ -44,7 +44,8 @@ func (n *site) report() place.Report {
 	return r
 }
 
-// workload returns a pod with its contract as the agent sees it.
+// workload returns a pod and its contract in the form in which the agent sees
+// them.
 func workload(p place.Pod, c place.Contract) node.Workload {
 	d := p.Demand
 	return node.Workload{
@@ -69,10 +70,10 @@ func (n *site) tick() {
 }
 
 // TestWhatTheLedgerGrantsTheNodeObeys runs random histories of pods on random
-// nodes: reservations, binds, ends, ticks of the agent, restarts of the agent,
-// and reports. It checks that the agent obeys every contract, moves no pod, and
-// gives no pod an empty set. It also checks that a ledger made from the reports
-// agrees with one made from the contracts.
+// nodes. They consist of reservations, binds, ends, ticks of the agent,
+// restarts of the agent, and reports. The test checks that the agent obeys
+// every contract, moves no pod, and gives no pod an empty set. It also checks
+// that a ledger made from the reports agrees with one made from the contracts.
 func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(81, 82))
 	granted := 0

@@ -38,7 +38,7 @@ type contract struct {
 	made bool
 }
 
-// A scheduler is the knowledge of one scheduler.
+// A scheduler is what one scheduler knows.
 type scheduler struct {
 	seen, report, reserved [modelPods]contract
 }
@@ -224,12 +224,13 @@ func allHave(w world) bool {
 }
 
 // TestNoInterleavingLeavesAnOverlap visits the states that two schedulers, an
-// agent and the API server can reach by any order of reservations, binds,
-// events, reports and one kill. In each state it delivers all events and then
-// checks three things: no CPU has two owners, each pod has what it demands or
-// nothing, and the ledger gives away no CPU that a pod holds. With two pods it
-// visits every state. With three it visits the shortest histories first and
-// stops after some (TENON_TEST_LONG=1: after more).
+// agent and the API server can reach. They get there by reservations, binds,
+// events, reports and one kill, in any order. In each state the test delivers
+// all events and then checks three things: no CPU has two owners, each pod has
+// what it demands or nothing, and the ledger gives away no CPU that a pod
+// holds. With two pods it visits every state. With three it visits the shortest
+// histories first and stops after a number of states, which is larger if
+// TENON_TEST_LONG is 1.
 func TestNoInterleavingLeavesAnOverlap(t *testing.T) {
 	most := 12000
 	if os.Getenv("TENON_TEST_LONG") != "" {

@@ -13,8 +13,8 @@ import (
 )
 
 // sharedBefore lists the seats and pools that workloads hold before this
-// decision, as far as they are known: those of the last tick, or else the
-// choice of a scheduler.
+// decision, as far as they are known. They come from the last tick, or
+// otherwise from the choice of a scheduler.
 func (r *round) sharedBefore() []pick.Hold {
 	var all []pick.Hold
 	for i := range r.snap.Workloads {
@@ -32,8 +32,9 @@ func (r *round) sharedBefore() []pick.Hold {
 	return all
 }
 
-// share grants seats and pools after all own CPUs. Workloads that had one come
-// first, then those for which a scheduler chose, then the others by name.
+// share grants seats and pools, after all own CPUs. Workloads that had seats or
+// a pool come first, then those for which a scheduler chose, and then the
+// others by name.
 func (r *round) share() {
 	var asked []node.Workload
 	for i := range r.snap.Workloads {
@@ -70,8 +71,8 @@ func (r *round) share() {
 	}
 }
 
-// seat chooses the seats or the pool of one workload. holds is what the
-// workloads before it hold. The set is empty if the workload gets nothing.
+// seat chooses the seats or the pool of one workload. holds is what the earlier
+// workloads hold. If the workload gets nothing, the set is empty.
 func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))
@@ -108,8 +109,8 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 	return h, ByNode, describeShared(w, h, r.Map, false) + why
 }
 
-// chosenHome returns what a workload holds by the choice of its scheduler, or
-// the reason why the node cannot follow that choice.
+// chosenHome returns what a workload holds if the node follows the choice of
+// its scheduler. If the node cannot, chosenHome returns the reason.
 func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 	c := o.Chosen
 	switch {
@@ -132,7 +133,7 @@ func (r *round) authorOf(o node.CPUOverride, h pick.Hold) By {
 	return ByNode
 }
 
-// describeShared returns the text about seats or a pool that reasons contain.
+// describeShared returns the text that reasons contain about seats or a pool.
 func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
 	level := m.LevelOf(h.Home)
 	if h.Grade == pick.Pooled {
@@ -145,7 +146,8 @@ func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) strin
 	return text
 }
 
-// Set returns the CPUs to which a workload is bound, own or shared.
+// Set returns the CPUs to which a workload is bound. They are its own or
+// shared.
 func (g Grants) Set(id node.WorkloadID) (unit.CPUSet, bool) {
 	if set, own := g.Of[id]; own {
 		return set, true

@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// An Answer is the answer of a node to a demand: its worth if it fits, or the
-// reason why it does not. It has one byte, so that the answers of thousands of
-// nodes are close to each other in memory. The zero Answer means that there is
-// no answer.
+// An Answer is a node's answer to a demand. If the demand fits, it is the worth
+// of the node, and otherwise the reason. It has one byte, so that the answers
+// of thousands of nodes are close to each other in memory. The zero Answer
+// means that there is no answer.
 type Answer uint8
 
 const (
@@ -17,15 +17,15 @@ const (
 	refuses Answer = 1 << 7 // plus the index of the reason
 )
 
-// reasons lists all reasons of nodes. A test compares the list with the
-// constants.
+// reasons lists all reasons that a node can have. A test compares the list with
+// the constants.
 var reasons = [...]Reason{
 	pick.TooFew, pick.NeededShared, pick.TooFewNear, pick.TooManyNodes, pick.NotWhole, pick.TooFewWhole, pick.TooFewCores, pick.NoRoomToShare, pick.NoDemand,
 	NoReport, Stale, OtherManager, NotHere,
 }
 
-// Answer returns the result of Room and, for a demand that fits, of Worth. It
-// does not allocate memory.
+// Answer returns the result of Room. If the demand fits, it returns the result
+// of Worth instead. It does not allocate memory.
 func (v *View) Answer(d *Demand) Answer {
 	why := v.Room(d)
 	if why == pick.Fits {
@@ -37,10 +37,11 @@ func (v *View) Answer(d *Demand) Answer {
 // Fits reports whether the demand fits.
 func (a Answer) Fits() bool { return a >= fits && a < refuses }
 
-// Worth returns the worth of a demand that fits.
+// Worth returns the worth of the node. The demand must fit.
 func (a Answer) Worth() int64 { return int64(a - fits) }
 
-// Reason returns the reason why the demand does not fit, or Fits.
+// Reason returns the reason why the demand does not fit. If it fits, Reason
+// returns Fits.
 func (a Answer) Reason() Reason {
 	if a < refuses {
 		return pick.Fits

@@ -15,7 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEveryReasonIsAnAnswer compares the list with the constants in the sources.
+// TestEveryReasonIsAnAnswer compares the list reasons with the constants in the
+// sources.
 func TestEveryReasonIsAnAnswer(t *testing.T) {
 	var all []Reason
 	for _, pattern := range []string{"*.go", "../pick/*.go"} {
@@ -59,8 +60,7 @@ func TestEveryReasonIsAnAnswer(t *testing.T) {
 	}
 }
 
-// anyDemand returns a demand of any kind, including demands that no node can
-// meet.
+// anyDemand returns a random demand. It may be one that no node can meet.
 func anyDemand(rnd *rand.Rand) Demand {
 	d := Demand{Claim: pick.Claim{
 		Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: rnd.IntN(12), Bind: pick.Bind(rnd.IntN(5)), Within: pick.Level(rnd.IntN(4)), Fewest: rnd.IntN(4) == 0,
@@ -71,7 +71,7 @@ func anyDemand(rnd *rand.Rand) Demand {
 	return d
 }
 
-// TestAnAnswerIsRoomAndWorth adds and removes pods, and compares Answer with
+// TestAnAnswerIsRoomAndWorth adds and removes pods. It compares Answer with
 // Room and Worth of the node.
 func TestAnAnswerIsRoomAndWorth(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))

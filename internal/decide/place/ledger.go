@@ -7,10 +7,10 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// A Ledger is the state of the CPUs of a cluster. For a pod that its node
-// reports, the report counts; for a bound pod that is not reported, its
-// contract; for a pod in flight, its reservation. The ledger remembers nothing
-// else, so a new ledger that learns the same pods and reports has the same
+// A Ledger is the state of the CPUs of a cluster. If the node of a pod reports
+// it, the report counts. If a pod is bound but not reported, its contract
+// counts. If a pod is in flight, its reservation counts. The ledger has no
+// other memory: a new ledger that learns the same pods and reports has the same
 // state. Callers must serialize the calls.
 type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
@@ -94,7 +94,7 @@ func (l *Ledger) Learn(node string, r Report) {
 	p.view = nil
 }
 
-// Out excludes a node from new pods, for a reason. With the reason Fits, or
+// Out makes a node take no new pods, for a reason. With the reason Fits, or
 // after a report, the node takes pods again.
 func (l *Ledger) Out(node string, why Reason) {
 	p := l.at(node)
@@ -249,8 +249,8 @@ func (l *Ledger) Release(uid UID) {
 	}
 }
 
-// Gone removes a pod that was deleted or has ended. A later report may still
-// contain the pod; the ledger then ignores it.
+// Gone removes a pod that was deleted or has ended. If a later report still
+// contains the pod, the ledger ignores it.
 func (l *Ledger) Gone(uid UID) {
 	l.each(uid, func(e *entry) {
 		p := l.nodes[e.node]
@@ -344,8 +344,9 @@ func (l *Ledger) View(node string) *View {
 	return p.view
 }
 
-// Without returns the view of a node without those bound pods that the other
-// list of the cluster, listed, does not contain.
+// Without returns the view of a node, but without some of the bound pods. It
+// removes those that the other list of the cluster does not contain. listed
+// reports whether that list contains a pod.
 func (l *Ledger) Without(node string, listed func(UID) bool) *View {
 	v := l.View(node)
 	p := l.nodes[node]
@@ -364,7 +365,7 @@ func (l *Ledger) Without(node string, listed func(UID) bool) *View {
 	return v.Without(ended...)
 }
 
-// look merges the reports, contracts and reservations of all pods into a view.
+// look makes a view from the reports, contracts and reservations of all pods.
 func (p *place) look() *View {
 	if p.m == nil {
 		return &View{out: p.out}

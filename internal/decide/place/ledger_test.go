@@ -161,8 +161,9 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 }
 
 // TestPreemptionSeesFreedCPUs removes one of two pods from a copy of a full
-// node. Preemption does so to see what the end of a pod would free. In the
-// copy, the CPUs of the pod are free; in the ledger, they stay taken.
+// node. Preemption does the same to see what the end of a pod would free. In
+// the copy, the CPUs of the pod must be free. In the ledger, they must stay
+// taken.
 func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(1, 1, 4, 2)})
@@ -201,8 +202,8 @@ func TestAContractHasTheSetsOfContainers(t *testing.T) {
 	}
 }
 
-// TestALedgerRebuiltIsTheSame compares a ledger after a random history with a
-// new ledger that learns only the final pods and reports.
+// TestALedgerRebuiltIsTheSame compares two ledgers. One has a random history,
+// and the other learns only the final pods and reports.
 func TestALedgerRebuiltIsTheSame(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	for try := range 60 {
@@ -247,7 +248,7 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 }
 
 // likeNew checks that the present view, which was derived from an earlier one,
-// equals a view made from all pods.
+// equals a view that is made from all pods.
 func likeNew(t *testing.T, l *Ledger, node string) {
 	t.Helper()
 	made, anew := l.View(node), l.nodes[node].look()
@@ -256,9 +257,10 @@ func likeNew(t *testing.T, l *Ledger, node string) {
 	}
 }
 
-// TestAViewIsTheSameHoweverItWasMade makes the calls of a ledger in random
-// order: reports with and without pods, contracts that do not match their
-// demand, doubts, and the ends of pods that a report still contains.
+// TestAViewIsTheSameHoweverItWasMade calls the methods of a ledger in random
+// order. The calls include reports with and without pods, contracts that do not
+// match their demand, doubts, and the ends of pods that a report still
+// contains.
 func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(61, 62))
 	for range 150 {
@@ -348,8 +350,9 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// reportCPU adds to a benchmark the CPU time of the process for each operation.
-// On a busy machine the elapsed time says little. Call the result at the end.
+// reportCPU adds to a benchmark how much CPU time the process uses per
+// operation, because on a busy machine the elapsed time says little. The caller
+// calls the result at the end.
 func reportCPU(b *testing.B) func() {
 	used := func() int64 {
 		var r syscall.Rusage

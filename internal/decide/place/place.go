@@ -1,7 +1,7 @@
-// Package place is the ledger of the CPUs of a cluster: which pods hold which
-// CPUs of which node. The ledger knows this from the reports of the nodes, from
-// the contracts of bound pods, and from reservations. The scheduler, the
-// simulator and kubectl tenon fit use the same ledger.
+// Package place is the ledger of the CPUs of a cluster. It knows which pods
+// hold which CPUs of which node, from the reports of the nodes, from the
+// contracts of bound pods, and from reservations. The scheduler, the simulator
+// and kubectl tenon fit use the same ledger.
 package place
 
 import (
@@ -16,10 +16,11 @@ import (
 // UID identifies a pod (metadata.uid).
 type UID string
 
-// A Reason says why a node does not take a pod; empty: it does.
+// A Reason says why a node does not take a pod. It is empty if the node takes
+// the pod.
 type Reason = pick.Reason
 
-// The reasons of the ledger, in addition to those of pick.
+// The reasons that the ledger adds to those of package pick.
 const (
 	NoReport     Reason = "no agent has reported the CPUs of the node"
 	Stale        Reason = "the report of the node's agent is too old"
@@ -27,12 +28,12 @@ const (
 	NotHere      Reason = "the pod is reserved on another node"
 )
 
-// A Demand is what a pod demands of a node's CPUs.
+// A Demand says what a pod demands of a node's CPUs.
 type Demand struct {
 	pick.Claim
 	// Containers are the containers with CPUs of their own, in the order of the
-	// pod. Their numbers add up to that of the claim. Empty: the CPUs are for
-	// the pod as a whole.
+	// pod. The sum of their numbers is the number of the claim. If there are
+	// none, the CPUs are for the pod as a whole.
 	Containers []Container
 	// Memory is the memory that the pod requests.
 	Memory unit.Bytes
@@ -50,17 +51,17 @@ type Pod struct {
 	Demand Demand
 }
 
-// A Contract is what a scheduler chose for a pod on its node.
+// A Contract says what a scheduler chose for a pod on its node.
 type Contract struct {
 	// Topology is the topology for which the choice was made.
 	Topology pick.Hash
 	Grade    pick.Grade
-	// CPUs are own CPUs or seats. For pooled work they are the CPUs of the home
-	// that were open when the pod was bound. Home are all CPUs of the pool;
-	// empty for own CPUs.
+	// CPUs are own CPUs or seats. For pooled work they are the CPUs of the pool
+	// that were open when the pod was bound. Home are all CPUs of the pool. For
+	// own CPUs, Home is empty.
 	CPUs, Home unit.CPUSet
-	// Containers divides CPUs among the containers; nil: the CPUs are for the
-	// pod as a whole.
+	// Containers divides CPUs among the containers. If it is nil, the CPUs are
+	// for the pod as a whole.
 	Containers map[string]unit.CPUSet
 	// Nodes says how much of the pod is on each NUMA node.
 	Nodes []NodeShare
@@ -73,21 +74,21 @@ type NodeShare struct {
 	Memory unit.Bytes
 }
 
-// A Held is what a pod holds on its node, as the node's agent reports it.
+// A Held says what a pod holds on its node, according to the node's agent.
 type Held struct {
 	UID  UID
 	Hold pick.Hold
 }
 
-// A Report is the state of the CPUs of one node, as its agent reports it.
+// A Report is the state of the CPUs of one node, according to its agent.
 type Report struct {
 	Topology node.Topology
 	// Reserved are the CPUs that no pod of the ledger gets. Keep is the number
-	// of CPUs that stay open.
+	// of CPUs that must stay open.
 	Reserved unit.CPUSet
 	Keep     int
 	// Manager names another program that writes cpusets on the node, such as
-	// the static policy of the kubelet; empty: none.
+	// the static policy of the kubelet. It is empty if there is none.
 	Manager string
 	Held    []Held
 }
@@ -109,8 +110,8 @@ func ContractOf(m *pick.Map, d Demand, o pick.Offer) Contract {
 	return c
 }
 
-// shares divides the demand among the NUMA nodes, in proportion to the number
-// of CPUs on each.
+// shares divides the demand among the NUMA nodes, in proportion to how many of
+// the CPUs each node has.
 func shares(m *pick.Map, d Demand, o pick.Offer) []NodeShare {
 	request := d.Request
 	if d.Grade == pick.Own {
@@ -130,9 +131,9 @@ func (c Contract) Hold(d Demand) pick.Hold {
 	return pick.Hold{Grade: c.Grade, CPUs: c.CPUs, Home: c.Home, Request: d.Request, Apart: d.Apart}
 }
 
-// Matches reports whether a contract is for this demand: whether it has the
-// same grade and number of CPUs. A forged contract therefore cannot give a pod
-// more than it demands.
+// Matches reports whether a contract is for this demand. For this, grade and
+// number of CPUs must be the same. A forged contract can therefore not give a
+// pod more than it demands.
 func (c Contract) Matches(d Demand) bool {
 	if c.Grade != d.Grade {
 		return false

@@ -20,7 +20,7 @@ type View struct {
 	seats pick.Seats
 }
 
-// A held is a Held to which several views point.
+// A held is a Held that several views can share.
 type held struct {
 	uid  UID
 	hold *pick.Hold
@@ -41,8 +41,8 @@ func (v *View) fill() {
 	v.sum = v.m.Sum(v.seats)
 }
 
-// Room returns the reason why the node does not take the demand; Fits if it
-// does. It does not allocate memory.
+// Room returns the reason why the node does not take the demand, or Fits. It
+// does not allocate memory.
 func (v *View) Room(d *Demand) Reason {
 	if v.out != pick.Fits {
 		return v.out
@@ -54,8 +54,8 @@ func (v *View) Room(d *Demand) Reason {
 // allocate memory.
 func (v *View) Worth(d *Demand) int64 { return v.sum.Worth(&d.Claim) }
 
-// Offer chooses CPUs for a demand as Ledger.Reserve would, but reserves
-// nothing.
+// Offer chooses CPUs for a demand. It chooses as Ledger.Reserve does, but
+// reserves nothing.
 func (v *View) Offer(d *Demand) (Contract, pick.Offer, Reason) {
 	if why := v.Room(d); why != pick.Fits {
 		return Contract{}, pick.Offer{}, why
@@ -67,8 +67,8 @@ func (v *View) Offer(d *Demand) (Contract, pick.Offer, Reason) {
 	return ContractOf(v.m, *d, o), o, pick.Fits
 }
 
-// Without returns the view as if the given pods held nothing. Preemption uses
-// it.
+// Without returns the view that would result if the given pods held nothing.
+// Preemption uses it.
 func (v *View) Without(uids ...UID) *View {
 	if v.m == nil {
 		return v
@@ -101,7 +101,7 @@ func (v *View) Without(uids ...UID) *View {
 }
 
 // With returns the view with one more pod. The pod gets the CPUs of its
-// contract; if the contract is zero, the view chooses some. If the pod does not
+// contract. If the contract is zero, the view chooses CPUs. If the pod does not
 // fit, the view is unchanged.
 func (v *View) With(p Pod, c Contract) *View {
 	if v.m == nil || v.Has(p.UID) {
@@ -117,7 +117,7 @@ func (v *View) With(p Pod, c Contract) *View {
 	return v.with(heldBy(p, c))
 }
 
-// with returns the view with one more hold. It is cheaper than to build a view
+// with returns the view with one more hold. This is cheaper than making a view
 // from all holds.
 func (v *View) with(h held) *View {
 	next := *v
@@ -147,7 +147,7 @@ func heldBy(p Pod, c Contract) held {
 	return held{p.UID, &h}
 }
 
-// Map returns the topology; nil: it is not known.
+// Map returns the topology, or nil if it is not known.
 func (v *View) Map() *pick.Map { return v.m }
 
 // Open returns the CPUs that no pod owns.
@@ -158,8 +158,8 @@ func (v *View) Open() unit.CPUSet {
 	return v.m.Open(v.seats)
 }
 
-// Stranded returns the number of CPUs that are free for exclusive use, but that
-// demands of n CPUs within one L3 cache could not use.
+// Stranded returns the number of stranded CPUs: they are free for exclusive
+// use, but no demand of n CPUs within one L3 cache can use them.
 func (v *View) Stranded(n int) int { return v.sum.Stranded(n) }
 
 // Reserved returns the CPUs that no pod of the ledger gets.
