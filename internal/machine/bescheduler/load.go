@@ -10,14 +10,14 @@ import (
 )
 
 // ErrLoading means that the kernel is still verifying the programs of the
-// scheduler. That takes a second, or many seconds on a slow machine. Until then
-// the knob reads as empty, and the next isolation mechanism in the order is in
-// use.
+// scheduler. This takes a second, or many seconds on a slow machine. Until it
+// ends, the knob reads as empty, and the next isolation mechanism in the order
+// is in use.
 var ErrLoading = errors.New("the scheduler is being loaded: the kernel checks it")
 
-// startLoading loads the wanted scheduler in a goroutine of its own. If that
-// fails, it records a mechanism failure, as if the kernel had refused the
-// scheduler at once.
+// startLoading loads the wanted scheduler in a goroutine of its own. If this
+// fails, it records a failure of the mechanism, as if the kernel had refused
+// the scheduler at once.
 func (x *Scheduler) startLoading() {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -34,9 +34,9 @@ func (x *Scheduler) startLoading() {
 	}()
 }
 
-// loadWanted loads the scheduler if it is wanted and not loaded, and reports
-// whether it did. If another goroutine is loading the scheduler, it does
-// nothing.
+// loadWanted loads the scheduler if it is wanted and not loaded yet, and
+// reports whether it did so. If another goroutine is already loading it,
+// loadWanted does nothing.
 func (x *Scheduler) loadWanted() (bool, error) {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -57,9 +57,9 @@ func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	return x.want, true
 }
 
-// loadAs loads the scheduler and starts follow. If another scheduler is wanted
-// when the load ends, loadAs drops the loaded one or changes its parameters; it
-// ignores an error of that.
+// loadAs loads the scheduler, and starts follow. If another scheduler is wanted
+// by then, loadAs drops the loaded one or changes its parameters. It ignores an
+// error in that.
 func (x *Scheduler) loadAs(v node.Scheduler) (bool, error) {
 	for begun := true; begun; v, begun = x.beginLoad() {
 		s, err := x.load(v)
@@ -96,8 +96,8 @@ func (x *Scheduler) load(v node.Scheduler) (Program, error) {
 }
 
 // endLoad stores the loaded scheduler, and returns which one is wanted now. If
-// that is another, the caller must drop the loaded one, and until then no other
-// load can begin.
+// this is another one, the caller must drop the loaded one. Until that is done,
+// no other load can begin.
 func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.Scheduler) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -115,7 +115,8 @@ func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.S
 	return want
 }
 
-// drop unloads a scheduler that was not wanted any more when its load ended.
+// drop unloads a scheduler that was not wanted any more when it had been
+// loaded.
 func (x *Scheduler) drop(s Program) {
 	last := x.lastStatus(s)
 	if err := s.Close(); err != nil {
@@ -127,12 +128,13 @@ func (x *Scheduler) drop(s Program) {
 	x.loading = false
 }
 
-// Unwant records that no scheduler is wanted. A scheduler that is being loaded,
-// which the knob does not show yet, is dropped when its load ends.
+// Unwant records that no scheduler is wanted. The knob does not show a
+// scheduler that is still being loaded. Such a scheduler is dropped when its
+// load ends.
 func (x *Scheduler) Unwant() { x.unwant() }
 
-// unwant does what Unwant says. It also returns the loaded scheduler (nil:
-// none), and whether a load is in progress.
+// unwant does the same as Unwant. It also returns the loaded scheduler, or nil,
+// and whether a load is in progress.
 func (x *Scheduler) unwant() (s Program, loading bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// orders are the orders of the loaded BPF scheduler, or those that it will be
-// loaded with. Package decide/isolation decides them. This file writes them to
-// the scheduler's maps and reads them back.
+// orders are the orders that the loaded BPF scheduler has, or the next one will
+// have. Package decide/isolation decides them. This file writes them to the
+// scheduler's maps, and reads them back.
 type orders struct {
 	groups   map[node.CgroupPath]order
 	cap      node.SchedulerCap
@@ -27,7 +27,7 @@ type orders struct {
 }
 
 // An order is the order for one cgroup. If a cgroup is removed and made again,
-// it has another inode and no order.
+// its inode is different, and it has no order.
 type order struct {
 	inode uint64
 	value node.SchedulerGroup
@@ -37,14 +37,14 @@ type order struct {
 // capKnob is the knob that limits all threads of the BPF scheduler together.
 var capKnob = node.Knob{File: node.FileSchedulerCap}
 
-// classOf gives, for each class of package node, the class in the scheduler's
-// maps.
+// classOf maps each class of package node to the class in the scheduler's maps.
 var classOf = map[node.SchedulerClass]scx.Class{
 	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
 }
 
-// FillOrders adds the orders of existing cgroups to a snapshot. It reads each
-// from the scheduler's maps again within reread.Changed.
+// FillOrders adds the orders of existing cgroups to a snapshot. If
+// reread.Changed has passed since the last read, it reads an order from the
+// scheduler's maps again.
 func (x *Scheduler) FillOrders(at time.Time, into map[node.Knob]node.Value) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -93,7 +93,7 @@ func (x *Scheduler) readBack(p node.CgroupPath) {
 	x.orders.groups[p] = o
 }
 
-// ReadOrder returns one order. The zero value means that there is none.
+// ReadOrder returns one order. If there is no order, it returns the zero value.
 func (x *Scheduler) ReadOrder(k node.Knob) (node.Value, error) {
 	inode, err := x.inode(k.Cgroup)
 	if err != nil {
@@ -110,9 +110,9 @@ func (x *Scheduler) ReadOrder(k node.Knob) (node.Value, error) {
 	return node.SchedulerGroup{}, nil
 }
 
-// Order gives the scheduler an order, or keeps the order for the next load. It
-// does not journal the order: the order ends with the scheduler, and the
-// scheduler ends with this process.
+// Order gives an order to the scheduler, or keeps it for the next load. It does
+// not write the order to the journal. The order ends with the scheduler, and
+// the scheduler ends with this process.
 func (x *Scheduler) Order(k node.Knob, v node.Value) error {
 	switch v := v.(type) {
 	case node.SchedulerCap:
@@ -177,8 +177,8 @@ func (x *Scheduler) orderGroup(p node.CgroupPath, o order) error {
 	return nil
 }
 
-// taken reports whether another cgroup already has the slot. The caller holds
-// x.mu.
+// taken reports whether a cgroup other than p already has the slot. The caller
+// holds x.mu.
 func (o *orders) taken(p node.CgroupPath, slot int) bool {
 	for q, other := range o.groups {
 		if q != p && other.value.Slot == slot {
@@ -189,7 +189,7 @@ func (o *orders) taken(p node.CgroupPath, slot int) bool {
 }
 
 // push writes an order to the scheduler's maps. It writes the quota first, so
-// that the slot never has a thread without the quota. The caller holds x.mu.
+// that no thread is ever in the slot without the quota. The caller holds x.mu.
 func (x *Scheduler) push(o order) error {
 	if v := o.value; v.Slot > 0 {
 		quota := time.Duration(int64(v.Quota) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
@@ -200,9 +200,9 @@ func (x *Scheduler) push(o order) error {
 	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: classOf[o.value.Class], Pod: o.value.Slot})
 }
 
-// pushOrders gives a newly loaded scheduler all orders. Those that protect
-// other work come first. It forgets refused orders, so that snapshots do not
-// show them and the policy wants them again.
+// pushOrders gives all orders to a scheduler that has just been loaded. Orders
+// that protect other work come first. It forgets refused orders, so that
+// snapshots do not show them, and the policy wants them again.
 func (x *Scheduler) pushOrders(s Program) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,9 +224,9 @@ func (x *Scheduler) pushOrders(s Program) {
 	}
 }
 
-// noteRefusal records whether the scheduler accepted an order, and returns the
-// reason if not. If the order failed because the scheduler has ended, that is
-// no refusal. The caller holds the lock of the scheduler.
+// noteRefusal records whether the scheduler accepted an order. If it did not,
+// noteRefusal returns the reason. It is no refusal if the order failed because
+// the scheduler has ended. The caller holds the lock of the scheduler.
 func (o *orders) noteRefusal(k node.Knob, err error) error {
 	if delete(o.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err
@@ -238,8 +238,8 @@ func (o *orders) noteRefusal(k node.Knob, err error) error {
 	return err
 }
 
-// refusals lists the orders that the scheduler refused; empty: none. The caller
-// holds the lock of the scheduler.
+// refusals lists the orders that the scheduler refused. It is empty if there
+// are none. The caller holds the lock of the scheduler.
 func (o *orders) refusals() string {
 	n := len(o.refused)
 	if n == 0 {
@@ -260,7 +260,7 @@ func (x *Scheduler) forgetOrders() {
 	x.orders = orders{}
 }
 
-// SweepOrders drops the orders of cgroups that are gone.
+// SweepOrders drops the orders of cgroups that do not exist any more.
 func (x *Scheduler) SweepOrders() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

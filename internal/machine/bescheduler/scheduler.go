@@ -1,5 +1,5 @@
 // Package bescheduler is the BPF scheduler of best-effort threads on the real
-// node: it loads Tenon's scheduler without blocking the loop, gives it the
+// node. It loads Tenon's scheduler without blocking the loop, gives it the
 // orders of cgroups, and reports how it ended.
 package bescheduler
 
@@ -19,7 +19,7 @@ import (
 )
 
 // reloadsAtOnce is the maximum number of loads after a change of the CPUs. Each
-// further CPU that goes offline may end the scheduler again.
+// other CPU that goes offline meanwhile may end the scheduler again.
 const (
 	reloadsAtOnce = 5
 	reloadPause   = 200 * time.Millisecond
@@ -58,8 +58,8 @@ func (kernelSchedExt) Load(o scx.Options) (Program, error) {
 }
 
 // Events are functions that a Scheduler calls when something happens outside
-// the loop. None of them may be nil. The Scheduler holds no lock of its own
-// during a call.
+// the loop. None of them may be nil. During such a call, the Scheduler holds
+// none of its locks.
 type Events struct {
 	Stray    func(scx.Stray)               // a best-effort cgroup has a thread outside the scheduler
 	LongWait func(scx.LongWait)            // a thread has waited so long that the kernel would end the scheduler
@@ -138,8 +138,8 @@ func (x *Scheduler) Loading() bool {
 	return x.loading
 }
 
-// HasRoom reports whether a CPU is free for a thread. It returns true if no
-// scheduler is loaded.
+// HasRoom reports whether a CPU is free for a thread. If no scheduler is
+// loaded, it returns true.
 func (x *Scheduler) HasRoom(tid int) bool {
 	s := x.program()
 	return s == nil || s.HasRoom(tid)
@@ -159,8 +159,9 @@ func (x *Scheduler) Beat() error {
 }
 
 // Unload unloads the scheduler if this process has loaded one or is loading
-// one, and reports whether it did. It is used when the loop hangs and cannot
-// give orders any more. The next snapshot shows that the scheduler is gone.
+// one. It reports whether there was one. It is for a loop that hangs, and
+// cannot give orders any more. The next snapshot shows that no scheduler is
+// loaded.
 func (x *Scheduler) Unload() (bool, error) {
 	s, loading := x.unwant()
 	if s == nil {
@@ -169,7 +170,7 @@ func (x *Scheduler) Unload() (bool, error) {
 	return true, x.takeDown(s)
 }
 
-// program returns the loaded scheduler; nil: none is loaded.
+// program returns the loaded scheduler, or nil.
 func (x *Scheduler) program() Program {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -187,8 +188,8 @@ func (x *Scheduler) Read() (node.Value, error) {
 	return x.as, nil
 }
 
-// Write loads the scheduler, changes its parameters, or unloads it. In
-// tenond, the load happens in the background: until it ends, Write returns
+// Write loads the scheduler, changes its parameters, or unloads it. In tenond,
+// it loads the scheduler in the background. Until the load ends, Write returns
 // ErrLoading.
 func (x *Scheduler) Write(v node.Scheduler) error {
 	x.mu.Lock()
@@ -255,7 +256,8 @@ func (x *Scheduler) takeDown(s Program) error {
 	return err
 }
 
-// left records the end of a scheduler, if it was the loaded one.
+// left records that a scheduler has ended. It returns false if this was not the
+// loaded one.
 func (x *Scheduler) left(s Program) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -266,8 +268,8 @@ func (x *Scheduler) left(s Program) bool {
 	return true
 }
 
-// follow handles the scheduler's requests in a goroutine of its own, until the
-// scheduler ends.
+// follow handles the requests of the scheduler, in a goroutine of its own,
+// until the scheduler ends.
 func (x *Scheduler) follow(s Program) {
 	for e := range s.Events() {
 		switch e := e.(type) {
@@ -281,8 +283,8 @@ func (x *Scheduler) follow(s Program) {
 	}
 }
 
-// exited records that a scheduler ended unexpectedly. If it ended only because
-// the set of CPUs changed, exited loads it again with its orders.
+// exited records that a scheduler ended unexpectedly. If the only reason was a
+// change of the set of CPUs, exited loads it again with its orders.
 func (x *Scheduler) exited(s Program, e scx.Exit) {
 	last := x.lastStatus(s)
 	if !x.left(s) {
@@ -305,7 +307,7 @@ func (x *Scheduler) exited(s Program, e scx.Exit) {
 	x.on.Failed(false, errors.New(why))
 }
 
-// reload loads the scheduler for the present CPUs if it is still wanted. The
+// reload loads the scheduler for the present CPUs, if it is still wanted. The
 // kernel refuses a load while CPUs go online or offline.
 func (x *Scheduler) reload() (err error) {
 	for range reloadsAtOnce {

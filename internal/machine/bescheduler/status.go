@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Status returns the parts of an IsolationStatus that are about the scheduler:
-// its state, and the counters since New. If a scheduler is loaded, it reads its
-// counters.
+// Status returns the parts of an IsolationStatus that are about the scheduler.
+// These are its state, and the counters since New. If a scheduler is loaded,
+// Status reads the counters of that scheduler.
 func (x *Scheduler) Status() node.IsolationStatus {
 	var now *node.SchedulerStatus
 	if s := x.program(); s != nil {
@@ -27,7 +27,8 @@ func (x *Scheduler) Status() node.IsolationStatus {
 	return all
 }
 
-// lastStatus reads the counters of a scheduler; nil: they cannot be read.
+// lastStatus reads the counters of a scheduler. It returns nil if they cannot
+// be read.
 func (x *Scheduler) lastStatus(s Program) *node.SchedulerStatus {
 	raw, err := s.Status()
 	if err != nil {
@@ -36,7 +37,7 @@ func (x *Scheduler) lastStatus(s Program) *node.SchedulerStatus {
 	return statusOf(raw, x.now())
 }
 
-// ended records the end of a scheduler together with its last counters.
+// ended records that a scheduler has ended, and its last counters.
 func (x *Scheduler) ended(e scx.Exit, at time.Time, last *node.SchedulerStatus) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -39,7 +39,8 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// odd returns values that differ from every default, and that no kernel rounds.
+// odd returns values that differ from every default. If a kernel rounds a knob
+// at all, it rounds this value.
 func (b *Bench) odd() map[node.File]node.Value {
 	first, _, _ := b.two()
 	cpu, _ := unit.ParseCPUSet(first)
