@@ -27,7 +27,7 @@ func (f *FS) Groups() ([]string, error) {
 }
 
 // Inode returns the inode of a group. It identifies the group: if a group is
-// removed and made again, its inode differs.
+// removed and made again, the inode is different.
 func (f *FS) Inode(group string) (uint64, error) {
 	if err := check(group); err != nil {
 		return 0, err
@@ -43,8 +43,8 @@ func (f *FS) Inode(group string) (uint64, error) {
 	return stat.Ino, nil
 }
 
-// Make makes a control group. It fails with EEXIST if the group exists, and
-// with ENOSPC if the hardware has no free CLOSID. The new group may use
+// Make makes a control group. If the group exists, it fails with EEXIST. If the
+// hardware has no free CLOSID, it fails with ENOSPC. The new group may use
 // everything that no other group has exclusively.
 func (f *FS) Make(group string) error {
 	if err := check(group); err != nil {
@@ -58,8 +58,8 @@ func (f *FS) Make(group string) error {
 	return nil
 }
 
-// Remove removes a control group; its tasks move to the default group. A group
-// that does not exist is not an error.
+// Remove removes a control group. The tasks of the group move to the default
+// group. If the group does not exist, this is no error.
 func (f *FS) Remove(group string) error {
 	if err := check(group); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (f *FS) Remove(group string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Call rmdir(2) directly: os.Remove would try to unlink first.
+	// Call rmdir(2) directly, because os.Remove would try to unlink first.
 	if err := syscall.Rmdir(f.path(group)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return f.explain(fmt.Errorf("remove control group %s: %w", group, err))
 	}
@@ -105,7 +105,7 @@ func parseTasks(text string) ([]int, error) {
 	return slices.Compact(ids), nil
 }
 
-// Add moves a thread into a group. A thread that has ended is not an error.
+// Add moves a thread into a group. If the thread has ended, this is no error.
 func (f *FS) Add(group string, tid int) error {
 	err := f.write(group, "tasks", strconv.Itoa(tid)+"\n")
 	if errors.Is(err, syscall.ESRCH) {
@@ -117,18 +117,18 @@ func (f *FS) Add(group string, tid int) error {
 	return nil
 }
 
-// settleRounds is how many times Settle lists the threads at most.
+// settleRounds is the maximum number of lists that Settle requests.
 const settleRounds = 20
 
-// Settle moves threads into a group until all of them are there. A child that
-// is forked before its parent is moved is in the old group; a child that is
-// forked later is in the new one. Therefore each list has fewer threads to
-// move. Settle fails after settleRounds lists.
+// Settle moves threads into a group until all of them are in it. If a child is
+// forked before its parent is moved, it is in the old group. If it is forked
+// later, it is in the new one. Therefore each list has fewer threads to move.
+// Settle fails after settleRounds lists.
 //
 // A thread can end after it was listed, and a thread of another process can get
 // its tid before the move. Therefore Settle looks for moved threads that are in
-// the group but not in the last list, and moves them to the default group,
-// which never has less resources than another group.
+// the group but not in the last list. It moves them to the default group, which
+// never has less resources than another group.
 func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	moved := map[int]bool{}
 	for range settleRounds {
@@ -158,7 +158,7 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	return errors.Join(err, f.sendBack(moved, want, have))
 }
 
-// compare returns the threads that belong into a group and the threads that are
+// compare returns the threads that must be in a group and the threads that are
 // in it, both ascending.
 func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []int, err error) {
 	if want, err = threads(); err != nil {
@@ -169,7 +169,8 @@ func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []
 	return want, have, err
 }
 
-// sendBack moves threads that got into a group by mistake to the default group.
+// sendBack moves threads that came into a group by mistake to the default
+// group.
 func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	var errs []error
 	for _, tid := range have {
@@ -180,8 +181,8 @@ func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	return errors.Join(errs...)
 }
 
-// Shared reports whether other groups may use the resources of this group, too:
-// its mode is neither exclusive nor pseudo-locked.
+// Shared reports whether other groups may use the resources of this group, too.
+// This is so unless the mode of the group is exclusive or pseudo-locked.
 func (f *FS) Shared(group string) (bool, error) {
 	text, err := f.read(group, "mode")
 	return strings.TrimSpace(text) == "shareable", err

@@ -14,8 +14,8 @@ import (
 // Info describes the resources that this machine can divide and measure.
 type Info struct {
 	// Groups is the maximum number of control groups, including the default
-	// group: the smallest num_closids of all resources. It is 0 if the machine
-	// divides no resource.
+	// group. It is the smallest num_closids of all resources. It is 0 if the
+	// machine divides no resource.
 	Groups int
 	L3     Cache
 	MB     Bandwidth
@@ -23,21 +23,21 @@ type Info struct {
 	Events []string
 }
 
-// Cache describes how the L3 caches can be divided. The zero Cache cannot be
-// divided.
+// Cache describes how the L3 caches can be divided. If it is zero, they cannot
+// be divided.
 type Cache struct {
 	Mask   uint64 // one bit for each way (cbm_mask); 0 if the caches cannot be divided
 	Least  int    // the minimum number of ways of a group (min_cbm_bits)
 	Sparse bool   // the ways of a group need not be adjacent
 	// Apart says that code and data have separate masks (mount option cdp).
 	Apart bool
-	// Shareable are the ways that other hardware, such as a network card, also
-	// fills.
+	// Shareable are the ways that are also filled by other hardware, such as a
+	// network card.
 	Shareable uint64
 }
 
-// Bandwidth describes how the memory bandwidth can be divided. The zero
-// Bandwidth cannot be divided.
+// Bandwidth describes how the memory bandwidth can be divided. If it is zero,
+// the bandwidth cannot be divided.
 type Bandwidth struct {
 	Divisible bool
 	Least     uint64 // min_bandwidth
@@ -90,8 +90,8 @@ func (f *FS) cache(resource string) (Cache, error) {
 	return c, errors.Join(err, err2)
 }
 
-// bandwidth finds out from delay_linear whether the unit is percent or an
-// amount. The kernel uses percent only on hardware with linear delays
+// bandwidth finds out whether the unit is percent or an amount. It reads
+// delay_linear. The kernel uses percent only on hardware with linear delays
 // (rdt_core.c: __get_mem_config_intel rejects other hardware). On AMD, which
 // uses amounts, the file shows 0.
 func (f *FS) bandwidth() (Bandwidth, error) {
@@ -108,7 +108,7 @@ func (f *FS) bandwidth() (Bandwidth, error) {
 	return b, errors.Join(errs[:]...)
 }
 
-// number reads a file of info that holds one number.
+// number reads a file of the folder info that holds one number.
 func (f *FS) number(resource, file string, base int) (uint64, error) {
 	text, err := f.read(Default, "info", resource, file)
 	if err != nil {
@@ -129,7 +129,7 @@ func parseNumber(text string, base int) (uint64, error) {
 	return n, nil
 }
 
-// parseEvents reads one event a line, and skips settings
+// parseEvents reads one event from each line. It skips settings
 // (mbm_total_bytes_config).
 func parseEvents(text string) []string {
 	var events []string

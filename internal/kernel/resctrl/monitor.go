@@ -11,17 +11,16 @@ import (
 
 // The events that Tenon reads.
 const (
-	// Occupancy is the number of bytes of the L3 caches that hold data of the
-	// group.
+	// Occupancy is how many bytes of the L3 caches hold data of the group.
 	Occupancy = "llc_occupancy"
-	// Traffic is the number of bytes moved between the caches and memory.
+	// Traffic is how many bytes were moved between the caches and memory.
 	Traffic = "mbm_total_bytes"
 )
 
-// Monitor reads the counters of a group, each as the sum over all caches. If
+// Monitor reads the counters of a group. Each is the sum over all caches. If
 // one cache does not count an event ("Unavailable", "Error", "Unassigned"),
 // Monitor omits the event, because the sum over fewer caches would look like a
-// drop. Each cache costs an interrupt on one of its CPUs.
+// drop. For each cache, one of its CPUs is interrupted.
 func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, error) {
 	if err := check(group); err != nil {
 		return nil, err
@@ -52,8 +51,8 @@ func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, err
 	return sums, nil
 }
 
-// parseCounter reads a counter. It returns false for the words that mean "no
-// value".
+// parseCounter reads a counter. If the text is a word that means "no value", it
+// returns false.
 func parseCounter(text string) (unit.Bytes, bool) {
 	n, err := parseNumber(text, 10)
 	return unit.Bytes(n), err == nil

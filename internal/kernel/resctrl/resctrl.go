@@ -1,10 +1,10 @@
-// Package resctrl reads and writes the kernel's resctrl file system, which
-// divides L3 caches and memory bandwidth among groups of tasks and measures
-// their use (Documentation/filesystems/resctrl.rst, Linux 4.10).
+// Package resctrl reads and writes the kernel's resctrl file system
+// (Documentation/filesystems/resctrl.rst, Linux 4.10). This file system divides
+// L3 caches and memory bandwidth among groups of tasks, and measures their use.
 //
-// A control group is a folder whose file schemata holds the resources that its
-// tasks may use. A forked task starts in the group of its parent. The root is
-// the default group. This package mounts nothing.
+// A control group is a folder whose file schemata holds the resources that the
+// tasks of the group may use. A forked task starts in the group of its parent.
+// The root is the default group. This package mounts nothing.
 package resctrl
 
 import (
@@ -28,11 +28,11 @@ var ErrNotMounted = errors.New("resctrl is not mounted")
 // ErrGone means that a control group does not exist.
 var ErrGone = errors.New("no such control group")
 
-// A FS is a mounted resctrl file system. It is safe for concurrent use, except
-// that last_cmd_status may describe a failed write of another process.
+// A FS is a mounted resctrl file system. It is safe for concurrent use, but
+// last_cmd_status may describe a failed write of another process.
 type FS struct {
-	// Root is the mount point. Options are the mount options; cdp and mba_MBps
-	// change the meaning of files.
+	// Root is the mount point. Options are the mount options. With cdp and with
+	// mba_MBps, some files have another meaning.
 	Root    string
 	Options []string
 
@@ -40,8 +40,8 @@ type FS struct {
 }
 
 // Find returns the file system that /proc/mounts shows, or ErrNotMounted. If
-// resctrl is mounted twice, Find returns the first mount; both show the same
-// groups.
+// resctrl is mounted twice, Find returns the first mount. Both mounts show the
+// same groups.
 func Find(procRoot string) (*FS, error) {
 	text, err := os.ReadFile(filepath.Join(procRoot, "mounts"))
 	if err != nil {
@@ -65,7 +65,7 @@ func parseMounts(text string) (root string, options []string, found bool) {
 	return "", nil, false
 }
 
-// unescape reverses the kernel's escaping of spaces, tabs, newlines and
+// unescape reverses how the kernel escapes spaces, tabs, newlines and
 // backslashes in a path (fs/proc_namespace.c: mangle).
 func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
@@ -79,8 +79,8 @@ func (f *FS) path(group string, file ...string) string {
 	return filepath.Join(append([]string{f.Root, group}, file...)...)
 }
 
-// check rejects names that no control group can have. Such a name could lead to
-// a path outside the file system.
+// check rejects names that no control group can have. With such a name, a path
+// could lead outside the file system.
 func check(group string) error {
 	if group == Default {
 		return nil
@@ -91,7 +91,7 @@ func check(group string) error {
 	return nil
 }
 
-// notGroups are the folders of the root that are not control groups.
+// notGroups are the folders in the root that are not control groups.
 var notGroups = []string{"info", "mon_groups", "mon_data"}
 
 func (f *FS) read(group string, file ...string) (string, error) {
@@ -105,7 +105,7 @@ func (f *FS) read(group string, file ...string) (string, error) {
 	return string(text), nil
 }
 
-// write writes a text with a single write(2), which the kernel requires.
+// write writes a text with a single write(2), because the kernel requires that.
 func (f *FS) write(group, file, text string) error {
 	if err := check(group); err != nil {
 		return err
@@ -134,8 +134,8 @@ func (f *FS) gone(group string, err error) error {
 	return err
 }
 
-// explain adds the kernel's explanation of its last refusal. The caller holds
-// f.mu.
+// explain adds to an error how the kernel explains its last refusal. The caller
+// holds f.mu.
 func (f *FS) explain(err error) error {
 	if errors.Is(err, ErrGone) {
 		return err

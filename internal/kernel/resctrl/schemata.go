@@ -17,8 +17,8 @@ const (
 	MB     = "MB"
 )
 
-// Schemata holds the resources that a group may use: for each resource a mask
-// of cache ways or an amount of bandwidth, by cache number.
+// Schemata holds the resources that a group may use. Each resource has a mask
+// of cache ways, or an amount of bandwidth, for each cache number.
 type Schemata map[string]map[int]uint64
 
 // Schemata reads the resources that a group may use.
@@ -34,8 +34,8 @@ func (f *FS) Schemata(group string) (Schemata, error) {
 	return s, nil
 }
 
-// SetSchemata writes one line of schemata: the given caches change, the others
-// keep their values. The kernel takes the whole line or refuses it.
+// SetSchemata writes one line of schemata. The given caches change, and the
+// others keep their values. The kernel accepts or refuses the whole line.
 func (f *FS) SetSchemata(group, resource string, by map[int]uint64) error {
 	if err := f.write(group, "schemata", line(resource, by)); err != nil {
 		return fmt.Errorf("schemata of control group %s: %w", group, err)
@@ -43,8 +43,8 @@ func (f *FS) SetSchemata(group, resource string, by map[int]uint64) error {
 	return nil
 }
 
-// line prints a line that parseSchemata reads: hexadecimal masks, decimal
-// amounts.
+// line prints a line as parseSchemata reads it, with hexadecimal masks or
+// decimal amounts.
 func line(resource string, by map[int]uint64) string {
 	var s strings.Builder
 	s.WriteString(resource + ":")
@@ -66,9 +66,9 @@ func base(resource string) int {
 	return 10
 }
 
-// parseSchemata reads lines such as "    L3:0=fff;1=fff". Kernels pad names and
-// numbers differently. It omits caches without a value, as in a pseudo-locked
-// group ("L3:uninitialized").
+// parseSchemata reads lines such as " L3:0=fff;1=fff". Kernels pad names and
+// numbers differently. parseSchemata omits caches without a value, as in a
+// pseudo-locked group ("L3:uninitialized").
 func parseSchemata(text string) (Schemata, error) {
 	s := Schemata{}
 	for row := range strings.Lines(text) {
