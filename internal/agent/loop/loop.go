@@ -1,6 +1,6 @@
-// Package loop runs the loop of an agent: sense, decide, plan, act. It decides
-// only when a tick starts. Package policy decides the values, and package plan
-// the order of the writes.
+// Package loop runs the loop of an agent: sense, decide, plan, act. The only
+// decision of the package itself is when a tick starts. Package policy decides
+// the values, and package plan the order of the writes.
 package loop
 
 import (
@@ -31,22 +31,22 @@ type Host interface {
 	Apply(context.Context, plan.Step) error
 }
 
-// A Batcher is a Host that can perform several steps together at less cost than
-// one by one.
+// A Batcher is a Host that can perform several steps at once. This costs less
+// than performing them one by one.
 type Batcher interface {
-	// ApplyAll performs the first steps: as many as go together, and at least
-	// one. For each step that it performed, it returns an error, or nil.
+	// ApplyAll performs the first steps: at least one, and as many as can be
+	// performed at once. For each step that it performed, it returns an error,
+	// or nil.
 	ApplyAll(context.Context, []plan.Step) []error
 }
 
-// A Guard is a Host that also acts between two ticks. It does what must be
-// faster than a tick, by fixed rules, and shows that the agent is alive.
+// A Guard is a Host that also acts between two ticks. By fixed rules, it does
+// what must be faster than a tick. It also shows that the agent is alive.
 type Guard interface {
 	Guard() error
 }
 
-// An Agent keeps the knobs of one node at the values that the configuration
-// wants.
+// An Agent keeps the knobs of one node at the values that the policies want.
 type Agent struct {
 	Host   Host
 	Config policy.Config
@@ -56,9 +56,9 @@ type Agent struct {
 	Period time.Duration
 	// DryRun makes the agent plan but write nothing.
 	DryRun bool
-	// Spent returns the CPU time that this process has used up to now. With it,
-	// the agent can make the ticks of a node with thousands of cgroups rarer
-	// than Period says; nil: it never does.
+	// Spent returns how much CPU time this process has used. On a node with
+	// thousands of cgroups, the agent uses it to make ticks rarer than Period
+	// says. If Spent is nil, ticks are never rarer.
 	Spent func() time.Duration
 
 	state     policy.State
@@ -67,7 +67,8 @@ type Agent struct {
 }
 
 // Pause returns the time from the start of a tick to the start of the next, if
-// no event comes. That is Period, or more on a node whose ticks are expensive.
+// no event comes. Usually this is Period. On a node whose ticks are expensive,
+// it is longer.
 func (a *Agent) Pause() time.Duration { return max(a.pause, a.Period) }
 
 // Step makes one tick. A failed step does not stop the others. The tick reports
@@ -75,7 +76,7 @@ func (a *Agent) Pause() time.Duration { return max(a.pause, a.Period) }
 func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.tickOnce(ctx, nil) }
 
 // tickOnce makes one tick. events are the reasons why the tick starts before
-// its period is over; empty: the period is over.
+// its period is over. There are none if the period is over.
 func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, error) {
 	start := time.Now()
 	t := tick.Tick{Begun: start, Events: events}
@@ -112,8 +113,9 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	return t, errors.Join(errs...)
 }
 
-// charge adds up what the owner's threshold of CPU suppress costs BE. No
-// decision depends on it, so it is not part of the state of the policies.
+// charge adds up how much CPU BE loses because of the owner's threshold of CPU
+// suppress. No decision depends on it, so it is not in the state of the
+// policies.
 func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	c := a.Config.Suppress
 	if !c.Enable {
@@ -125,9 +127,8 @@ func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	}, s)
 }
 
-// lendable returns the CPUs of the capacity that BE may use. It omits the CPUs
-// that a service owns, and those that the isolation keeps idle beside a
-// service.
+// lendable returns the CPUs of the capacity that BE may use. It omits CPUs that
+// a service owns, and CPUs beside a service that the isolation keeps idle.
 func (a *Agent) lendable(s node.Snapshot) unit.CPUSet {
 	pool := a.Config.Pool.On(s)
 	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.Pins).Free
@@ -163,13 +164,13 @@ func (a *Agent) spent() time.Duration {
 }
 
 // Run makes ticks until ctx ends, and returns ctx's error. A tick starts every
-// Pause, and at once when wake delivers an event. It hands each tick to
+// Pause, and at once when wake delivers an event. Run hands each tick to
 // observe.
 //
 // Events that come during a tick, or in the gap after it, wait for the next
 // tick. The request of an operator ends the gap. If a single event says that
-// work waits, a second tick follows soon, because the rates of the first are
-// too old.
+// work waits, a second tick follows soon, because the rates that the first tick
+// had are too old.
 //
 // A nil wake never delivers an event. The goroutine that sends to wake must
 // stop when ctx ends.
@@ -221,9 +222,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// again returns the events of a tick that the next tick should handle again.
-// The rates of this tick are mostly from the time before the event. Those of
-// the next tick will show the time after it.
+// again returns the events of a tick that the next tick must handle again. The
+// rates of this tick are mostly about the time before the event. The rates of
+// the next tick will be about the time after it.
 func again(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
@@ -235,20 +236,22 @@ func again(events []tick.Event) []tick.Event {
 	return same
 }
 
-// atOnce reports whether an event starts a tick at once even during a storm of
-// events: an operator waits for the answer, or best-effort work has less
-// isolation until then. Such events are too rare to be a storm.
+// atOnce reports whether an event starts a tick at once, even during a storm of
+// events. This is so if an operator waits for the answer, or if best-effort
+// work has less isolation until the tick. Such events are too rare to be a
+// storm.
 func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
 
 // woke reports whether an event is new, or counts other events that are new.
 func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
 
 // waits reports whether an event says that work waits. hurts reports whether
-// that is the work of one service, and not of the node as a whole.
+// this is the work of one service, and not of the node as a whole.
 func waits(e tick.Event) bool       { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
 func sloViolated(e tick.Event) bool { return waits(e) && e.Workload != "" }
 
-// drain takes all events that wake holds now, and adds them to those that wait.
+// drain takes all events that wake holds now, and appends them to the list
+// waiting.
 func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	for range cap(wake) {
 		select {
@@ -261,9 +264,9 @@ func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	return waiting
 }
 
-// State returns what the policies remember. An agent that continues with it by
-// Resume decides as if there had been no restart.
+// State returns what the policies remember. If another agent continues with it
+// by Resume, that agent decides as if there had been no restart.
 func (a *Agent) State() policy.State { return a.state }
 
-// Resume continues from the State of an earlier agent.
+// Resume continues from the State of another agent.
 func (a *Agent) Resume(st policy.State) { a.state = st }

@@ -114,7 +114,7 @@ func TestRunTicksUntilItIsStopped(t *testing.T) {
 }
 
 // beat runs the loop of an agent with a long period until the given time, and
-// returns its ticks. It calls send when the loop has begun.
+// returns its ticks. When the loop has begun, it calls send.
 func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), until)
@@ -181,8 +181,8 @@ func TestAnEventStartsATickAtOnceAndAStormSharesATick(t *testing.T) {
 }
 
 // TestAnEventSoonAfterATickIsLookedAtAgainToo sends an event soon after a tick.
-// Most of the use since that tick is from before the event, so a second tick
-// must follow.
+// The use since that tick is mostly from the time before the event, so a second
+// tick must follow.
 func TestAnEventSoonAfterATickIsLookedAtAgainToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, begun := beat(t, colocated(), time.Second, func(wake chan<- tick.Event) {
@@ -257,8 +257,8 @@ func TestTheTicksOfAStormRestForLongerThanTheyTake(t *testing.T) {
 	}
 }
 
-// TestAlarmsThatComeAfterEachGapAreAStorm sends an alarm once in 50 ms, as the
-// kernel does for a service that waits without end. That must count as a storm.
+// TestAlarmsThatComeAfterEachGapAreAStorm sends an alarm every 50 ms, as the
+// kernel does for a service that waits without end. This must count as a storm.
 func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const long = 10 * time.Second
@@ -281,8 +281,8 @@ func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 }
 
 // TestATickKnowsWhetherAServiceWaits checks that the snapshot tells the
-// policies that a service waits. Events that are about no workload, and events
-// of other kinds, must not set that flag.
+// policies whether a service waits. Events that are about no workload, and
+// events of other kinds, must not tell so.
 func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	for _, c := range []struct {
 		events []tick.Event
@@ -410,8 +410,8 @@ func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 }
 
 // TestTheThresholdIsNotChargedWithCPUsOfOwners uses two services with exclusive
-// CPUs. BE may use those of LSR only if they are lent, so their idle time is
-// not a cost of the threshold.
+// CPUs. BE may use the CPUs of LSR only if they are lent. Their idle time is
+// therefore not a cost of the threshold.
 func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
 	s := node.Snapshot{Workloads: []node.Workload{{ID: "rt", Class: node.LSE, Cgroup: "rt"}, {ID: "db", Class: node.LSR, Cgroup: "db"}, {ID: "job", Class: node.BE, Cgroup: "be"}}}
 	for i := range 4 {

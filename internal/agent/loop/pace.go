@@ -3,11 +3,11 @@ package loop
 import "time"
 
 const (
-	// minGap is the least time from the start of a tick to the start of the
+	// minGap is the minimum time from the start of a tick to the start of the
 	// next.
 	minGap = 20 * time.Millisecond
-	// During a storm of events the gap grows in steps up to maxGap. A storm is
-	// then still answered within 100 ms.
+	// During a storm of events the gap grows in steps up to maxGap. The agent
+	// then still answers within 100 ms.
 	maxGap = 80 * time.Millisecond
 	// If idleTicks ticks of a storm in a row have nothing to write, the gap
 	// grows up to idleGap. The loop cannot end the cause of such events.
@@ -17,9 +17,10 @@ const (
 	// After each tick, the loop rests for restShare times the length of that
 	// tick.
 	restShare = 20
-	// pauseShare bounds what the ticks of a large node without events cost: the
-	// pause is pauseShare times the CPU time of a tick. It is more than restShare,
-	// because the rest of the process needs part of the 5 % of a CPU.
+	// pauseShare bounds what the ticks of a large node without events cost. The
+	// pause is pauseShare times the CPU time of a tick. pauseShare is larger
+	// than restShare, because the whole process may use 5 % of a CPU, and its
+	// other parts need some of that.
 	pauseShare = 25
 	// longestPause is the longest time between two ticks on a large node
 	// without events.
@@ -38,8 +39,8 @@ func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 }
 
 // A pace limits the CPU that a storm of events can cost. A single event starts
-// a tick at once. A storm is a sequence of ticks that events start and that
-// follow each other closely.
+// a tick at once. A storm is a sequence of ticks that follow each other
+// closely, and that events have started.
 type pace struct {
 	storm int           // turns of the storm before the last one; 0: there is none
 	idle  int           // the last of them that wrote nothing
@@ -47,8 +48,8 @@ type pace struct {
 	gap   time.Duration // after the last tick
 }
 
-// ticked records a tick, and returns the least time from its start to the start
-// of the next. That time never exceeds the period.
+// ticked records a tick. It returns the minimum time from the start of this
+// tick to the start of the next one, which never exceeds the period.
 func (p *pace) ticked(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
 	if woken && begun.Sub(p.last) < max(2*idleGap, 2*p.gap) {
 		p.storm++
