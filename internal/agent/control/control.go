@@ -1,7 +1,7 @@
-// Package control implements the local socket between tenon and tenond. Through
-// it, tenon shows the inputs, wants and writes of the agent, with reasons and
-// times. The agent records them in a Ledger and serves them. The clients are
-// tenon status, explain and top.
+// Package control implements the local socket through which tenon shows the
+// inputs, wants and writes of tenond. The agent records them, with reasons and
+// times, in a Ledger and serves them. The clients are tenon status, explain and
+// top.
 package control
 
 import (

@@ -1,7 +1,7 @@
-// Package daemon implements tenond. It manages a node as the configuration file
-// says, and reacts to changes of that file and of the cgroups. It renews the
-// lease, so that the watchdog does not act. When it stops it changes nothing,
-// so that the next daemon can take over.
+// Package daemon implements tenond, the agent that manages a node as the
+// configuration file says. It reacts to changes of that file and of the
+// cgroups. It renews the lease, so that the watchdog does not act. When it
+// stops it changes nothing, so that the next daemon can take over.
 package daemon
 
 import (

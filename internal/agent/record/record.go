@@ -1,8 +1,8 @@
-// Package record is the flight recorder. For each tick of the loop, it records
-// the inputs, the decisions and the writes as one JSON line. The lines are in a
-// ring of files of bounded size. From this record, a replay computes the same
-// decisions again. The package also writes the audit log, which has one line
-// for each write.
+// Package record is the flight recorder, which keeps the last ticks of the loop
+// for a replay. For each tick, it records the inputs, the decisions and the
+// writes as one JSON line. The lines are in a ring of files of bounded size.
+// From this record, a replay computes the same decisions again. The package
+// also writes the audit log, which has one line for each write.
 //
 // The ring is in files on tmpfs, and not in the memory of the agent. So it is
 // still there after a crash of the agent, when it is needed most, and can be

@@ -69,7 +69,8 @@ type Client struct {
 }
 
 // A text identifies the text of a pod by its hash. Only this process knows the
-// seed of the hash, so that nobody can make another text with the same hash.
+// seed of the hash, so that no other process can make another text with the same
+// hash.
 type text struct {
 	hash   uint64
 	length int

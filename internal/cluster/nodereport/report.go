@@ -1,6 +1,6 @@
-// Package nodereport makes the NodeReport of a node. It makes one from each
-// tick of the agent, decides which of them are worth sending, and sends those
-// to the API server.
+// Package nodereport makes the NodeReport of a node and sends it to the API
+// server. It makes one from each tick of the agent, and decides which of them
+// are worth sending.
 package nodereport
 
 import (

@@ -117,7 +117,7 @@ type lasting struct {
 
 // next adds the time since the last tick if the condition still holds. If that
 // time is long, as after a pause of the agent, only a part of it counts,
-// because nobody knows whether the condition held meanwhile.
+// because it is unknown whether the condition held meanwhile.
 func (x lasting) next(so bool, elapsed time.Duration) lasting {
 	switch {
 	case !so:

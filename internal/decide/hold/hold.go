@@ -1,7 +1,7 @@
-// Package hold decides which CPUs the workloads of a node hold. These are own
-// CPUs, seats that others share, or a pool. The package follows the choice of a
-// scheduler. If there is no choice, or the node cannot follow it, hold chooses
-// by the same functions as the scheduler.
+// Package hold decides which CPUs the workloads of a node hold: own CPUs, seats
+// that others share, or a pool. It follows the choice of a scheduler. If there
+// is no choice, or the node cannot follow it, hold chooses by the same
+// functions as the scheduler.
 package hold
 
 import (

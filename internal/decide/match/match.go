@@ -1,6 +1,6 @@
-// Package match gives workloads their class. From the rules of a configuration
-// and the existing cgroups it makes the workloads of a node. It also reports
-// rules whose intent the kernel cannot enforce.
+// Package match makes the workloads of a node, with their classes, from the
+// rules of a configuration and the existing cgroups. It also reports rules
+// whose intent the kernel cannot enforce.
 package match
 
 import "tenon.sh/tenon/internal/model/node"

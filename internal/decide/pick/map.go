@@ -1,7 +1,6 @@
-// Package pick chooses CPUs on one machine for workloads that demand them. A
-// workload can own CPUs, have seats, or share a pool. A choice is a value and
-// has no effect: callers compare it, print it, and put it into a want or a
-// contract.
+// Package pick chooses CPUs on one machine for workloads that demand them: CPUs
+// of their own, seats, or a pool. A choice is a value and has no effect.
+// Callers compare it, print it, and put it into a want or a contract.
 package pick
 
 import (

@@ -1,7 +1,7 @@
-// Package place is the ledger of the CPUs of a cluster. It knows which pods
-// hold which CPUs of which node, from the reports of the nodes, from the
-// contracts of bound pods, and from reservations. The scheduler, the simulator
-// and kubectl tenon fit use the same ledger.
+// Package place is the ledger of the CPUs of a cluster, which says which pods
+// hold which CPUs of which node. It learns this from the reports of the nodes,
+// from the contracts of bound pods, and from reservations. The scheduler, the
+// simulator and kubectl tenon fit use the same ledger.
 package place
 
 import (

@@ -1,7 +1,7 @@
-// Package seat chooses CPUs for best-effort (BE) work with a CPU limit. The
-// work gets as many CPUs as its limit, rounded up, instead of time on all CPUs.
-// A program with many threads can then run all the time on a few CPUs. With a
-// quota it would run on all CPUs for a moment, and then be stopped.
+// Package seat chooses CPUs for best-effort (BE) work with a CPU limit: as many
+// as its limit, rounded up. A program with many threads can then run all the
+// time on a few CPUs. With a quota it would run on all CPUs for a moment, and
+// then be stopped.
 //
 // While there are enough cores, each seat is on a core of its own. If there are
 // not enough, seats use the siblings, too. If BE work demands more CPUs than it

@@ -1,6 +1,6 @@
-// Package resctrl reads and writes the kernel's resctrl file system
-// (Documentation/filesystems/resctrl.rst, Linux 4.10). This file system divides
-// L3 caches and memory bandwidth among groups of tasks, and measures their use.
+// Package resctrl reads and writes the kernel's resctrl file system, which
+// divides L3 caches and memory bandwidth among groups of tasks, and measures
+// their use. See Documentation/filesystems/resctrl.rst (Linux 4.10).
 //
 // A control group is a folder whose file schemata holds the resources that the
 // tasks of the group may use. A forked task starts in the group of its parent.

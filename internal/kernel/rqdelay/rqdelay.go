@@ -1,7 +1,7 @@
-// Package rqdelay loads the tracing program bpf/delay.bpf.c, which measures two
-// things: how long LS threads wait for a CPU and which workload runs on it
-// meanwhile, and the run time of each workload on each CPU. When waits become
-// too long, the program sends an event at once.
+// Package rqdelay loads the tracing program bpf/delay.bpf.c, which measures how
+// long LS threads wait for a CPU, and on which CPUs each workload runs. For
+// each wait, it records which workload ran on the CPU meanwhile. When waits
+// become too long, the program sends an event at once.
 //
 // The program costs time at every context switch of the node. Therefore it is
 // attached only while an LS workload is tracked, and it records only the waits

@@ -1,7 +1,7 @@
-// Package scx loads Tenon's sched_ext scheduler, bpf/scheduler.bpf.c. It runs
-// BE threads (policy SCHED_EXT) only on CPUs that no fair thread wants. If
-// Params.SMTRule is set, they also never run on the sibling of a CPU that runs
-// LS.
+// Package scx loads Tenon's sched_ext scheduler (bpf/scheduler.bpf.c), which
+// runs BE threads only on CPUs that no fair thread wants. These BE threads have
+// the policy SCHED_EXT. If Params.SMTRule is set, they also never run on the
+// sibling of a CPU that runs LS.
 //
 // The scheduler is partial: LS threads stay in the kernel's fair class, which
 // precedes sched_ext. Their only additional cost is one tracing program at each

@@ -1,6 +1,5 @@
-// Package task reads and writes the scheduling attributes of single threads.
-// These are policy, nice value, time slice, affinity and core-scheduling
-// cookie.
+// Package task reads and writes the scheduling attributes of single threads:
+// policy, nice value, time slice, affinity and core-scheduling cookie.
 //
 // A tid is a thread id in the PID namespace of this process. Tid 0 is the
 // calling thread, which a goroutine must lock first. If an attribute of a

@@ -1,6 +1,6 @@
-// Package frame contains what all experiments have in common. This is a series
-// of blocks that measure each mode once, the load of a run, the counters that
-// are read during a run, and the rules by which a run is void.
+// Package frame contains what all experiments have in common: blocks, the load,
+// the counters, and the rules for void runs. An experiment is a series of
+// blocks that measure each mode once. The counters are read during a run.
 package frame
 
 import (

@@ -1,7 +1,7 @@
-// Package site prepares the machine for an experiment. It divides the CPUs,
-// creates cgroups, records them in a journal, and starts processes in them. It
-// runs Tenon, either as a loop of the lab itself or as a tenond. When a site is
-// closed, it restores the machine.
+// Package site prepares the machine for an experiment, and restores it
+// afterwards. It divides the CPUs, creates cgroups, records them in a journal,
+// and starts processes in them. It runs Tenon, either as a loop of the lab
+// itself or as a tenond.
 package site
 
 import (

@@ -1,6 +1,6 @@
-// Package bescheduler is the BPF scheduler of best-effort threads on the real
-// node. It loads Tenon's scheduler without blocking the loop, gives it the
-// orders of cgroups, and reports how it ended.
+// Package bescheduler loads the BPF scheduler of best-effort threads on the
+// real node, gives it the orders of cgroups, and reports how it ended. Loading
+// does not block the loop.
 package bescheduler
 
 import (

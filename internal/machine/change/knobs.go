@@ -1,6 +1,6 @@
-// Package change writes knobs so that they can be restored. Before each write,
-// it journals the value to restore and the new value. It restores a knob only
-// if the knob still has Tenon's value.
+// Package change writes knobs, and journals each write so that it can be
+// undone. Before each write, it journals the value to restore and the new
+// value. It restores a knob only if the knob still has Tenon's value.
 package change
 
 import (

@@ -1,4 +1,4 @@
-// Package host is the real node. It reads kernel files into a node.Snapshot and
+// Package host is the real node: it reads kernel files into a node.Snapshot and
 // performs plan.Steps. Each part of the node has its own package. Package host
 // combines them, and holds the knob cache.
 package host

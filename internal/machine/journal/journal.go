@@ -1,8 +1,8 @@
-// Package journal records how Tenon has changed this machine since boot. For
-// each knob, it has the value before Tenon's first write and the last value
-// that Tenon wrote. It also has the groups that Tenon created, and the
-// processes that it started. With the journal, every knob can be restored
-// without a daemon, even after kill -9.
+// Package journal records how Tenon has changed this machine since boot, so
+// that every change can be undone. For each knob, it has the value before
+// Tenon's first write and the last value that Tenon wrote. It also has the
+// groups that Tenon created, and the processes that it started. With the
+// journal, every knob can be restored without a daemon, even after kill -9.
 //
 // The journal is one file of JSON lines on tmpfs. Its name contains the boot
 // id, because kernel state does not survive a reboot. Each line is one write(2)

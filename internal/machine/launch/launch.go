@@ -1,5 +1,5 @@
-// Package launch runs one command in its QoS class. The command has its own
-// cgroup, whose knobs are set before the first instruction of the command. The
+// Package launch runs one command in its QoS class, in a cgroup of its own. The
+// knobs of this cgroup are set before the first instruction of the command. The
 // package forwards signals to the command, returns its exit status, and removes
 // the cgroup at the end.
 package launch

@@ -1,7 +1,7 @@
-// Package lease bounds best-effort work while no agent runs. The agent renews a
-// lease on tmpfs. When the lease expires, a small watchdog process narrows
-// best-effort work to its safe bound. The lease contains the bounds, so that
-// the watchdog needs no answer from the agent.
+// Package lease bounds best-effort work while no agent runs, by a lease and a
+// watchdog. The agent renews a lease on tmpfs. When the lease expires, a small
+// watchdog process narrows best-effort work to its safe bound. The lease
+// contains the bounds, so that the watchdog needs no answer from the agent.
 //
 // Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. Unlike
 // CLOCK_BOOTTIME, this clock does not count the time in which the machine
