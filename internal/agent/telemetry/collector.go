@@ -41,7 +41,7 @@ var (
 // lastTick collects metrics from the snapshot and the wants of the last tick.
 type lastTick struct{ m *Metrics }
 
-// Describe describes no metric, because the set of metrics depends on the node.
+// Describe describes no metric, because the metrics depend on the node.
 func (lastTick) Describe(chan<- *prometheus.Desc) {}
 
 // Collect emits the metrics of the last tick that could read the node.
@@ -112,8 +112,8 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 // label must be valid UTF-8.
 func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
 
-// limits returns how many CPUs best-effort work may use in all, by the knob
-// that sets the limit. A knob without a limit is absent.
+// limits returns how many CPUs best-effort work may use in all. The key is the
+// knob that sets the limit. A knob without a limit is absent.
 func limits(t tick.Tick) map[node.File]float64 {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range t.Snapshot.Workloads {
@@ -142,7 +142,7 @@ func limits(t tick.Tick) map[node.File]float64 {
 	return all
 }
 
-// An emitter sends metrics. It sends nothing for a missing value.
+// An emitter sends metrics. If a value is missing, it sends nothing.
 type emitter chan<- prometheus.Metric
 
 func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {

@@ -39,8 +39,8 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestTheDashboardLoads checks the requirements of Grafana: JSON with a schema,
-// and panels that have unique ids and do not overlap.
+// TestTheDashboardLoads checks what Grafana requires: JSON with a schema, and
+// panels that have unique ids and do not overlap.
 func TestTheDashboardLoads(t *testing.T) {
 	text, err := os.ReadFile(dashboard)
 	if err != nil {
@@ -93,8 +93,8 @@ func TestTheAlertRulesLoad(t *testing.T) {
 	if out, err := exec.Command(promtool, "check", "rules", alerts, koordlet).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// promtool checks only rules, so each expression of the dashboard becomes a
-	// rule.
+	// promtool checks only rules. Therefore make a rule of each expression of
+	// the dashboard.
 	text, err := os.ReadFile(dashboard)
 	if err != nil {
 		t.Fatal(err)
@@ -125,9 +125,9 @@ func findPromtool(t *testing.T) string {
 	return path
 }
 
-// TestKoordletsNamesAreRecorded evaluates the recording rules with promtool,
-// and compares the result with what a dashboard for koordlet reads. It also
-// compares the rules with the table of docs/metrics.md.
+// TestKoordletsNamesAreRecorded evaluates the recording rules with promtool.
+// The result must have what a dashboard for koordlet reads. The rules must also
+// match the table of docs/metrics.md.
 func TestKoordletsNamesAreRecorded(t *testing.T) {
 	rules, err := os.ReadFile(koordlet)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestEvictionsAreCountedOnceEach checks the counts by reason. The step that
-// asks a workload to end counts. A failed step does not count, nor does the
+// asks a workload to end must count. A failed step must not count, nor the
 // SIGKILL that follows.
 func TestEvictionsAreCountedOnceEach(t *testing.T) {
 	m := New("test")

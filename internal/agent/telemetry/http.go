@@ -18,7 +18,7 @@ const (
 	// DefaultAddress is the default address of the metrics. It is on loopback,
 	// because the metrics contain the names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
-	// late is a tolerance: for Alive, the loop is dead if the last tick is
+	// late is a tolerance. For Alive, the loop is dead if the last tick is
 	// older than three periods plus late.
 	late = 5 * time.Second
 	// again is the time between two attempts to listen on the address.
@@ -30,7 +30,7 @@ const (
 
 // Handler serves /metrics, /healthz and /readyz. /healthz is good while the
 // loop makes ticks and the state of the agent is not damaged. /readyz is good
-// when a tick has read the node and no entry of the journal is lost.
+// when a tick has read the node, and the journal has lost no entry.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -49,9 +49,9 @@ func say(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Alive returns nil if the loop makes ticks; before the first tick it also
-// returns nil. It returns an error while the state of the agent is damaged,
-// because a restore would then be incomplete.
+// Alive returns nil if the loop makes ticks, and before the first tick. While
+// the state of the agent is damaged, it returns an error, because a restore
+// would be incomplete.
 func (m *Metrics) Alive() error {
 	if err := m.health.Err(health.State); err != nil {
 		return err
@@ -79,9 +79,9 @@ func (m *Metrics) ready() error {
 	return nil
 }
 
-// Serve serves the handler at address until ctx ends. If it cannot listen
-// there, it logs one error and tries again. The agent runs without metrics
-// meanwhile.
+// Serve serves the handler at address until ctx ends. If it cannot listen at
+// the address, it logs one error and tries again later. Meanwhile the agent
+// runs without metrics.
 func Serve(ctx context.Context, address string, h http.Handler, log *slog.Logger) {
 	complained := false
 	for {

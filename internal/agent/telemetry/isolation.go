@@ -87,7 +87,7 @@ var schedulerCounts = []struct {
 }
 
 // The former names of these metrics, which dashboards may still use. This
-// release has both names; the next one will not have the former ones.
+// release has both names. The next one will have only the new ones.
 var (
 	oldMechanism = desc("tenon_isolation_rung", "The old name of tenon_isolation_mechanism.", "rung")
 	oldCan       = desc("tenon_isolation_possible", "The old name of tenon_isolation_mechanism_possible.", "rung")
@@ -101,9 +101,9 @@ func (e emitter) both(now, old *prometheus.Desc, v float64, label string) {
 	e.gauge(old, v, label)
 }
 
-// isolation emits the isolation mechanism in use and the counters of the
-// mechanisms. The metrics of the scheduler exist only after its first load; its
-// counters restart with each load.
+// isolation emits the isolation mechanism in use, and the counters of the
+// mechanisms. The metrics of the scheduler exist only after its first load.
+// Their counters start at 0 with each load.
 func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
 		name := string(r.Mechanism)
@@ -133,7 +133,7 @@ func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationSta
 	e.scheduler(s)
 }
 
-// trials emits what the trials of the last round found.
+// trials emits the results of the trials in the last round.
 func (e emitter) trials(l node.Selection, v trial.Status) {
 	for _, r := range l.Mechanisms {
 		e.gauge(descTrying, oneIf(r.Mechanism == v.Trying), string(r.Mechanism))
@@ -183,8 +183,8 @@ func (e emitter) scheduler(s *node.SchedulerStatus) {
 }
 
 // expelDelay emits the histogram. The scheduler counts delays only by bucket.
-// The sum therefore assumes the middle of each bucket, which is three quarters
-// of its bound.
+// For the sum, expelDelay therefore assumes the middle of each bucket, which is
+// three quarters of its bound.
 func (e emitter) expelDelay(counts []uint64) {
 	if len(counts) == 0 {
 		return

@@ -60,7 +60,7 @@ func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 }
 
 // TestEachCountOfTheSchedulerHasAMetricOfItsOwn fails if a count has no metric,
-// or two counts have the same.
+// or if two counts have the same metric.
 func TestEachCountOfTheSchedulerHasAMetricOfItsOwn(t *testing.T) {
 	_, i := isolated()
 	shown := map[uint64]bool{}

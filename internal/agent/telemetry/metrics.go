@@ -1,6 +1,6 @@
-// Package telemetry exports the agent's metrics to Prometheus and answers
-// health probes. All values come from the ticks of the loop; telemetry makes no
-// measurements itself. docs/metrics.md lists the metrics.
+// Package telemetry exports the agent's metrics to Prometheus, and answers
+// health probes. All values come from the ticks of the loop. The package itself
+// measures nothing. docs/metrics.md lists the metrics.
 package telemetry
 
 import (
@@ -17,10 +17,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxWorkloads is the maximum number of workloads with metrics of their own. It
-// bounds the number of series. Latency-sensitive work comes first, then other
-// work, each ordered by name. tenon_workloads_omitted counts the workloads
-// beyond the maximum.
+// MaxWorkloads is the maximum number of workloads with metrics of their own, so
+// that the number of series has a bound. Latency-sensitive work comes first,
+// then other work, each ordered by name. tenon_workloads_omitted counts the
+// workloads beyond the maximum.
 const MaxWorkloads = 200
 
 // Metrics observes each tick and can be scraped at any time.
@@ -93,8 +93,8 @@ func New(version string) *Metrics {
 // be called before the first tick.
 func (m *Metrics) Show(h *health.Health) { m.health = h }
 
-// Observe records a tick, its error, and the time after which the next tick is
-// due if no event comes.
+// Observe records a tick and its error. period is the time after which the next
+// tick is due, if no event comes.
 func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +124,7 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.last = t
 }
 
-// addClasses adds the CPU time of each workload since the tick before.
+// addClasses adds the CPU time that each workload has used since the last tick.
 func (m *Metrics) addClasses(workloads []node.Workload) {
 	used := make(map[node.WorkloadID]time.Duration, len(workloads))
 	for i := range workloads {
@@ -144,8 +144,8 @@ func (m *Metrics) addClasses(workloads []node.Workload) {
 	m.used = used
 }
 
-// chosen returns the workloads that get metrics of their own, and the number of
-// the others.
+// chosen returns the workloads that get metrics of their own, and how many
+// others there are.
 func chosen(all []node.Workload) ([]node.Workload, int) {
 	if len(all) <= MaxWorkloads {
 		return all, 0

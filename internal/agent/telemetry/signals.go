@@ -9,9 +9,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// delayBuckets are those buckets of node.RunQueueDelay whose bounds
-// tenon_run_queue_delay_seconds has: from 4 µs to 1 s, densest around the usual
-// objectives. All 29 buckets of a hundred services would be most of a scrape.
+// delayBuckets are the buckets of node.RunQueueDelay whose bounds
+// tenon_run_queue_delay_seconds has. They go from 4 µs to 1 s, and are densest
+// around the usual objectives. All 29 buckets of a hundred services would be
+// most of a scrape.
 var delayBuckets = []int{4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22}
 
 var (
@@ -54,7 +55,8 @@ func (s signals) observe(t tick.Tick) {
 	}
 }
 
-// delay emits the histogram of a workload whose waits are counted by length.
+// delay emits the histogram of a workload whose waits are counted by their
+// length.
 func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	sum, known := d.Sum.Value()
 	if !known || len(d.Counts) == 0 {
@@ -72,8 +74,9 @@ func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	e <- prometheus.MustNewConstHistogram(descDelay, count, sum.Seconds(), buckets, labels...)
 }
 
-// waits emits the waits of workloads that have metrics of their own, and of
-// those that share a name (node.RestOf), by the class of the runner.
+// waits emits the waits of workloads by the class of the thread that ran
+// meanwhile. It emits those of workloads with metrics of their own, and those
+// that share a name (node.RestOf).
 func (e emitter) waits(s node.Snapshot, shown []node.Workload) {
 	has := make(map[node.WorkloadID]bool, len(shown))
 	for _, w := range shown {

@@ -69,8 +69,8 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	}
 }
 
-// misfits emits the number of misfits of each kind. Workloads without metrics
-// of their own count, too.
+// misfits emits how many misfits of each kind there are. It also counts
+// workloads without metrics of their own.
 func (e emitter) misfits(found map[node.WorkloadID]*misfit.Misfit) {
 	for _, kind := range misfit.Kinds {
 		n := 0
