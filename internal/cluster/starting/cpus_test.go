@@ -29,7 +29,7 @@ func twoNodes() node.Topology {
 	return t
 }
 
-// A kernelOf simulates the cpusets of a node and a loop that ticks when a test
+// A kernelOf simulates the cpusets of a node, and a loop that ticks when a test
 // wakes it.
 type kernelOf struct {
 	topology node.Topology
@@ -40,7 +40,7 @@ type kernelOf struct {
 	missing  []string // wants for cgroups that do not exist
 }
 
-// tick decides on a list of pods, and writes the decision to the simulated
+// tick makes the decision for a list of pods, and writes it to the simulated
 // cpusets.
 func (k *kernelOf) tick(pods []corev1.Pod) {
 	workloads, _ := kube.Workloads(pods, kube.Layout{}, func(p node.CgroupPath) bool { return k.groups[p] })
@@ -69,8 +69,8 @@ func (k *kernelOf) decide(workloads []node.Workload) {
 	}
 }
 
-// add makes a cgroup as the kernel and the runtime do. On cgroup v1, it has the
-// sets of its parent.
+// add makes a cgroup as the kernel and the runtime do. On cgroup v1, the cgroup
+// gets the sets of its parent.
 func (k *kernelOf) add(p node.CgroupPath) {
 	k.groups[p] = true
 	for _, file := range []node.File{node.FileCPUs, node.FileMems} {
@@ -96,11 +96,12 @@ func (k *kernelOf) of(p node.CgroupPath, file node.File) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// TestAContainerStartsOnTheCPUsOfItsContract starts the containers of a pod
-// whose scheduler chose its CPUs and wrote them to an annotation, the contract.
-// When the runtime may start a container, the container's cgroup must have the
-// CPUs that the contract gives to this container, and the memory of the pod's
-// NUMA node. A pod without a contract must have the CPUs that the agent chose.
+// TestAContainerStartsOnTheCPUsOfItsContract starts the containers of a pod.
+// The scheduler has chosen the CPUs of the pod and written them to an
+// annotation, the contract. When the runtime may start a container, the
+// container's cgroup must have the CPUs that the contract gives to this
+// container, and the memory of the pod's NUMA node. A pod without a contract
+// must have the CPUs that the agent chose.
 func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 	amounts := func(cpu string) corev1.ResourceRequirements {
 		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("64Mi")}

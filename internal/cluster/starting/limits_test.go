@@ -62,9 +62,9 @@ func randomPod(r *rand.Rand) corev1.Pod {
 	return p
 }
 
-// TestTheRuntimeSetsWhatTheFirstTickWants compares NRI with the policies: a
-// container must have the same limits whether the container runtime sets them
-// before its start, or the first tick sets them later.
+// TestTheRuntimeSetsWhatTheFirstTickWants compares NRI with the policies. A
+// container must have the same limits in two cases: the container runtime sets
+// them before its start, or the first tick sets them later.
 func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 6))
 	bounded := 0
@@ -99,7 +99,7 @@ func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 }
 
 // afterFirstTick returns the limits of the pod's containers after the first
-// tick has changed the kubelet's values.
+// tick, which changes the kubelet's values.
 func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube.Amounts) map[node.CgroupPath]containerLimits {
 	workloads, _ := kube.Workloads([]corev1.Pod{p}, l, func(node.CgroupPath) bool { return true })
 	s := node.Snapshot{At: time.Unix(1, 0), Workloads: workloads, Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{}}}
@@ -139,9 +139,9 @@ func withLimits(own containerLimits, set nri.Limits) containerLimits {
 	return own
 }
 
-// checkWithoutSpec computes the limits from the annotations that the webhook
-// writes, before the kubelet lists the pod. Each limit must equal the one from
-// the spec.
+// checkWithoutSpec computes the limits from the annotations of the webhook,
+// before the kubelet lists the pod. Each limit must equal the limit that is
+// computed from the spec.
 func checkWithoutSpec(t *testing.T, p corev1.Pod, name string, want nri.Limits) {
 	t.Helper()
 	spec := map[string]map[string]corev1.ResourceRequirements{"containers": {}}

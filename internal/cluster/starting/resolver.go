@@ -17,17 +17,17 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// newPod is the interval at which the resolver checks whether the kubelet
-// already lists a pod that the runtime is creating.
+// newPod is the interval at which the resolver looks for a pod that the runtime
+// is creating, until the kubelet lists the pod.
 const newPod = 10 * time.Millisecond
 
-// A Resolver is the NRI resolver: it gives the container runtime the limits of a
-// container before its start. It writes no knob; it wakes the loop, which writes
-// the cgroups of pods.
+// A Resolver is the NRI resolver. It gives the container runtime the limits of
+// a container before the container starts. It writes no knob. To have the
+// cgroups of pods written, it wakes the loop.
 type Resolver struct {
 	Pods Pods
-	// Containers are the containers whose start waits for a tick of the loop;
-	// nil: there is no loop.
+	// Containers are the containers whose start waits for a tick of the loop.
+	// If it is nil, there is no loop.
 	Containers *Containers
 }
 
@@ -50,14 +50,14 @@ func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
 	return nil
 }
 
-// podOf returns the pod as the runtime describes it.
+// podOf returns the pod as far as the runtime describes it.
 func podOf(p nri.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
 }
 
 // Container returns the limits of a container from the pod's spec. If the
-// kubelet does not list the pod yet, it uses the webhook's annotations. If
-// there are none, it waits for the kubelet.
+// kubelet does not list the pod yet, Container uses the webhook's annotations.
+// If there are none, it waits for the kubelet.
 func (s Resolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
 	if pod := s.find(p); pod != nil {
 		return limits(kube.Starting(pod, name, true))
@@ -95,10 +95,10 @@ func (s Resolver) await(ctx context.Context, p nri.Pod) (*corev1.Pod, error) {
 }
 
 // Starting waits until the loop has written the cgroups of a container, before
-// the first instruction runs there. For best-effort work, the loop writes what
-// NRI cannot set, such as a quota on cgroup v1. For a pod that demands CPUs, it
-// writes the cpusets. NRI does not give these sets to the runtime, because the
-// runtime would write them again later, when the pod has other CPUs.
+// the first instruction of the container runs. For best-effort work, the loop
+// writes what NRI cannot set, such as a quota on cgroup v1. For a pod that
+// demands CPUs, it writes the cpusets. NRI does not set these cpusets, because
+// the runtime would write them again later, when the pod has other CPUs.
 func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error {
 	if s.Containers == nil {
 		return nil
@@ -131,8 +131,8 @@ func (s Resolver) find(p nri.Pod) *corev1.Pod {
 }
 
 // limits converts the limits of decide/limit to NRI. It omits the weight,
-// because the kubelet would read it as a request for CPU. The runtime and the
-// kubelet write -1 for no limit.
+// because the kubelet would read it as a request for CPU. For the runtime and
+// the kubelet, -1 means no limit.
 func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
 	if v, cpu := limit.CPU(&w, &c); cpu && ours {
@@ -152,7 +152,7 @@ func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, err
 }
 
 // mayDemandCPUs reports whether a pod may demand CPUs. It reads only labels and
-// annotations, because a container runtime does not know more about a pod.
+// annotations, because a container runtime knows no more about a pod.
 func mayDemandCPUs(p *corev1.Pod) bool {
 	class := kube.Class(p)
 	if class == node.LSE || class == node.LSR {

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// A teller is a source of pods that lists the pods of secret only after a call
+// A teller is a source of pods. It lists the pods of secret only after a call
 // of Look.
 type teller struct {
 	mu     sync.Mutex
@@ -88,9 +88,9 @@ func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestOnlyWorkThatNeedsTheLoopWaitsForIt checks that only best-effort work and
-// pods that demand CPUs wait at their start. The kubelet sets the limits of
-// services itself.
+// TestOnlyWorkThatNeedsTheLoopWaitsForIt checks which containers wait at their
+// start: only those of best-effort work, and of pods that demand CPUs. The
+// kubelet sets the limits of services itself.
 func TestOnlyWorkThatNeedsTheLoopWaitsForIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		class string

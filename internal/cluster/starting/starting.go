@@ -1,6 +1,6 @@
-// Package starting keeps the containers that the container runtime is about to
-// start, until the kubelet has reported their ids, and lets each start wait for
-// a tick of the agent's loop.
+// Package starting makes the start of a container wait for a tick of the
+// agent's loop. It keeps the containers that the container runtime is about to
+// start, until the kubelet has reported their ids.
 package starting
 
 import (
@@ -17,35 +17,34 @@ import (
 const (
 	// Most is the maximum time for which the start of a best-effort container
 	// waits for a tick. When many containers start, the loop rests between two
-	// ticks. If a container starts during that rest, the loop writes its cgroups
-	// after its start, as without NRI. A longer wait would delay all starts,
-	// because the runtime starts one container after the other.
+	// ticks. If a container starts during such a rest, the loop writes its
+	// cgroups only after the start, as without NRI. A longer wait would delay
+	// all starts, because the runtime starts one container after the other.
 	Most = 300 * time.Millisecond
-	// MostForCPUs is the maximum for a container of a pod that demands CPUs. Such
-	// pods are few, and their processes read at their start on which CPUs they
-	// may run. Both are below nri.DefaultStartDeadline, so that a busy loop
-	// causes no warning for each container.
+	// MostForCPUs is the maximum for a container of a pod that demands CPUs.
+	// Such pods are few, and their processes read at their start on which CPUs
+	// they may run. Both maxima are below nri.DefaultStartDeadline, so that a
+	// busy loop does not cause a warning for each container.
 	MostForCPUs = 900 * time.Millisecond
-	// answering is the time that a start leaves before the deadline of its
-	// context. The plugin then answers in time, and logs no warning, even if the
-	// runtime waits less than usual or the pod became known late.
+	// answering is the time that remains until the deadline of a start when the
+	// wait ends. The plugin then answers in time, and logs no warning, even if
+	// the runtime waits less than usual or the pod became known late.
 	answering = 50 * time.Millisecond
-	// reported is the time within which the kubelet must report the id of a
-	// container itself.
+	// reported is how long Tenon waits until the kubelet itself reports the id
+	// of a container.
 	reported = time.Minute
 )
 
-// Containers holds the containers that the runtime is about to start. The
-// kubelet reports the id of a container, which determines the path of its
-// cgroup, only some time after the start. Several goroutines may call the
-// methods.
+// Containers holds the containers that the runtime is about to start. Only some
+// time after the start, the kubelet reports the id of a container, on which the
+// path of its cgroup depends. Several goroutines may call the methods.
 type Containers struct {
 	wake func() // starts a tick soon
 
 	mu sync.Mutex
 	of map[string][]container // by UID of the pod
-	// next is closed after the first tick that begins after now. current is
-	// closed after the tick that runs now; nil: no tick is running.
+	// next is closed after the first tick that begins from now on. current is
+	// closed after the tick that runs now. If no tick runs, current is nil.
 	next, current chan struct{}
 }
 
@@ -59,10 +58,11 @@ func New(wake func()) *Containers {
 	return &Containers{wake: wake, of: map[string][]container{}, next: make(chan struct{})}
 }
 
-// Await adds a container of the pod with the given UID, by its name in the
-// pod's spec and its id as the kubelet reports it (containerd://0123abcd). It
-// returns when a tick that saw the container has ended, at the latest after
-// most, when ctx ends, or shortly before its deadline.
+// Await adds a container of the pod with the given UID. name is the name of the
+// container in the pod's spec. id is its id in the form that the kubelet
+// reports (containerd://0123abcd). Await returns when a tick that saw the
+// container has ended. It also returns after most, when ctx ends, or shortly
+// before the deadline of ctx.
 func (s *Containers) Await(ctx context.Context, most time.Duration, uid, name, id string) {
 	if end, ends := ctx.Deadline(); ends {
 		most = min(most, time.Until(end)-answering)
@@ -81,7 +81,8 @@ func (s *Containers) Await(ctx context.Context, most time.Duration, uid, name, i
 	}
 }
 
-// Begin marks the beginning of a tick, before it reads the pods.
+// Begin marks the beginning of a tick. The tick must not have read the pods
+// yet.
 func (s *Containers) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *Containers) Begin() {
 	}
 }
 
-// End marks the end of a tick, after its writes.
+// End marks the end of a tick. The tick must have made its writes.
 func (s *Containers) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

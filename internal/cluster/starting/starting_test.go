@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAContainerStartsAfterATickThatSawIt runs ticks of a given length. A tick
-// that is running when the runtime announces the container may have read the
-// pods already, so the start waits for the next one.
+// TestAContainerStartsAfterATickThatSawIt runs ticks of a given length. If a
+// tick is running when the runtime announces the container, it may have read
+// the pods already. Therefore the start must wait for the next tick.
 func TestAContainerStartsAfterATickThatSawIt(t *testing.T) {
 	for name, c := range map[string]struct{ at, tick, want time.Duration }{
 		"between two ticks": {50 * time.Millisecond, 30 * time.Millisecond, 30 * time.Millisecond},
@@ -68,7 +68,7 @@ func pod(id string) corev1.Pod {
 }
 
 // TestAContainerIsKnownUntilTheKubeletReportsIt checks that the list of pods
-// contains the id of a container before the kubelet reports it. Afterwards, the
+// contains the id of a container before the kubelet reports it. Afterwards the
 // id must come from the kubelet.
 func TestAContainerIsKnownUntilTheKubeletReportsIt(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
