@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Result is the result of a reaction experiment: result.json. Times are in
-// ms. A time is null if it is not known or is longer than the step.
+// A Result is the result of a reaction experiment (result.json). Times are in
+// ms. A time is null if it is not known, or if it is longer than the step.
 type Result struct {
 	Schema     int                    `json:"schema"` // 1
 	Experiment Experiment             `json:"experiment"`
@@ -32,24 +32,26 @@ type Figure struct {
 	Cycles   int `json:"cycles"`
 	Undone   int `json:"undone_cycles"`
 	// EventToWrite is the time from an event to the last write of the tick that
-	// responds to it. The event is the first kernel event of the tick, at the
-	// time when tenond receives it. In each step the first such tick counts.
+	// responds to it. The event is the first kernel event of that tick, and
+	// counts from when tenond receives it. In each step only the first such
+	// tick counts.
 	EventToWrite Spread `json:"event_to_last_write_ms"`
 	StepToEvent  Spread `json:"step_to_event_ms"`
-	// EventToNarrowed is the time from the first kernel event in the step to
-	// the end of the first later tick that narrowed the bound of the batch
-	// work. If the step ended before that, its time counts as longer than all
-	// others. Events in the last 100 ms of a step do not count.
+	// EventToNarrowed begins with the first kernel event in the step. It ends
+	// when a later tick ends that narrowed the bound of the batch work. If the
+	// step ended before that, its time counts as longer than all others. Events
+	// in the last 100 ms of a step do not count.
 	EventToNarrowed Spread `json:"event_to_narrowed_ms"`
-	// StepToNarrowed is the time from the begin of the step to the end of the
-	// first tick that narrowed the bound of the batch work. If the step ended
-	// before that, its time counts as longer than all others.
+	// StepToNarrowed begins with the step. It ends when the first tick ends
+	// that narrowed the bound of the batch work. If the step ended before that,
+	// its time counts as longer than all others.
 	StepToNarrowed Spread `json:"step_to_narrowed_ms"`
-	// Raised is the time from the begin of the step to the end of the last late
-	// cycle before the first 100 ms without a late cycle. If the step has no
-	// such 100 ms, Raised is the length of the step.
+	// Raised says for how long the delay is raised. It is the time from the
+	// begin of the step to the end of the last late cycle. After that cycle,
+	// 100 ms without a late cycle must follow. If the step has no such 100 ms,
+	// Raised is the length of the step.
 	Raised Spread `json:"raised_ms"`
-	// Late is the share of cycles that were late or did not begin.
+	// Late is the share of the cycles that were late or did not begin.
 	Late       report.Number `json:"late_cycles_ratio"`
 	DelayP50   report.Number `json:"cycle_delay_p50_ms"`
 	DelayP99   report.Number `json:"cycle_delay_p99_ms"`
@@ -57,7 +59,8 @@ type Figure struct {
 	RaisedMean report.Number `json:"raised_mean_ms"` // over blocks
 }
 
-// A Spread is a distribution over steps, with intervals of its percentiles.
+// A Spread is the distribution of a time over steps. Its percentiles have
+// intervals.
 type Spread struct {
 	Steps int             `json:"steps"`
 	P50   report.Interval `json:"p50"`
@@ -67,24 +70,24 @@ type Spread struct {
 
 const (
 	// lateCycle is the delay from which a cycle counts as late. It is one
-	// period: the next cycle is then due, too. The lowest bound of the
-	// batch work, 0.01 CPU, lets it run for 1 ms in each period of its quota. A
-	// wait for that does not count as late.
+	// period, so that the next cycle is then due, too. The lowest bound of the
+	// batch work, 0.01 CPU, lets it run for 1 ms in each period of its quota.
+	// If a cycle waits only for that, it does not count as late.
 	lateCycle = 2 * time.Millisecond
-	// calm is how long no cycle may be late before the delay no longer counts
-	// as raised. It equals the period of a CPU quota.
+	// calm is how long no cycle may be late before the delay counts as not
+	// raised. It equals the period of a CPU quota.
 	calm = 100 * time.Millisecond
-	// answerLimit is the longest time, at p99, from the event until the batch
-	// work is narrowed. A longer time fails the claim.
+	// answerLimit is the longest time at p99 from the event until the batch
+	// work is narrowed. If the time is longer, the claim is not met.
 	answerLimit = 100.0 // ms
-	// tickFactor is a ratio of the times for which the delay stays raised: with
-	// periodic ticks only, divided by that with events. The claim needs at
-	// least this ratio.
+	// tickFactor is a ratio of two times for which the delay stays raised: the
+	// time with periodic ticks only, divided by the time with events. For the
+	// claim, the ratio must be at least tickFactor.
 	tickFactor = 2.0
 )
 
-// raised returns how long the delay of a step stayed raised; 0: it was never
-// raised. Due is in ascending order.
+// raised returns how long the delay of a step stayed raised, or 0 if it was
+// never raised. Due is in ascending order.
 func (s Step) raised() time.Duration {
 	var last time.Duration
 	for i, due := range s.Due {
@@ -102,8 +105,8 @@ func (s Step) raised() time.Duration {
 	return last
 }
 
-// answer returns the first tick of the step that a kernel event started and
-// that wrote something.
+// answer returns the first tick of the step that was started by a kernel event
+// and wrote something.
 func (s Step) answer() (StepTick, bool) {
 	for _, t := range s.Ticks {
 		if t.Woken != nil && *t.Woken >= 0 && t.Writes > 0 {
@@ -113,8 +116,8 @@ func (s Step) answer() (StepTick, bool) {
 	return StepTick{}, false
 }
 
-// narrowed returns the time in ms at which the batch work was narrowed;
-// infinite if it was not narrowed in the step.
+// narrowed returns the time in ms at which the batch work was narrowed. It is
+// infinite if this did not happen in the step.
 func (s Step) narrowed() float64 {
 	for _, t := range s.Ticks {
 		if t.Narrowed {
@@ -125,9 +128,9 @@ func (s Step) narrowed() float64 {
 }
 
 // yielded returns the time in ms from the first event of the step until the
-// batch work was narrowed; infinite if it was not narrowed in the step. It
-// returns false if the step had no event, or if the first one came too late for
-// an answer within the step.
+// batch work was narrowed. It is infinite if this did not happen in the step.
+// yielded returns false if the step had no event, or if the first event came
+// too late for an answer within the step.
 func (s Step) yielded() (float64, bool) {
 	if len(s.Events) == 0 || milliseconds(s.Length-s.Events[0].At) < answerLimit {
 		return 0, false
@@ -150,7 +153,7 @@ func spreadOf(values []float64) Spread {
 	return s
 }
 
-// A modeSteps holds the values of those steps of a mode that are used.
+// A modeSteps holds the values of all steps of a mode that are used.
 type modeSteps struct {
 	answers, yielded, events, narrowed, raised, delays, quotas []float64
 	byBlock                                                    map[int][]float64 // raised
@@ -195,8 +198,8 @@ func (m modeSteps) blockMeans() stat.Sample {
 	return s
 }
 
-// usedSteps returns the steps of mode that are not void, and the number of void
-// ones.
+// usedSteps returns the steps of a mode that are not void, and how many are
+// void.
 func usedSteps(steps []Step, mode report.Mode) (used []Step, void int) {
 	for _, s := range steps {
 		switch {

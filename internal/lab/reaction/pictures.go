@@ -85,7 +85,8 @@ func drawShares(modes []report.Mode, of func(report.Mode) []float64) template.HT
 // shareBin is the width in µs of one bin of drawShareOverTime.
 const shareBin = 10_000
 
-// drawShareOverTime draws the mean delay of the cycles over their due time.
+// drawShareOverTime draws the mean delay of cycles as a function of their due
+// time.
 func drawShareOverTime(modes []report.Mode, used map[report.Mode][]Step) template.HTML {
 	curves := map[report.Mode][]draw.Point{}
 	var long, most float64

@@ -1,6 +1,6 @@
 // Package reaction holds the records, the analysis and the presentation of the
-// reaction experiment, which measures the time that tenond takes to answer a
-// step of load.
+// reaction experiment. The experiment measures how long tenond takes to answer
+// a step of load.
 package reaction
 
 import (
@@ -22,8 +22,8 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "reaction"
 
-// An Experiment is the configuration of a reaction experiment and its machine:
-// experiment.json.
+// An Experiment is the configuration of a reaction experiment, and its machine
+// (experiment.json).
 type Experiment struct {
 	Schema      int                           `json:"schema"` // 1
 	Kind        string                        `json:"kind"`   // reaction
@@ -55,8 +55,8 @@ func (e Experiment) EndedBy(end report.End) any {
 	return e
 }
 
-// A Step is one step of load: a line of steps.jsonl. Times are in ns since the
-// begin of the step, which is the due time of its first cycle.
+// A Step is one step of load: a line of steps.jsonl. Its times are in ns, and
+// count from the begin of the step. A step begins when its first cycle is due.
 type Step struct {
 	Index  int           `json:"index"` // in the experiment, from 1
 	Block  int           `json:"block"`
@@ -65,15 +65,15 @@ type Step struct {
 	Length time.Duration `json:"length_ns"`
 	Void   []string      `json:"void,omitempty"`
 	// Quota is the CPU bound of the batch work at the begin of the step, in
-	// thousandths of a CPU; 0: it is not known.
+	// thousandths of a CPU. It is 0 if the bound is not known.
 	Quota unit.MilliCPU `json:"be_quota_mcpu"`
 	// Events are the kernel events that tenond received during the step. Ticks
 	// are the ticks of tenond that ended within the step.
 	Events []StepEvent `json:"events,omitempty"`
 	Ticks  []StepTick  `json:"turns,omitempty"`
-	// Due and Delays describe the service's cycles, in µs. Due is the due time.
-	// Delays is the time from then to the end of the cycle, minus the cycle's
-	// work.
+	// Due and Delays describe the service's cycles, in µs. Due is the time at
+	// which a cycle is due. Delays is the time from then to the end of the
+	// cycle, without the cycle's work.
 	Due    []int64 `json:"due_us"`
 	Delays []int64 `json:"delays_us"`
 	Undone int     `json:"undone"` // cycles that had not begun at the end of the step
@@ -90,8 +90,8 @@ type StepEvent struct {
 type StepTick struct {
 	Began time.Duration `json:"began_ns"`
 	Ended time.Duration `json:"ended_ns"` // end of its last write
-	// Woken is the time of the first kernel event of the tick; nil if no kernel
-	// event started the tick.
+	// Woken is the time of the first kernel event of the tick. It is nil if no
+	// kernel event started the tick.
 	Woken    *time.Duration `json:"woken_ns,omitempty"`
 	Writes   int            `json:"writes"`
 	Narrowed bool           `json:"narrowed"` // the bound of the batch work became smaller
@@ -128,8 +128,8 @@ func AddSteps(dir string, steps []Step) error {
 	return nil
 }
 
-// Load reads a reaction experiment and its steps. It ignores an incomplete last
-// line, which a killed experiment leaves.
+// Load reads a reaction experiment and its steps. If the experiment was killed,
+// the last line may be incomplete, and Load ignores it.
 func Load(dir string) (Experiment, []Step, error) {
 	var e Experiment
 	raw, data, err := archive.OpenExperiment(dir)

@@ -21,8 +21,8 @@ import (
 
 const ms = time.Millisecond
 
-// cycles returns the cycles of a step of which every cycle up to the time
-// raised is late.
+// cycles returns the cycles of a step. Every cycle up to the time raised is
+// late.
 func cycles(length, raised time.Duration) (due, delays []int64) {
 	for at := time.Duration(0); at < length; at += 2 * ms {
 		due = append(due, at.Microseconds())

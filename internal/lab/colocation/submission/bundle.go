@@ -24,12 +24,13 @@ import (
 // manifestFile is the file that summarises a submission.
 const manifestFile = "submission.json"
 
-// A Manifest is the summary of a submission, with the hash of its other files.
+// A Manifest is the summary of a submission. It has the hash of the other
+// files.
 type Manifest struct {
 	Schema int `json:"schema"` // 1
 	// Gate is the A/A control of P90. It says whether two equal modes were
-	// alike enough for the margin of the protocol. A submission that fails it
-	// is still a submission.
+	// alike enough for the margin of the protocol. If they were not, the
+	// submission is still valid.
 	Gate     report.Resolved `json:"aa_gate"`
 	Ended    report.End      `json:"ended"`
 	Runs     int             `json:"runs"`
@@ -37,7 +38,7 @@ type Manifest struct {
 	SHA256   string          `json:"sha256"`
 }
 
-// A Bundle is a submission before it is written.
+// A Bundle is a submission before it is written to a file.
 type Bundle struct {
 	Manifest Manifest
 	files    map[string][]byte
@@ -47,9 +48,9 @@ type Bundle struct {
 // Name returns the name of the file. It contains the beginning of the hash.
 func (b Bundle) Name() string { return "tenon-submission-" + b.Manifest.SHA256[:12] + ".tar.zst" }
 
-// Make makes the submission of the experiment in dir, without what is private.
-// It fails if the experiment did not follow the protocol, or if a text that
-// should be harmless contains a private word.
+// Make makes a submission of the experiment in dir. It leaves out what is
+// private. It fails if the experiment did not follow the protocol, or if a text
+// that should be harmless contains a private word.
 func Make(dir string, private Private) (Bundle, error) {
 	p, err := readProtocol(dir)
 	if err != nil {
@@ -112,11 +113,11 @@ func (b Bundle) add(private Private, name string, v any) error {
 	return err
 }
 
-// aHistogram matches those lines of a log of histograms that a submission
-// contains. The comment with the URL of the service is not among them.
+// aHistogram matches the lines of a log of histograms that a submission
+// contains. It does not match the comment with the URL of the service.
 var aHistogram = regexp.MustCompile(`^(#\[(Histogram log format version|StartTime|BaseTime)[^/@]*\]|"StartTimestamp",.*|(Tag=[a-z]+,)?[0-9.,]+,HIST[A-Za-z0-9+/=]+)$`)
 
-// histogramOf returns a log of histograms without its other comments.
+// histogramOf returns a log of histograms without its private comments.
 func histogramOf(log []byte) ([]byte, error) {
 	var out bytes.Buffer
 	for line := range strings.Lines(string(log)) {
@@ -132,7 +133,7 @@ func histogramOf(log []byte) ([]byte, error) {
 }
 
 // hashOf returns the SHA-256 of the names, lengths and contents of the files,
-// in the order of their names.
+// ordered by name.
 func hashOf(files map[string][]byte) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -191,9 +192,9 @@ func (b Bundle) Write(dir string) (string, error) {
 	return path, archive.WriteFile(path, files)
 }
 
-// Check returns an error if path is a submission whose files do not match its
-// hash, or whose protocol this version does not know. For the folder of an
-// experiment it returns nil.
+// Check checks a submission. It returns an error if the files do not match the
+// hash, or if this version does not know the protocol. If path is the folder of
+// an experiment, Check returns nil.
 func Check(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {

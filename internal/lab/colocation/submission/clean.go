@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// experimentOf copies the parts of an experiment that a submission contains. A
-// field that is not named here is not copied, such as the command line, paths,
-// caveats, and the configuration of tenond.
+// experimentOf copies the parts of an experiment that a submission contains. It
+// copies only the fields that it names. It does not copy the command line,
+// paths, caveats, or the configuration of tenond.
 func experimentOf(e colocation.Experiment, private Private) colocation.Experiment {
 	m := e.Machine
 	clean := report.Experiment{
@@ -43,14 +43,15 @@ func experimentOf(e colocation.Experiment, private Private) colocation.Experimen
 	return colocation.Experiment{Experiment: clean, Siblings: e.Siblings}
 }
 
-// voided replaces each reason of a void run, because such a reason may name
+// voided replaces each reason why a run is void, because a reason may name
 // programs of the owner.
 const voided = "void"
 
 // failedRequests replaces each kind of failed request.
 const failedRequests = "requests"
 
-// runOf copies the parts of a run that a submission contains: only numbers.
+// runOf copies the parts of a run that a submission contains. These are only
+// numbers.
 func runOf(r colocation.Run) colocation.Run {
 	clean := report.Run{
 		Index: r.Index, Block: r.Block, Mode: r.Mode, Length: r.Length, Warmup: r.Warmup, Latency: r.Latency, Requests: r.Requests,
@@ -71,8 +72,8 @@ func runOf(r colocation.Run) colocation.Run {
 	return colocation.Run{Run: clean}
 }
 
-// Private has words that must not be in a submission: the names of the machine
-// and of its users.
+// Private contains the words that must not be in a submission: the names of the
+// machine and of its users.
 type Private struct{ Words []string }
 
 // withheld replaces a fact of the machine that contains a private word.
@@ -81,11 +82,11 @@ const withheld = "(withheld)"
 // aPath matches a path of a file: a slash at the beginning of a word.
 var aPath = regexp.MustCompile(`(?:^|[\s"'=:(,])[~.]{0,2}/[^\s/]`)
 
-// shortest is the length from which private words are looked for. A shorter
-// word would occur in too many other texts.
+// shortest is the minimum length of a private word. A shorter word would occur
+// in too many other texts.
 const shortest = 3
 
-// find returns a private part of a text; empty: there is none.
+// find returns a private part of a text, or "" if there is none.
 func (p Private) find(text string) string {
 	if aPath.MatchString(text) {
 		return "a path"
@@ -101,8 +102,8 @@ func (p Private) find(text string) string {
 	return ""
 }
 
-// hasWord reports whether a text contains a word with neither a letter nor a
-// digit directly before or after it.
+// hasWord reports whether a text contains a word. Directly before and after the
+// word there must be neither a letter nor a digit.
 func hasWord(text, word string) bool {
 	joins := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 	for at := 0; ; {
@@ -126,9 +127,9 @@ func (p Private) withhold(text string) string {
 	return text
 }
 
-// check returns an error for the first text in v that is private, and for a
-// time that reveals the time zone of the machine. It checks all texts except
-// the fixed ones, so that it also checks a field that a later version adds.
+// check returns an error if a text in v is private, or if a time reveals the
+// time zone of the machine. It checks all texts except the fixed ones, so that
+// it also checks fields that a later version adds.
 func (p Private) check(name string, v any) error {
 	var err error
 	walk(reflect.ValueOf(v), name, func(path string, leaf reflect.Value) {
@@ -148,7 +149,7 @@ func (p Private) check(name string, v any) error {
 }
 
 // fixedTexts are the texts of a submission that this program chooses. If a user
-// or a machine has the same name, the text still reveals nothing.
+// or a machine has such a name, the text still reveals nothing.
 var fixedTexts = func() map[string]bool {
 	all := map[string]bool{"nginx": true, "ffmpeg": true, client: true, voided: true, failedRequests: true}
 	for _, end := range []report.End{report.EndPlanned, report.EndTime, report.EndHand, report.EndFailed} {
@@ -162,7 +163,7 @@ var fixedTexts = func() map[string]bool {
 	return all
 }()
 
-// walk calls see for each value in v that is not zero and has no parts.
+// walk calls see for each value in v that has no parts and is not zero.
 func walk(v reflect.Value, path string, see func(string, reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -1,7 +1,8 @@
 // Package submission makes one file of a colocation experiment that followed a
-// fixed protocol, so that people can submit what they measured on machines that
-// this project does not have. The file contains raw histograms and the relevant
-// facts about the machine, but nothing that shows who or where its owner is.
+// fixed protocol. With it, people can submit what they measured on machines
+// that this project does not have. The file contains raw histograms and the
+// relevant facts about the machine, but nothing that shows who or where its
+// owner is.
 package submission
 
 import (
@@ -22,8 +23,8 @@ import (
 // written before the first run.
 const ProtocolFile = "protocol.json"
 
-// A Protocol says, before anything is measured, what will be run and what is
-// expected.
+// A Protocol says what will be run and what is expected. It is written before
+// anything is measured.
 type Protocol struct {
 	Version    int           `json:"version"`
 	Written    time.Time     `json:"written"`
@@ -46,8 +47,8 @@ const (
 	Within Sign = "within" // the ratio is between 1/Limit and Limit
 )
 
-// A Hypothesis is what the protocol expects of the ratio of a measure in two
-// modes.
+// A Hypothesis is an expectation of the protocol: the ratio of a measure
+// between two modes.
 type Hypothesis struct {
 	Name    string      `json:"name"`
 	Measure string      `json:"measure"` // p90, waiting or frames
@@ -57,9 +58,9 @@ type Hypothesis struct {
 	Limit   float64     `json:"limit"`
 }
 
-// Fixed returns the present protocol. It has six modes, and thirty blocks,
-// because a margin of 3 % needs that many. On the published machine it takes 27
-// minutes.
+// Fixed returns the present protocol. It has six modes and thirty blocks. A
+// margin of 3 % needs that many blocks. On the published machine the protocol
+// takes 27 minutes.
 func Fixed() Protocol {
 	return Protocol{
 		Version: 1,
@@ -78,8 +79,8 @@ func Fixed() Protocol {
 // client is the load generator of the protocol.
 const client = "tenon"
 
-// Fits returns an error if it is already known, before the first run, that a
-// submission would be refused.
+// Fits returns an error if it is known before the first run that a submission
+// would be refused.
 func (p Protocol) Fits(private Private) error {
 	e := colocation.Experiment{Experiment: report.Experiment{
 		Started: time.Now(), Modes: p.Modes, Client: client, Ended: report.EndTime, Versions: map[string]string{"nginx": "", "ffmpeg": ""},
@@ -92,7 +93,8 @@ func (p Protocol) Fits(private Private) error {
 	return err
 }
 
-// Write writes the protocol into the folder of an experiment that is to begin.
+// Write writes the protocol into the folder of an experiment that is about to
+// begin.
 func (p Protocol) Write(dir string, now time.Time) error {
 	p.Written = now.UTC().Truncate(time.Second)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -101,8 +103,9 @@ func (p Protocol) Write(dir string, now time.Time) error {
 	return report.WriteJSON(filepath.Join(dir, ProtocolFile), p)
 }
 
-// Withdraw removes what an experiment has left that ended without a run: the
-// protocol, the record, and the directory if it is then empty.
+// Withdraw removes what is left of an experiment that ended without a run: the
+// protocol and the record. If the directory is then empty, Withdraw removes it,
+// too.
 func Withdraw(dir string) {
 	if err := os.Remove(filepath.Join(dir, "runs")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return // the directory contains a part of a run
@@ -125,8 +128,8 @@ func readProtocol(dir string) (Protocol, error) {
 	return p, nil
 }
 
-// check returns an error if an experiment did not run by the protocol, or if the
-// protocol is not that of this version.
+// check returns an error if an experiment did not follow the protocol, or if
+// the protocol is not that of this version.
 func (p Protocol) check(e colocation.Experiment) error {
 	fixed := Fixed()
 	switch {

@@ -66,9 +66,9 @@ func fill(v reflect.Value) {
 }
 
 // TestASubmissionHasTheseFieldsOnly sets each field of the records of an
-// experiment, and compares the fields of the submission with a list. A new
-// field of a record therefore stays out of submissions until a developer adds
-// it to the list.
+// experiment, and compares the fields of the submission with a list. If a
+// record gets a new field, the field therefore stays out of submissions until a
+// developer adds it to the list.
 func TestASubmissionHasTheseFieldsOnly(t *testing.T) {
 	var e colocation.Experiment
 	var r colocation.Run
@@ -78,8 +78,8 @@ func TestASubmissionHasTheseFieldsOnly(t *testing.T) {
 	cleanE, cleanR := experimentOf(e, private), runOf(r)
 	got := strings.Join(slices.Concat(fieldsOf("experiment", cleanE), fieldsOf("run", cleanR)), "\n") + "\n"
 	synthetic.CheckGolden(t, "fields.txt", []byte(got))
-	// The names of modes are words of the lab. The record checks them, so they
-	// cannot be secret here.
+	// The names of modes are words of the lab, and the record checks them.
+	// Therefore they cannot be secret here.
 	cleanE.Modes, cleanE.Ended, cleanE.Client, cleanR.Mode = nil, "", "", ""
 	for name, v := range map[string]any{"experiment": cleanE, "run": cleanR} {
 		if err := private.check(name, v); err != nil {
@@ -127,8 +127,8 @@ func TestTheZoneOfATimeIsPrivate(t *testing.T) {
 	}
 }
 
-// TestANameThatTheProgramUsesRefusesNothing uses machine and user names that
-// are also words of the protocol and of the records. The submissions must
+// TestANameThatTheProgramUsesRefusesNothing uses names of machines and users
+// that are also words of the protocol and of the records. The submissions must
 // succeed.
 func TestANameThatTheProgramUsesRefusesNothing(t *testing.T) {
 	taken := Private{Words: []string{
@@ -159,8 +159,8 @@ var runs = sync.OnceValue(func() []report.Run {
 	return synthetic.Runs(synthetic.Experiment(2, Fixed().Modes...), 0.02)
 })
 
-// experiment writes an experiment of the protocol with invented runs into a
-// folder.
+// experiment writes an experiment into a folder. The experiment follows the
+// protocol, and its runs are invented.
 func experiment(t *testing.T, change func(*Protocol, *colocation.Experiment)) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "results")
@@ -198,9 +198,9 @@ func experiment(t *testing.T, change func(*Protocol, *colocation.Experiment)) st
 	return dir
 }
 
-// TestASubmissionIsReadLikeAnExperiment makes a submission of an experiment and
-// reads it back. The numbers must be the same, and nothing private may be in
-// it.
+// TestASubmissionIsReadLikeAnExperiment makes a submission of an experiment,
+// and reads it back. The numbers must be the same, and the submission must
+// contain nothing private.
 func TestASubmissionIsReadLikeAnExperiment(t *testing.T) {
 	dir := experiment(t, nil)
 	b, err := Make(dir, private)
