@@ -14,12 +14,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sizedFor is how long the sizes of NUMA nodes are cached. Memory can be added
-// to a running machine, but that is rare.
+// sizedFor is how long the sizes of NUMA nodes are cached. It is rare that
+// memory is added to a running machine.
 const sizedFor = time.Minute
 
 // A Cache reads the topology again only when the set of online CPUs changes,
-// because a reading takes a dozen files for each CPU. It reads the sizes of the
+// because it must read a dozen files for each CPU. It reads the sizes of the
 // NUMA nodes again after sizedFor.
 type Cache struct {
 	fs proc.FS
@@ -60,7 +60,7 @@ func (c *Cache) Read(now time.Time) (node.Topology, error) {
 	return t, nil
 }
 
-// numaMemory returns the NUMA nodes with memory, ascending.
+// numaMemory returns the NUMA nodes that have memory, ascending.
 func numaMemory(fs proc.FS) ([]node.NUMAMemory, error) {
 	sizes, err := fs.NUMAMemory()
 	if err != nil {
@@ -73,8 +73,8 @@ func numaMemory(fs proc.FS) ([]node.NUMAMemory, error) {
 	return memory, nil
 }
 
-// read reads the topology. It numbers cores so that each number is unique on
-// the node. The CPUs of a core are those that the kernel lists as siblings.
+// read reads the topology. It gives each core a number that is unique on the
+// node. The CPUs of a core are those that the kernel lists as siblings.
 func read(fs proc.FS) (node.Topology, error) {
 	cpus, err := fs.Topology()
 	if err != nil {
@@ -103,15 +103,15 @@ func read(fs proc.FS) (node.Topology, error) {
 	return t, nil
 }
 
-// sameKind decides whether two cores are of the same kind: whether the slower
-// one has at least this capacity, in percent of the faster one. Cores of one
-// kind differ by a few percent if the firmware prefers some of them. The
+// sameKind decides whether two cores are of the same kind. For this, the slower
+// one must have at least this capacity, in percent of the faster one. Cores of
+// one kind differ by a few percent if the firmware prefers some of them. The
 // kernel's own scheduler uses the same margin (fits_capacity,
 // kernel/sched/fair.c).
 const sameKind = 80
 
 // kindsOf returns the kind of core of each CPU. Intel's processors list the
-// CPUs of each kind; others show the capacity of each CPU.
+// CPUs of each kind. Other processors show the capacity of each CPU.
 func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
 	named, err := fs.CoreKinds()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sysfs writes the files of a topology: for each CPU its siblings and its
-// core_id, all in one socket, and for each NUMA node its memory in kB.
+// sysfs writes the files of a topology: the siblings and the core_id of each
+// CPU, and the memory of each NUMA node in kB. All CPUs are in one socket.
 func sysfs(t *testing.T, siblings []string, coreIDs []int, memory ...int) proc.FS {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,9 +46,8 @@ func sysfs(t *testing.T, siblings []string, coreIDs []int, memory ...int) proc.F
 }
 
 // TestCoresAreWhatTheKernelListsAsSiblings checks that core_id does not decide
-// which CPUs form a core. It repeats within a socket that has two dies (AMD
-// Opteron), and on some boards it is the same for all cores of a cluster
-// (SG2042).
+// which CPUs form a core. On AMD Opteron, it repeats within a socket that has
+// two dies. On some boards (SG2042), it is the same for all cores of a cluster.
 func TestCoresAreWhatTheKernelListsAsSiblings(t *testing.T) {
 	for name, c := range map[string]struct {
 		siblings []string

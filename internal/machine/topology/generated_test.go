@@ -11,10 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A shape describes a machine by numbers. Each socket has nodes NUMA nodes,
-// each of these has caches L3 caches, and each cache has cores cores. With
-// wide, an L3 cache spans the NUMA nodes of its socket instead, as with
-// sub-NUMA clusters.
+// A shape describes a machine by numbers. nodes is the number of NUMA nodes of
+// a socket, caches the number of L3 caches of a NUMA node, and cores the number
+// of cores of a cache. If wide is set, an L3 cache spans the NUMA nodes of its
+// socket instead, as with sub-NUMA clusters.
 type shape struct {
 	sockets, nodes, caches, cores, threads int
 	wide                                   bool
@@ -55,8 +55,8 @@ func (s shape) machine() machine {
 	return m
 }
 
-// disturb changes a machine in a way that occurs in real machines and guests,
-// and returns the name of the change.
+// disturb changes a machine, and returns the name of the change. Each change
+// occurs in real machines or guests.
 func disturb(r *rand.Rand, m machine) (machine, string) {
 	what := ""
 	add := func(name string, probability float64, do func()) {
@@ -104,8 +104,8 @@ func disturb(r *rand.Rand, m machine) (machine, string) {
 }
 
 // TestGeneratedMachinesAreReadAsTheReferenceReadsThem reads machines of many
-// shapes, and compares the result with a reference that reads other files of
-// the same tree.
+// shapes. A reference reads other files of the same tree, and the results must
+// be equal.
 func TestGeneratedMachinesAreReadAsTheReferenceReadsThem(t *testing.T) {
 	shapes := []shape{
 		{sockets: 1, nodes: 1, caches: 1, cores: 2, threads: 1},
@@ -180,8 +180,8 @@ func againstTheTruth(got node.Topology, m machine) []string {
 	return all
 }
 
-// TestThisMachine compares what is read of the running kernel with the
-// reference. It also runs in the guests of test/vm, which have two sockets, two
+// TestThisMachine compares the topology of the running kernel with the
+// reference. It also runs in the guests of test/vm. They have two sockets, two
 // dies, sibling threads, and a NUMA node without CPUs.
 func TestThisMachine(t *testing.T) {
 	got, err := New(proc.Default()).Read(time.Now())

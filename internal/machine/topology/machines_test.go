@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A known machine is described as the kernel shows it: the core_id, the
+// A knownMachine is described as the kernel shows it, by the core_id, the
 // physical_package_id and the siblings of each CPU. In these machines core_id
 // and socket do not identify a core.
 type knownMachine struct {
@@ -46,8 +46,8 @@ var knownMachines = map[string]knownMachine{
 		id:   func(c int) (int, int) { return c % 6, c / 12 },
 		numa: func(c int) int { return c / 6 },
 	},
-	// Two dies of four modules of two integer cores. The kernel lists the cores of
-	// a module as siblings, and each die counts its cores from 0.
+	// Two dies, each with four modules of two integer cores. The kernel lists
+	// the cores of a module as siblings. Each die counts its cores from 0.
 	"AMD Opteron 6376": {
 		cpus: 32, cores: pairs(16),
 		id:   func(c int) (int, int) { return c % 8 / 2, c / 16 },
@@ -72,8 +72,8 @@ var knownMachines = map[string]knownMachine{
 		id:   func(int) (int, int) { return 1, -1 },
 		numa: func(int) int { return 0 },
 	},
-	// physical_package_id is unique, and core_id is that of the socket's first
-	// core for both cores.
+	// physical_package_id is unique. core_id is the same for both cores of a
+	// socket.
 	"Itanium 9300 (ia64)": {
 		cpus: 16, cores: pairs(8),
 		id:   func(c int) (int, int) { return 0, c / 8 },
@@ -81,7 +81,7 @@ var knownMachines = map[string]knownMachine{
 	},
 }
 
-// tree returns the machine whose files the kernel shows.
+// tree returns the machine as the kernel shows it in its files.
 func (k knownMachine) tree(t *testing.T) machine {
 	t.Helper()
 	m := machine{memory: map[int]int{}, noCaches: true}
@@ -109,7 +109,7 @@ func (k knownMachine) tree(t *testing.T) machine {
 }
 
 // TestKnownMachinesHaveTheCoresOfTheirSiblingLists uses machines for which
-// core_id would give wrong cores, as it once did in Tenon.
+// core_id would give wrong cores. Tenon once had this fault.
 func TestKnownMachinesHaveTheCoresOfTheirSiblingLists(t *testing.T) {
 	for name, k := range knownMachines {
 		t.Run(name, func(t *testing.T) {
@@ -141,9 +141,9 @@ func first(set unit.CPUSet) unit.CPU {
 	return -1
 }
 
-// TestKindsOfCores checks the kinds of cores, which a claim for CPUs of one
-// kind needs. They come from the performance-monitoring units of Intel, or from
-// the capacity of each CPU.
+// TestKindsOfCores checks the kinds of cores, because a workload can claim CPUs
+// of one kind. The kinds come from the performance-monitoring units of Intel,
+// or from the capacity of each CPU.
 func TestKindsOfCores(t *testing.T) {
 	for name, c := range map[string]struct {
 		machine machine

@@ -15,9 +15,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A place is the position of one CPU in the topology, read from files that
-// package proc does not use: hexadecimal masks instead of lists, and links to
-// NUMA nodes instead of the lists of nodes. Both describe the same facts.
+// A place is the position of one CPU in the topology. It is read from files
+// that package proc does not use: hexadecimal masks instead of lists, and links
+// to NUMA nodes instead of the lists of nodes. The two kinds of files describe
+// the same facts.
 type place struct {
 	siblings, cache, socket unit.CPUSet // empty: the kernel does not show it
 	numa                    int
@@ -88,7 +89,7 @@ func expand(t *testing.T, list string) string {
 	return strings.Join(all, ",")
 }
 
-// bitmap reads the first of the named files that exists.
+// bitmap reads the first existing file of those named.
 func bitmap(t *testing.T, dir string, names ...string) unit.CPUSet {
 	t.Helper()
 	for _, name := range names {
@@ -113,8 +114,8 @@ func bitmap(t *testing.T, dir string, names ...string) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// differences compares a topology with the reference reading, CPU by CPU and
-// pair by pair.
+// differences compares a topology with the reference, CPU by CPU and pair by
+// pair.
 func differences(got node.Topology, want map[unit.CPU]place) []string {
 	var all []string
 	note := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }

@@ -27,8 +27,8 @@ type machine struct {
 	capacities bool // cpu_capacity of each CPU, as on Arm
 }
 
-// A sysCPU is a CPU of a machine. CPUs with the same number for a part, such as
-// the core, share this part.
+// A sysCPU is a CPU of a machine. If two CPUs have the same number for a part,
+// such as the core, they share this part.
 type sysCPU struct {
 	id                     int
 	core, l3, numa, socket int // unique numbers of the machine
@@ -39,7 +39,7 @@ type sysCPU struct {
 	bare                   bool // without the directories topology and cache
 }
 
-// sharing returns the online CPUs of each part of the machine, such as each
+// sharing returns which online CPUs share a part of the machine, such as a
 // core. The key is the number of the part.
 func (m machine) sharing(number func(sysCPU) int) map[int]unit.CPUSet {
 	sets := map[int]unit.CPUSet{}
@@ -55,8 +55,9 @@ func core(c sysCPU) int   { return c.core }
 func l3(c sysCPU) int     { return c.l3 }
 func socket(c sysCPU) int { return c.socket }
 
-// mask prints a set as the kernel prints bitmaps: groups of 32 bits in
-// hexadecimal, the highest first (Documentation/core-api/printk-formats.rst).
+// mask prints a set as the kernel prints bitmaps
+// (Documentation/core-api/printk-formats.rst). These are groups of 32 bits in
+// hexadecimal, the highest group first.
 func mask(set unit.CPUSet, bits int) string {
 	words := make([]uint32, (bits+31)/32)
 	for c := range set.All() {
