@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// parts is the number of parts into which the share of BE is divided.
+	// parts says into how many parts the share of BE is divided.
 	parts = 8
-	// settling is the minimum time between two cuts. Data in a cache way that
-	// BE lost stays there until other work fills the way.
+	// settling is the minimum time between two cuts. When BE loses a cache way,
+	// its data stays in the way until other work fills it.
 	settling = 2 * time.Second
 	// loosen is the time after which BE gets one part back.
 	loosen = 15 * time.Second
 )
 
-// BackOff is the reduction of the cache and memory bandwidth of BE while an SLO
-// is violated. Each cut takes half of the remaining parts. The parts come back
-// one at a time.
+// BackOff reduces the cache and memory bandwidth of BE while an SLO is
+// violated. Each cut takes half of the remaining parts. The parts come back one
+// at a time.
 //
-// The CPU back-off asks for which work a service waited; this back-off does
+// The CPU back-off asks which work a service waited for. This back-off does
 // not, because a service with too little cache is slow by itself.
 type BackOff struct {
 	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
 	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
-	// Reason names the missed objective; empty: no objective is missed now.
+	// Reason names the objective that is missed now. It is empty if none is.
 	Reason string `json:"reason,omitempty"`
 }
 
 // Follow returns the back-off after the tick of s. While an objective is
-// missed, it takes more parts from BE; later it gives back one part at a time.
+// missed, it takes more parts from BE. Later it gives back one part at a time.
 func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	if q.At.After(s.At) { // q.At is from before a reboot
 		q.At = s.At
@@ -66,7 +66,7 @@ func (q BackOff) of(share unit.Percent) unit.Percent {
 	return share * unit.Percent(parts-q.Cut) / parts
 }
 
-// because returns the part of a reason that explains why BE has less than its
+// because returns the part of a reason that says why BE has less than its
 // share.
 func (q BackOff) because(left string) string {
 	if q.Reason == "" {

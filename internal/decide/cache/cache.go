@@ -1,5 +1,5 @@
 // Package cache decides how the classes share L3 caches and memory bandwidth,
-// and which workloads are in which control group of resctrl.
+// and in which control group of resctrl each workload is.
 package cache
 
 import (
@@ -18,12 +18,12 @@ var Owned = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
 // Config is resctrlQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds the shares of classes. A class that is absent has no share
-	// set. LSE uses the share of LSR.
+	// Classes holds the shares of classes. If a class is absent, no share is
+	// set for it. LSE uses the share of LSR.
 	Classes map[node.Class]Share `json:"classes,omitempty"`
-	// Peak is the memory bandwidth behind one L3 cache, in bytes per second; 0:
-	// not configured. Machines whose MB lines have amounts instead of percent
-	// need it.
+	// Peak is the memory bandwidth behind one L3 cache, in bytes per second. It
+	// is 0 if it is not configured. Machines need it if their MB lines have
+	// amounts instead of percent.
 	Peak unit.Bytes `json:"peak,omitempty"`
 }
 
@@ -35,8 +35,8 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 	return Owned
 }
 
-// A Share is what a class may use of each L3 cache and of the memory bandwidth
-// behind that cache, in percent.
+// A Share says how much a class may use of each L3 cache, and of the memory
+// bandwidth behind that cache, in percent.
 type Share struct {
 	Start     unit.Percent `json:"catRangeStartPercent"`
 	End       unit.Percent `json:"catRangeEndPercent"`
@@ -49,9 +49,10 @@ func (c Share) whole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwidth
 // Decide returns the wanted L3 and MB of the control groups LSR, LS and BE of
 // resctrl, and the control group of each workload. BE gets at most its share,
 // rounded down, minus the back-off. Other classes get at least their share,
-// rounded up, and are limited only if it is less than 100 %. Work without a
-// control group stays in the default one, which has no limit. A workload with a
-// share of its own gets its own control group while the hardware has one left.
+// rounded up. They are limited only if their share is less than 100 %. Work
+// without a control group stays in the default one, which has no limit. A
+// workload with a share of its own gets a control group of its own, as long as
+// the hardware has one left.
 func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	d := divider{Config: c, backOff: q, snap: s}
 	d.grant()
@@ -75,7 +76,8 @@ func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	return slices.DeleteFunc(wants, func(w plan.Want) bool { return w.Intent == "" })
 }
 
-// A divider is one decision: its input, and the control groups that it granted.
+// A divider makes one decision. It has the input, and the control groups that
+// it granted.
 type divider struct {
 	Config
 	backOff BackOff
@@ -89,8 +91,8 @@ func OwnsControl(w *node.Workload) bool {
 	return strings.HasPrefix(w.Overrides.Cache.ControlGroup, node.ControlGroupPrefix) && w.Class.Control() != ""
 }
 
-// names lists the control groups of classes, and then those of single
-// workloads, sorted.
+// names lists the control groups of classes, and after them those of single
+// workloads. Each part is sorted.
 func (d divider) names() []string {
 	var own []string
 	for i := range d.snap.Workloads {
@@ -112,8 +114,8 @@ func (d divider) owner(control string) *node.Workload {
 	return &d.snap.Workloads[i]
 }
 
-// shareOf returns the share of a control group: that of its class, or of its
-// workload.
+// shareOf returns the share of a control group. The share comes from the class
+// or the workload of the group.
 func (d divider) shareOf(control string) (Share, bool) {
 	w := d.owner(control)
 	if w == nil {
@@ -134,8 +136,8 @@ func (d divider) lives(control string) bool {
 }
 
 // grant grants control groups, of which the hardware has few. BE comes first,
-// because its group protects all others; then work with a limit; then work that
-// Tenon only measures.
+// because its group protects all others. Then come groups with a limit, and
+// last those that Tenon only measures.
 func (d *divider) grant() {
 	d.granted, d.refused = map[string]node.Value{}, map[string]string{}
 	r := d.snap.Resctrl
@@ -179,8 +181,8 @@ func (d divider) rank(control string) int {
 }
 
 // without returns the wants for a control group that the node cannot have, with
-// the reason. A group that exists is released, because another one may need its
-// CLOSID.
+// the reason. If the group exists, it is released, because another group may
+// need its CLOSID.
 func (d divider) without(control, why string) []plan.Want {
 	var wants []plan.Want
 	for _, f := range []node.File{node.FileL3, node.FileMB} {
@@ -215,8 +217,8 @@ func (w cacheWant) set(v node.Value, reason string) plan.Want {
 	return w.Want
 }
 
-// ways returns the want for the ways of each L3 cache that a control group may
-// fill.
+// ways returns the want for the ways of L3 caches. It says which ways of each
+// cache a control group may fill.
 func (d divider) ways(control string, share Share) plan.Want {
 	w := d.want(control, node.FileL3)
 	l3 := d.snap.Resctrl.L3
@@ -284,8 +286,8 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 }
 
 // amount converts a share of the memory bandwidth into the unit of this
-// machine. It rounds down if small is set, and up otherwise. It returns false
-// if the conversion needs Peak and Peak is 0.
+// machine. If small is set, it rounds down, and otherwise up. If the conversion
+// needs Peak, and Peak is 0, it returns false.
 func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (uint64, bool) {
 	if share >= 100 {
 		return rule.Most, true
@@ -306,13 +308,13 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 	if n%whole > 0 && !small {
 		steps++
 	}
-	// Some machines accept 0, but 0 would stop the tasks at every memory
+	// Some machines accept 0. But 0 would stop the tasks at every memory
 	// access.
 	return min(max(steps*step, rule.Least, step), rule.Most), true
 }
 
-// join returns the want for the control group of a workload. Tasks that another
-// component put into its own control group stay there.
+// join returns the want for the control group of a workload. If another
+// component has put tasks into a control group, they stay in it.
 func (d divider) join(w node.Workload) (plan.Want, bool) {
 	control := w.Class.Control()
 	if OwnsControl(&w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {

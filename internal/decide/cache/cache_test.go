@@ -65,10 +65,10 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 	return c, BackOff{Cut: rnd.IntN(parts + 1)}, s
 }
 
-// TestNoDivisionHurtsWhoItIsFor checks random machines and shares. There are no
-// more groups than the hardware has. Groups of other programs do not change. BE
-// gets at most its share, but never nothing; other classes get at least their
-// share. No work is in the group of another class.
+// TestNoDivisionHurtsWhoItIsFor checks random machines and shares. There must
+// not be more groups than the hardware has, and groups of other programs must
+// not change. BE must get at most its share, but never nothing. Other classes
+// must get at least their share. No work may be in the group of another class.
 func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 8))
 	sets := 0
@@ -210,8 +210,8 @@ func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackStopsNoBackOff checks that a cache back-off that was
-// saved with a later clock continues as if it were saved now.
+// TestAClockThatWasSetBackStopsNoBackOff restores a cache back-off whose time
+// is in the future. It must continue as if it had been saved now.
 func TestAClockThatWasSetBackStopsNoBackOff(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	x := slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Missed: true, At: now.Add(2 * settling), Reason: "web waits"}}}

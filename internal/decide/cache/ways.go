@@ -6,20 +6,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ways describes the ways of an L3 cache from which to choose.
+// ways describes the ways of an L3 cache, from which part chooses.
 type ways struct {
 	// Mask has one bit for each existing way.
 	Mask uint64
 	// Least is the minimum number of ways of a group; 0 counts as 1.
 	Least int
-	// Sparse: the chosen ways need not be contiguous.
+	// Sparse says that the chosen ways need not be contiguous.
 	Sparse bool
 }
 
-// part chooses the ways from start to end percent of the cache. If a percentage
-// lies between two ways, part rounds it: to a smaller part if small is set, and
-// otherwise to a larger one. The part has at least Least ways. The result is 0
-// only if there are no ways.
+// part chooses the ways from start to end percent of the cache. A percentage
+// may lie between two ways. Then part rounds it, to a smaller part if small is
+// set, and otherwise to a larger one. The part has at least Least ways. The
+// result is 0 only if there are no ways.
 func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	all := w.usable()
 	n := len(all)
@@ -44,8 +44,8 @@ func (w ways) part(start, end unit.Percent, small bool) uint64 {
 }
 
 // usable lists the ways that a group may use, in ascending order. These are all
-// ways, or the longest contiguous run if the ways of a group must be
-// contiguous.
+// ways. If the ways of a group must be contiguous, they are the longest
+// contiguous run.
 func (w ways) usable() []int {
 	var all, row, best []int
 	for mask := w.Mask; mask != 0; mask &= mask - 1 {

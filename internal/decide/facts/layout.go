@@ -15,17 +15,16 @@ import (
 // a limit bounds everything below its cgroup. Therefore Tenon sets both on the
 // contention root: the highest cgroup that holds only work of that class.
 type Layout struct {
-	// Roots lists the contention roots of the class, each once, in the order of
-	// the workloads.
+	// Roots lists each contention root of the class once, in the order of the
+	// workloads.
 	Roots []node.CgroupPath
 	// RootOf is the contention root of each workload, in the order of the
-	// snapshot. It is "" for a workload of another class and for a workload in
-	// Shared.
+	// snapshot. It is "" if the workload is of another class or is in Shared.
 	RootOf []node.CgroupPath
 	// Shared lists the cgroups of workloads of the class that have no
 	// contention root. Such a cgroup also holds work of other classes, or its
-	// root is unknown. A limit or weight there would slow the work to be
-	// protected.
+	// root is unknown. A limit or weight in it would slow the work that Tenon
+	// must protect.
 	Shared []node.CgroupPath
 	// Others counts the workloads of other classes in and below each cgroup.
 	Others map[node.CgroupPath]int
@@ -97,9 +96,9 @@ func (l Layout) RootAbove(p node.CgroupPath) (node.CgroupPath, bool) {
 	return "", false
 }
 
-// IdleCgroups lists the cgroups whose low weight makes the class give way. Each
-// is a contention root, or a cgroup below it if another component manages the
-// weight of the root.
+// IdleCgroups lists the cgroups that get a low weight so that the class gives
+// way. Each of them is a contention root. If another component manages the
+// weight of the root, it is a cgroup below the root.
 func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	var all []node.CgroupPath
 	for i := range s.Workloads {
@@ -116,10 +115,10 @@ func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	return slices.Compact(all)
 }
 
-// Reach returns a phrase for a reason if the weight of the cgroup m reaches
-// only a part of the other work, and "" otherwise. Weights decide only between
-// siblings, so against work outside m's parent the weight of the parent
-// decides.
+// Reach returns a phrase for a reason if the weight of the cgroup m has no
+// effect on a part of the other work. Otherwise it returns "". Weights decide
+// only between siblings. Against work outside m's parent, the weight of the
+// parent decides.
 func (l Layout) Reach(m node.CgroupPath) string {
 	up := m.Parent()
 	if up == "" || l.Others[up] == l.Others[""] {
@@ -128,8 +127,8 @@ func (l Layout) Reach(m node.CgroupPath) string {
 	return fmt.Sprintf(", within %s: against work outside, the weight of %s decides", up, up)
 }
 
-// LayoutOfOne returns the layout of the i-th workload of s by itself. Its own
-// cgroup is the contention root.
+// LayoutOfOne returns the layout of the i-th workload of s alone. The
+// contention root is the workload's own cgroup.
 func LayoutOfOne(i int, s node.Snapshot) Layout {
 	w := s.Workloads[i]
 	l := Layout{

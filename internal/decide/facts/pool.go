@@ -6,17 +6,17 @@ import (
 )
 
 // A Pool says which CPUs of a node LS and BE share, and which CPUs BE may not
-// use. All policies use it, whether CPU suppress is enabled or not.
+// use. All policies use it, even if CPU suppress is disabled.
 type Pool struct {
-	// CPUs are the shared CPUs; their number is the capacity. Empty: all online
-	// CPUs.
+	// CPUs are the shared CPUs. Their number is the capacity. If the set is
+	// empty, all online CPUs are shared.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
 	// LendLSR lets BE use the CPUs to which LSR work is bound
-	// (cpuSuppressLendLSR; Koordinator always lends them). BE gets them after
-	// all other CPUs. BE never runs on the CPUs of LSE.
+	// (cpuSuppressLendLSR; Koordinator always lends them). BE gets them only
+	// after all other CPUs. BE never runs on the CPUs of LSE.
 	LendLSR bool `json:"lend_lsr,omitempty"`
-	// Reserved is the CPU that is set aside for the node's own processes. If
-	// they use less, Tenon still counts this amount.
+	// Reserved is an amount of CPU for the node's own processes. If they use
+	// less, Tenon still counts this amount.
 	Reserved unit.MilliCPU `json:"reserved_mcpu,omitempty"`
 	// ReservedCPUs are for the node's own processes. BE never runs on them, no
 	// workload gets them as exclusive CPUs, and they do not count as capacity.
@@ -27,9 +27,10 @@ type Pool struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// Keeping returns the pool with Reserved raised to kubelet, the CPU that the
-// kubelet keeps from all pods, if CPU suppress is enabled. ReservedCPUs are no
-// part of the capacity, so their number is subtracted from that amount.
+// Keeping returns the pool with a larger Reserved. If CPU suppress is enabled,
+// Reserved becomes at least kubelet, which is the CPU that the kubelet keeps
+// from all pods. ReservedCPUs are no part of the capacity, so Keeping subtracts
+// their number from that amount.
 func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
 	if suppress {
 		p.Reserved = max(p.Reserved, kubelet-unit.CPUs(p.ReservedCPUs.Len()))
@@ -45,14 +46,14 @@ func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 	return s.Topology.All().Intersect(p.CPUs)
 }
 
-// Counted returns the CPUs that make up the capacity: those of Online that are
-// not reserved.
+// Counted returns the CPUs that make up the capacity. These are the CPUs of
+// Online that are not reserved.
 func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }
 
-// On returns the pool with the isolated CPUs of the node among the reserved
-// ones. The owner of the machine isolated them for work of their own, and a
-// write to the cpuset of a group would move its threads there. If no other CPU
-// would be left, the isolated CPUs are shared like all others.
+// On returns the pool in which the isolated CPUs of the node are reserved, too.
+// The owner of the machine isolated them for other work, and a write to the
+// cpuset of a group would move its threads there. If no other CPU would be
+// left, the isolated CPUs are shared like all others.
 func (p Pool) On(s node.Snapshot) Pool {
 	with := p
 	with.ReservedCPUs = p.ReservedCPUs.Union(s.Topology.Isolated)
@@ -62,9 +63,9 @@ func (p Pool) On(s node.Snapshot) Pool {
 	return with
 }
 
-// RoomOf returns the CPUs that a contention root may use. They are in the
-// present CPU sets of all its ancestors, and in the set that it had itself
-// before Tenon.
+// RoomOf returns the CPUs that a contention root may use. These are the CPUs
+// that are in the present CPU sets of all its ancestors, and in the set that
+// the root itself had before Tenon.
 func RoomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 	narrow := func(v node.Value) {
 		if own, _ := v.(node.CPUs); !own.Set.Empty() {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// useTau is the time constant of the mean of CPU use: the mean follows a
-	// change of load in about this time. Koordinator decides on samples of one
-	// second.
+	// useTau is the time constant of the mean of CPU use. After a change of
+	// load, the mean follows in about this time. Koordinator decides on samples
+	// of one second.
 	useTau = time.Second
 	// placeTau is the time constant of the mean use of each CPU by LS. It is
-	// longer than useTau: the scheduler moves threads often, and BE should
-	// follow only lasting moves.
+	// longer than useTau, because the scheduler moves threads often, and BE
+	// should follow only lasting moves.
 	placeTau = 5 * time.Second
 )
 
@@ -28,15 +28,15 @@ type Use struct {
 	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // the last sample, without a mean
 	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
 	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
-	// PerCPU is the CPU time of each LS workload on each CPU, as read from its
-	// counters. Sensitive is the use of each CPU by all LS work, as a mean over
-	// about placeTau.
+	// PerCPU is how much CPU time each LS workload has used on each CPU,
+	// according to its counters. Sensitive is the use of each CPU by all LS
+	// work, as a mean over about placeTau.
 	PerCPU    map[node.WorkloadID]map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
 }
 
-// Observe adds the counters of s. A workload or CPU has a mean only after two
-// readings in a row, because a mean needs the difference of two counters.
+// Observe adds the counters of s. A mean needs the difference of two counters,
+// so a workload or a CPU has one only after two readings in a row.
 func (u Use) Observe(s node.Snapshot) Use {
 	var elapsed time.Duration
 	if !u.At.IsZero() {
@@ -66,7 +66,7 @@ func (u Use) Observe(s node.Snapshot) Use {
 }
 
 // sensitive updates the mean use of each CPU by LS. The new sample is the
-// difference between the counters of u and perCPU.
+// difference between the counters of u and those in perCPU.
 func (u Use) sensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
 	// A hundred workloads on a hundred CPUs have ten thousand counters in each
 	// tick. An array sums them faster than a map.

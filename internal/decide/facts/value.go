@@ -8,11 +8,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// LongestGap is the longest time between two snapshots that counts in full. In
-// a longer pause of the agent, what the node did is unknown.
+// LongestGap is the longest time between two snapshots that counts completely.
+// If the agent pauses for longer, it is unknown what the node did.
 const LongestGap = 5 * time.Second
 
-// Original returns the value of a knob from before Tenon's first write, or nil
+// Original returns the value that a knob had before Tenon's first write, or nil
 // if it is unknown.
 func Original(k node.Knobs, knob node.Knob) node.Value {
 	if v, touched := k.Before[knob]; touched {
@@ -25,14 +25,14 @@ func Original(k node.Knobs, knob node.Knob) node.Value {
 // zero CPUMax.
 func IsQuota(v node.CPUMax) bool { return v.Period > 0 && v.Quota != node.NoQuota }
 
-// MilliOf returns the CPU that a quota allows, in thousandths of a CPU,
+// MilliOf returns how much CPU a quota allows, in thousandths of a CPU,
 // rounded.
 func MilliOf(v node.CPUMax) unit.MilliCPU { return unit.MilliCPU(math.Round(v.Cores() * 1000)) }
 
-// MemoryOf returns the memory that the end of a workload frees: its working
-// set, because the kernel can reclaim other page cache anyway. If the working
-// set is unknown, it returns all memory including page cache. That amount is
-// not comparable with a working set.
+// MemoryOf returns how much memory is free when a workload has ended. This is
+// its working set, because the kernel can reclaim other page cache anyway. If
+// the working set is unknown, it is all memory including page cache. Such an
+// amount is not comparable with a working set.
 func MemoryOf(w node.Workload) node.Maybe[unit.Bytes] {
 	if w.Usage.WorkingSet.Known() {
 		return w.Usage.WorkingSet
@@ -40,7 +40,7 @@ func MemoryOf(w node.Workload) node.Maybe[unit.Bytes] {
 	return w.Usage.Memory
 }
 
-// NUMAMemory returns the memory of a NUMA node. It is 0 for a node without
+// NUMAMemory returns the memory of a NUMA node. It is 0 if the node has no
 // memory, and absent if the kernel shows no NUMA nodes.
 func NUMAMemory(t node.Topology, n node.NUMANode) node.Maybe[unit.Bytes] {
 	if len(t.Memory) == 0 {

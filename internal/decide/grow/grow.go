@@ -1,6 +1,6 @@
-// Package grow decides which L3 caches a pool may use in addition to its home. A
-// pool that may grow gets free caches while its own are full. It gives them back
-// at once when their owners claim them or a service waits.
+// Package grow decides which L3 caches a pool may use in addition to its home.
+// A pool that may grow gets free caches while its own are full. It gives them
+// back at once when their owners claim them, or when a service waits.
 package grow
 
 import (
@@ -19,77 +19,79 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A pool grows slowly and shrinks at once. The limits to grow and to shrink are
-// apart, so that a pool does not grow and shrink by turns.
+// A pool grows slowly and shrinks at once. Between the limit to grow and the
+// limit to shrink there is a gap, so that a pool does not grow and shrink by
+// turns.
 const (
-	// A pool is full if LS work uses at least fullFrom of its CPUs for fullFor.
-	// A workload that uses atLimit of its own CPU limit does not make its pool
-	// grow, because more CPUs would not help it.
+	// A pool is full if LS work has used at least fullFrom of its CPUs for
+	// fullFor. If a workload uses atLimit of its own CPU limit, its pool does
+	// not grow for it, because more CPUs would not help it.
 	fullFrom, fullFor = unit.Percent(90), 3 * time.Second
 	atLimit           = unit.Percent(95)
-	// A cache is quiet if other LS work uses at most quietUpTo of it for
-	// quietFor. A pool leaves a cache if other work uses leaveFrom of it or
-	// more.
+	// A cache is quiet if other LS work has used at most quietUpTo of it for
+	// quietFor. A pool leaves a cache if other work uses at least leaveFrom of
+	// it.
 	quietUpTo, quietFor = unit.Percent(30), 10 * time.Second
 	leaveFrom           = unit.Percent(80)
-	// A pool gives a cache back if for spareFor all its work would use at most
-	// spareUpTo of the rest.
+	// A pool gives a cache back if its work could do without it: for spareFor,
+	// the work would have used at most spareUpTo of the remaining CPUs.
 	spareUpTo, spareFor = unit.Percent(70), time.Minute
-	// restFor is the time for which a pool does not grow after it had to leave
-	// a cache. A service that waited is then not disturbed again at once.
+	// restFor is how long a pool does not grow after it had to leave a cache,
+	// so that a service that waited is not disturbed again at once.
 	restFor = time.Minute
-	// negligible is the use below which Tenon need not know on which CPUs a
-	// service runs.
+	// negligible is a small use of CPU. If a service uses less, Tenon need not
+	// know on which CPUs it runs.
 	negligible unit.MilliCPU = 50
-	// A pool gives back all that it has beside its home if the counters of each
-	// CPU are missing for blindFor. One failed reading is shorter than that.
+	// If the counters of each CPU are missing for blindFor, a pool gives back
+	// all caches beside its home. One failed reading is shorter than that.
 	blindFor = 2 * time.Second
-	// useTau is the time constant of the means of use. A sample over sampleFor
-	// or more replaces the mean.
+	// useTau is the time constant of the means of use. If a sample is at least
+	// sampleFor long, it replaces the mean.
 	useTau, sampleFor = time.Second, 500 * time.Millisecond
 )
 
-// A State says what each pool has beside its home, and for how long the pool
-// has been too small or too large.
+// A State says which caches each pool has beside its home, and for how long the
+// pool has been too small or too large.
 type State struct {
 	Pools map[node.WorkloadID]Pool `json:"pools,omitempty"`
 }
 
 // A Pool is the state of one pool that may grow.
 type Pool struct {
-	// Home is the home for which the other fields hold. More are the CPUs
-	// beside it: whole L3 caches.
+	// Home is the home of the pool when the other fields were written. More are
+	// the CPUs beside it: whole L3 caches.
 	Home unit.CPUSet `json:"home,omitzero"`
 	More unit.CPUSet `json:"more,omitzero"`
-	// Load is the use of Home and More by LS work. Full is the time since when
-	// it has been so high that the pool may grow, and Spare since when it has
-	// been so low that the pool may shrink; zero: it is not.
+	// Load is how much CPU LS work uses in Home and More. Full is since when it
+	// has been so high that the pool may grow. Spare is since when it has been
+	// so low that the pool may shrink. A time is zero if the use is not so
+	// high, or not so low.
 	Load  node.Maybe[unit.MilliCPU] `json:"load,omitzero"`
 	Full  time.Time                 `json:"full,omitzero"`
 	Spare time.Time                 `json:"spare,omitzero"`
 	// Left is the time at which the pool last had to leave a cache.
 	Left time.Time `json:"left,omitzero"`
-	// Blind is the time since when the use of each CPU has been unknown; zero:
-	// it is known.
+	// Blind is since when the use of each CPU has been unknown. It is zero if
+	// the use is known.
 	Blind time.Time `json:"blind,omitzero"`
 	// Beside holds the other caches of the NUMA node. The key is the lowest CPU
 	// of the cache.
 	Beside map[unit.CPU]Cache `json:"beside,omitempty"`
-	// Why is the reason of the last change; empty: nothing has changed.
+	// Why is the reason of the last change. It is empty if nothing has changed.
 	Why string `json:"why,omitempty"`
 }
 
 // A Cache is an L3 cache into which a pool may grow.
 type Cache struct {
-	// Use is the use by LS work of other workloads. Quiet is the time since
-	// when that use has been low.
+	// Use is how much CPU the LS work of other workloads uses in the cache.
+	// Quiet is since when that use has been low.
 	Use   unit.MilliCPU `json:"use_mcpu,omitempty"`
 	Quiet time.Time     `json:"quiet,omitzero"`
 }
 
 // Decide adds to each pool that may grow the caches that it has beside its
-// home. before is the use of the CPUs at the last snapshot, and now the use at
-// s. missed are the workloads that wait longer than their objective.
+// home. before is the use of the CPUs at the last snapshot, and now is the use
+// at s. missed are the workloads that wait longer than their objective.
 func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.WorkloadID]string, s node.Snapshot) (State, hold.Grants) {
 	if g.Map == nil {
 		return State{}, g
@@ -99,7 +101,8 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	shared := g.Shared
 	for _, w := range s.Workloads {
 		h, held := g.Shared[w.ID]
-		// A workload that stays apart from others must not grow beside them.
+		// If a workload must stay apart from others, it must not grow beside
+		// them.
 		if !held || h.Grade != pick.Pooled || !w.Overrides.CPUs.Grows || h.Apart != pick.Anywhere {
 			continue
 		}
@@ -118,16 +121,16 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	return next, x.Grants
 }
 
-// A decision is one call of Decide: the input that all pools share.
+// A decision is one call of Decide. It has the input that all pools share.
 type decision struct {
 	hold.Grants
 	before, now facts.Use
 	missed      map[node.WorkloadID]string
 	snap        node.Snapshot
 	grew        bool // a pool has grown in this tick; only one may grow, so that the next tick sees the effect
-	// total is the use of each CPU by LS work since the last snapshot.
-	// uncounted is a service that uses CPU but has no counters in total; empty:
-	// all services are counted.
+	// total is how much of each CPU LS work has used since the last snapshot.
+	// uncounted is a service that uses CPU, but has no counters that total
+	// includes. It is empty if all services are counted.
 	total     []unit.MilliCPU
 	uncounted node.WorkloadID
 }
@@ -200,7 +203,7 @@ func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.C
 	return p
 }
 
-// count adds up the use of each CPU, once for all pools.
+// count adds up the use of each CPU. It does so once for all pools.
 func (x *decision) count() {
 	x.total = make([]unit.MilliCPU, unit.MaxCPUs)
 	for id, after := range x.now.PerCPU {
@@ -230,9 +233,9 @@ func (x *decision) counts(id node.WorkloadID) bool {
 	return had && has && x.now.Elapsed > 0
 }
 
-// blindTo returns a workload whose CPUs must be known before a pool may grow,
-// but are not: the pool itself, or a service that uses CPU; empty: there is
-// none.
+// blindTo returns a workload that prevents the pool from growing, because it is
+// unknown which CPUs the workload uses. This is the pool itself, or a service
+// that uses CPU. The result is empty if there is none.
 func (x *decision) blindTo(pool node.WorkloadID) node.WorkloadID {
 	if !x.counts(pool) {
 		return pool
@@ -240,8 +243,8 @@ func (x *decision) blindTo(pool node.WorkloadID) node.WorkloadID {
 	return x.uncounted
 }
 
-// useOf returns the use of a set of CPUs by all LS work since the last
-// snapshot. useBy returns the use by one workload.
+// useOf returns how much all LS work has used a set of CPUs since the last
+// snapshot. useBy returns how much one workload has used it.
 func (x *decision) useOf(set unit.CPUSet) (all unit.MilliCPU) {
 	for c := range set.All() {
 		all += x.total[c]
@@ -300,8 +303,9 @@ func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open uni
 	return left.Intersect(p.More), "gave back " + strings.Join(reasons, ", ")
 }
 
-// waiting returns a workload other than but that waits longer than its
-// objective: the first by name; empty: there is none.
+// waiting returns a workload that waits longer than its objective, and is not
+// but. If there are several, it returns the first by name, and if there are
+// none, "".
 func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
 	for _, id := range slices.Sorted(maps.Keys(x.missed)) {
 		if id != but {
@@ -311,8 +315,8 @@ func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
 	return ""
 }
 
-// room returns the cache into which a pool grows now: the nearest one, if the
-// pool is full; empty: it does not grow.
+// room returns the cache into which a pool grows now. If the pool is full, this
+// is the nearest one. If the pool does not grow, the set is empty.
 func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
 	at := x.snap.At
 	rests := !p.Left.IsZero() && at.Sub(p.Left) < restFor
@@ -322,7 +326,7 @@ func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUS
 	most, has := len(caches), 0
 	if limit, limited := w.CPULimit.Value(); limited {
 		// The pool gets at most as many caches as its limit can use, even if
-		// other work uses its home too.
+		// other work uses its home, too.
 		size := unit.CPUs(max(h.Home.Len(), 1))
 		most = min(most, int((limit+size-1)/size))
 	}
@@ -344,7 +348,7 @@ func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUS
 }
 
 // farthest returns the cache farthest from home among those that a pool has.
-// caches is sorted, the nearest first.
+// caches begins with the nearest one.
 func farthest(caches []unit.CPUSet, more unit.CPUSet) unit.CPUSet {
 	for _, c := range slices.Backward(caches) {
 		if !more.Intersect(c).Empty() {
@@ -354,7 +358,8 @@ func farthest(caches []unit.CPUSet, more unit.CPUSet) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// since returns the time since when a condition holds; zero: it does not hold.
+// since returns since when a condition has held. It returns zero if the
+// condition does not hold.
 func since(before, now time.Time, holds bool) time.Time {
 	switch {
 	case !holds:
@@ -372,7 +377,7 @@ func lowest(set unit.CPUSet) unit.CPU {
 	return -1
 }
 
-// percentOf returns an amount in percent of the time of a set of CPUs.
+// percentOf returns how many percent of the time of a set of CPUs an amount is.
 func percentOf(m unit.MilliCPU, set unit.CPUSet) int64 {
 	return int64(m) * 100 / cmp.Or(int64(unit.CPUs(set.Len())), 1)
 }

@@ -59,7 +59,7 @@ func (n *site) remove(id string) {
 	n.snap.Workloads = left
 }
 
-// tick lets the work use CPUs for the time every, and then decides.
+// tick lets the work use CPUs for the time every. Then it decides.
 func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliCPU, missed map[node.WorkloadID]string) {
 	n.snap.At = n.snap.At.Add(every)
 	workloads := make([]node.Workload, len(n.snap.Workloads))
@@ -93,12 +93,12 @@ func on(set unit.CPUSet, all unit.MilliCPU) map[unit.CPU]unit.MilliCPU {
 	return use
 }
 
-// TestGrowthTakesNothingThatIsOthers runs random histories: pools that may
-// grow, owners that come and go, and services that use CPUs, wait or use none.
-// It checks in each tick that no pool has a CPU that another workload owns, and
-// that every pool has all open CPUs of its home. What a pool has beside its
-// home must be whole free caches of the same NUMA node, and no pool keeps any
-// of it while a service waits.
+// TestGrowthTakesNothingThatIsOthers runs random histories. Pools may grow,
+// owners come and go, and services use CPUs, wait or do nothing. In each tick,
+// no pool may have a CPU that another workload owns, and every pool must have
+// all open CPUs of its home. What a pool has beside its home must be whole free
+// caches of the same NUMA node. While a service waits, no pool may keep any of
+// these.
 func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(91, 92))
 	grown, left := 0, 0
@@ -187,7 +187,7 @@ func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
 	}
 }
 
-// full makes the pool id use all CPUs that it has, for a number of ticks.
+// full lets the pool id use all its CPUs for a number of ticks.
 func (n *site) full(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id node.WorkloadID) {
 	for range ticks {
 		set, _ := n.grants.Set(id)
@@ -199,9 +199,9 @@ func (n *site) full(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id 
 	}
 }
 
-// TestWhatKeepsAPoolInItsHome fills the home of a pool. Each case has one
-// reason not to grow, and the pool must not grow. In the case without a reason
-// it must grow.
+// TestWhatKeepsAPoolInItsHome fills the home of a pool. Each case but one has a
+// reason not to grow, and the pool must stay in its home. In the case without a
+// reason it must grow.
 func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 	home := &node.CPUChoice{Grade: uint8(pick.Pooled), Home: unit.CPUSetOf(0, 1, 2, 3)}
 	pool := node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true, Chosen: home}
@@ -274,8 +274,8 @@ func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
 }
 
 // TestAPoolWithoutCountersStaysInItsHome checks that a pool takes no
-// neighbouring cache if the counters of each CPU are missing: Tenon does not
-// see which work runs there.
+// neighbouring cache if the counters of each CPU are missing. Tenon does not
+// see which work runs in such a cache.
 func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 	n := newSite(1, 2, 4)
 	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
@@ -292,8 +292,8 @@ func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 }
 
 // TestAPoolThatGrewReturnsHomeWithoutCounters lets a pool grow beside a
-// service, and then removes the counters of that service. The pool must return
-// home, but not for one reading that fails.
+// service. It then removes the counters of that service. The pool must return
+// home, but not because of one failed reading.
 func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 	n := newSite(1, 2, 4)
 	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)

@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MarkNames lists the names of the vendor marks: "a, b and c".
+// MarkNames lists the names of the vendor marks, as in "a, b and c".
 func MarkNames() string {
 	var names []string
 	for _, m := range node.VendorMarks {
@@ -25,7 +25,7 @@ func AnswerOf(can node.Capabilities, m node.Feature) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: string(m) + " was not probed"}
 }
 
-// OthersHave returns a text that says how many processes have a cookie of
+// OthersHave returns a text. It says how many processes have a cookie of
 // another component.
 func OthersHave(n int) string {
 	if n == 1 {

@@ -10,18 +10,20 @@ import (
 const (
 	// fallsCount is how long Tenon remembers a mechanism failure.
 	fallsCount = time.Hour
-	// A mechanism in use that fails ejections times within fallsCount is not
-	// tried again until the failures expire.
+	// If a mechanism in use fails ejections times within fallsCount, Tenon does
+	// not try it again until the failures expire.
 	ejections = 3
-	// firstRetry is the time after the first failure until the next try. It
-	// doubles with every further failure, up to lastRetry.
+	// firstRetry is how long Tenon waits after the first failure before it
+	// tries again. The wait doubles with every further failure, up to
+	// lastRetry.
 	firstRetry = time.Minute
 	lastRetry  = 30 * time.Minute
 )
 
-// FailuresOf adds new failures to the remembered ones and drops those that
-// expired. The result has the oldest failure first. A remembered failure with a
-// time in the future is from before a reboot, so it is dropped.
+// FailuresOf adds new failures to the remembered ones, and drops expired ones.
+// The result begins with the oldest failure. If the time of a remembered
+// failure is in the future, the failure is from before a reboot, and FailuresOf
+// drops it.
 func FailuresOf(known, seen []node.Failure, at time.Time) []node.Failure {
 	var all []node.Failure
 	add := func(f node.Failure, future bool) {
@@ -51,9 +53,9 @@ func LastOf(failures []node.Failure, r node.Mechanism) int {
 	return -1
 }
 
-// RetryOf returns the number of failures of a mechanism since an operator's
-// last request, whether it failed too often, and the time of the next try. The
-// time is zero if the mechanism did not fail.
+// RetryOf returns three things: how many failures a mechanism had since an
+// operator's last request, whether it failed too often, and when Tenon tries it
+// again. This time is zero if the mechanism did not fail.
 func RetryOf(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
 	var ejected []time.Time
 	for _, f := range failures {

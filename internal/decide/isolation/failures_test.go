@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestFallsCountForAnHour checks how FailuresOf merges remembered failures with
-// those that the host saw.
+// TestFallsCountForAnHour checks how FailuresOf merges the remembered failures
+// with those that the host saw.
 func TestFallsCountForAnHour(t *testing.T) {
 	now := time.Unix(100000, 0)
 	at := func(ago time.Duration) node.Failure {
@@ -33,8 +33,8 @@ func TestFallsCountForAnHour(t *testing.T) {
 	}
 }
 
-// TestAMechanismWaitsAfterFailures checks that each failure counts, and that
-// failures of a mechanism in use count more than refusals.
+// TestAMechanismWaitsAfterFailures checks that each failure counts. A failure
+// of a mechanism in use must count more than a refusal.
 func TestAMechanismWaitsAfterFailures(t *testing.T) {
 	start := time.Unix(100000, 0)
 	for name, c := range map[string]struct {

@@ -1,6 +1,7 @@
 // Package isolation decides how Tenon keeps best-effort (BE) work off the CPUs
-// of latency-sensitive (LS) work: the orders to the BE scheduler, when Tenon
-// tries a failed mechanism again, and which CPUs are siblings of LS work.
+// of latency-sensitive (LS) work. It decides the orders to the BE scheduler,
+// and when Tenon tries a failed mechanism again. It also finds the CPUs that
+// are siblings of LS work.
 package isolation
 
 import (
@@ -16,17 +17,18 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
 
-// Orders returns the orders to the BE scheduler for each cgroup, and the number
-// of workloads that have no slot of their own because all slots are taken.
+// Orders returns the orders to the BE scheduler for each cgroup. slotless is
+// the number of workloads that have no slot of their own, because all slots are
+// taken.
 //
 // The kernel applies neither cpu.weight nor cpu.max to threads in the BE
 // scheduler, so the orders carry both. Orders takes their values from wants, so
 // that a new quota and its order are in the same plan. If wants has no value,
-// the value of the snapshot counts. meets has the contention root of each
+// it takes the value of the snapshot. meets has the contention root of each
 // workload of the snapshot, or "".
 //
-// If wants does not load the scheduler, there are no orders. An unloaded
-// scheduler loses its orders.
+// If wants does not load the scheduler, there are no orders, because an
+// unloaded scheduler loses its orders.
 func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders []plan.Want, slotless int) {
 	o := orderer{snap: s, roots: meets}
 	if !o.read(wants) {
@@ -69,7 +71,7 @@ type orderer struct {
 	said   map[node.CgroupPath]bool
 }
 
-// read takes the values that it needs from the other wants, and reports whether
+// read takes the values that it needs from the other wants. It reports whether
 // these wants load the scheduler.
 func (o *orderer) read(wants []plan.Want) bool {
 	limits := 0
@@ -148,8 +150,8 @@ func (o *orderer) root(i int) node.CgroupPath {
 	return cmp.Or(o.roots[i], w.ContentionRoot, w.Cgroup)
 }
 
-// after returns the value that a knob has once all wants are written, or nil if
-// it is unknown.
+// after returns the value that a knob will have when all wants are written. It
+// returns nil if that value is unknown.
 func (o *orderer) after(k node.Knob) node.Value {
 	switch w := o.limits[k]; {
 	case w == nil:
@@ -163,8 +165,9 @@ func (o *orderer) after(k node.Knob) node.Value {
 	return o.snap.Knobs.Now[k]
 }
 
-// quota returns the cpu.max of a cgroup; 0: no limit. known is false if it
-// cannot be read: then the present limit of the order must stay.
+// quota returns the cpu.max of a cgroup, or 0 if there is no limit. known is
+// false if cpu.max cannot be read. Then the present limit of the order must
+// stay.
 func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	v, known := o.after(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
 	if !known || v.Quota == node.NoQuota || v.Period <= 0 {
@@ -173,8 +176,8 @@ func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	return max(unit.MilliCPU(int64(v.Quota)*int64(unit.CPUs(1))/int64(v.Period)), 1), true
 }
 
-// cap limits all threads of the BE scheduler together, if each contention root
-// has a quota. The limit is the sum of these quotas.
+// cap limits all threads of the BE scheduler together to the sum of the quotas
+// of the contention roots. It does nothing if a contention root has no quota.
 func (o *orderer) cap() {
 	k := node.Knob{File: node.FileSchedulerCap}
 	reason := "the sum of cpu.max of the contention roots of BE"
@@ -198,8 +201,8 @@ func (o *orderer) cap() {
 	o.add(plan.Want{Intent: plan.Set, Knob: k, Value: node.SchedulerCap{Most: o.most}, Reason: reason, BE: true})
 }
 
-// slots gives each workload in the BE scheduler a slot: its present slot, or
-// the first free one.
+// slots gives each workload in the BE scheduler a slot. This is its present
+// slot or, if it has none, the first free one.
 func (o *orderer) slots() {
 	o.slot = make([]int, len(o.snap.Workloads))
 	var taken [node.SchedulerSlots]bool
@@ -288,7 +291,7 @@ func (o *orderer) protects(w *node.Workload) (node.SchedulerGroup, string) {
 	return node.SchedulerGroup{Class: node.SchedulerLS}, who + ": BE keeps off its CPUs, and runs beside them"
 }
 
-// want adds an order for a cgroup, unless the cgroup has one already.
+// want adds an order for a cgroup, unless the cgroup already has one.
 func (o *orderer) want(p node.CgroupPath, v node.SchedulerGroup, reason string, be bool) {
 	if o.said[p] || p == "" {
 		return
@@ -302,8 +305,8 @@ func (o *orderer) add(w plan.Want) {
 	o.orders = append(o.orders, w)
 }
 
-// bound drops orders if there are more than the scheduler has room for. The
-// orders for the most protected classes stay.
+// bound drops orders if there are more than the scheduler has room for. It
+// keeps those for the most protected classes.
 func (o *orderer) bound() {
 	const room = node.SchedulerGroups
 	if len(o.said) <= room {

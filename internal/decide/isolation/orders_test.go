@@ -22,8 +22,8 @@ type scene struct {
 	wants []plan.Want
 }
 
-// newScene returns a scene with the BE work a and b below the contention root
-// be, the LS work web, and a want for the scheduler.
+// newScene returns a scene. It has the BE work a and b below the contention
+// root be, the LS work web, and a want for the scheduler.
 func newScene() *scene {
 	n := &scene{snap: node.Snapshot{Knobs: node.Knobs{
 		Kernel: node.Kernel{CgroupVersion: 2}, Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{},
@@ -48,7 +48,7 @@ func (n *scene) want(k node.Knob, v node.Value) {
 	n.wants = append(n.wants, plan.Want{Intent: plan.Set, Knob: k, Value: v})
 }
 
-// quota sets the quota of a cgroup; 0: no limit.
+// quota sets the quota of a cgroup. With 0 there is no limit.
 func (n *scene) quota(p node.CgroupPath, m unit.MilliCPU) {
 	v := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 	if m > 0 {
@@ -61,8 +61,8 @@ func maxOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node
 
 func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileSchedulerGroup} }
 
-// orders returns the wanted order of each cgroup as text. For a want without a
-// value it returns the intent.
+// orders returns the wanted order of each cgroup as text. If a want has no
+// value, the text is its intent.
 func (n *scene) orders(t *testing.T) map[string]string {
 	t.Helper()
 	wants, _ := Orders(n.snap, n.roots, n.wants)
@@ -95,8 +95,8 @@ func (n *scene) obey(t *testing.T) {
 	}
 }
 
-// check compares the orders with want. A cgroup that want does not name may
-// have any order.
+// check compares the orders with want. Cgroups that want does not name may have
+// any order.
 func (n *scene) check(t *testing.T, want map[string]string) {
 	t.Helper()
 	got := n.orders(t)
@@ -130,15 +130,15 @@ func TestOrdersCarryWeightsAndQuotas(t *testing.T) {
 	n.check(t, map[string]string{
 		"/": "1500m", "be": "BE", "be/a": "BE slot 1 weight 100 quota 250m", "be/b": "BE slot 2 weight 300", "ls/web": "LSX",
 	})
-	// A release of the quota takes effect in the same plan.
+	// If a want releases the quota, this takes effect in the same plan.
 	n.wants[2] = plan.Want{Intent: plan.Release, Knob: maxOf("be")}
 	n.snap.Knobs.Now[maxOf("be")], n.snap.Knobs.Before[maxOf("be")] = node.Limit(1500), node.Limit(7000)
 	n.check(t, map[string]string{"/": "7000m"})
 }
 
-// TestOneRootWithoutAQuotaLiftsNoOther checks two contention roots of which one
-// has no quota, so that there is no common cap. The slots below the other root
-// must still have its quota.
+// TestOneRootWithoutAQuotaLiftsNoOther checks two contention roots. One has no
+// quota, so that there is no common cap. The slots below the other root must
+// still have its quota.
 func TestOneRootWithoutAQuotaLiftsNoOther(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)
@@ -186,9 +186,9 @@ func TestAWorkloadsOwnRankGoesBeforeItsClass(t *testing.T) {
 	n.check(t, want)
 }
 
-// TestOnlyThreadsOfTheSchedulerAreBEToIt checks that threads outside the BE
-// scheduler do not get the class BE in its orders. Otherwise the scheduler
-// would report each of their context switches as a stray.
+// TestOnlyThreadsOfTheSchedulerAreBEToIt checks that only threads in the BE
+// scheduler get the class BE in its orders. Otherwise the scheduler would
+// report each context switch of another thread as a stray.
 func TestOnlyThreadsOfTheSchedulerAreBEToIt(t *testing.T) {
 	n := newScene()
 	n.add(node.Workload{ID: "lone", Class: node.BE, Cgroup: "lone"}, "") // its contention root is unknown
@@ -244,8 +244,8 @@ func TestMoreWorkloadsThanSlots(t *testing.T) {
 	}
 }
 
-// TestWhatFindsNoRoomIsBE checks that if there is room for some orders only,
-// those for LS work come first.
+// TestWhatFindsNoRoomIsBE checks the case that there is room for some orders
+// only. The orders for LS work must come first.
 func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	n := newScene()
 	for i := range node.SchedulerGroups {
@@ -267,8 +267,9 @@ func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	}
 }
 
-// TestOrdersAreTheSameForTheSameInput checks that two decisions on the same input
-// are equal, and that a decision after the orders are applied has no steps.
+// TestOrdersAreTheSameForTheSameInput checks that two decisions on the same
+// input are equal. When the orders have been applied, the next decision must
+// have no steps.
 func TestOrdersAreTheSameForTheSameInput(t *testing.T) {
 	n := newScene()
 	n.quota("be", 500)

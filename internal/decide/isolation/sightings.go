@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// besideShare is the use of a CPU, in thousandths, from which LS work
-	// counts as running there. It is above 0 because timers and rare wake-ups
-	// happen on every CPU.
+	// besideShare is a use of a CPU in thousandths. If LS work uses at least
+	// that much of a CPU, it counts as running on it. It is above 0 because
+	// timers and rare wake-ups happen on every CPU.
 	besideShare = 10
-	// marginCalm is how long BE then avoids the siblings of that CPU.
+	// marginCalm is how long BE then avoids the siblings of the CPU.
 	marginCalm = 3 * time.Second
 	// If the counters of LS work are missing for blindFor, the mechanism
-	// MechanismSiblings has failed. It is not 0, because counting starts only
-	// with the mechanism.
+	// MechanismSiblings has failed. blindFor is not 0, because the counting
+	// starts only when the mechanism starts.
 	blindFor = 10 * time.Second
 )
 
@@ -27,13 +27,13 @@ type Sightings struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Counter map[unit.CPU]time.Duration `json:"counter,omitempty"`
 	Last    map[unit.CPU]time.Time     `json:"last,omitempty"`
-	// Blind is the time since which the counters have been missing; zero: they
-	// are there.
+	// Blind is since when the counters have been missing. It is zero if they
+	// exist.
 	Blind time.Time `json:"blind,omitzero"`
 }
 
-// Observe adds the counters of s. If s has none, the older sightings stay until
-// they expire.
+// Observe adds the counters of s. If s has no counters, the older sightings
+// stay until they expire.
 func (x Sightings) Observe(s node.Snapshot) Sightings {
 	switch {
 	case x.At.After(s.At): // x.At is from before a reboot
@@ -57,8 +57,8 @@ func (x Sightings) Observe(s node.Snapshot) Sightings {
 // Blinded reports whether counters have been missing for too long.
 func (x Sightings) Blinded() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
 
-// lately returns the CPUs on which LS ran a short time ago, and when. BE must
-// still avoid their siblings.
+// lately returns the CPUs on which LS ran a short time ago, and when it did. BE
+// must still avoid the siblings of these CPUs.
 func (x Sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	last := map[unit.CPU]time.Time{}
 	for cpu, seen := range x.Last {
@@ -69,8 +69,8 @@ func (x Sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	return last
 }
 
-// Siblings lists the siblings of the CPUs on which LS work ran. The CPU that LS
-// used longest ago comes first.
+// Siblings lists the siblings of the CPUs on which LS work ran. It begins with
+// the CPU that LS has not used for the longest time.
 func (x Sightings) Siblings(t node.Topology) []unit.CPU {
 	if len(x.Last) == 0 {
 		return nil

@@ -21,30 +21,30 @@ import (
 // Config says when a workload counts as a misfit. The zero Config has the
 // defaults.
 type Config struct {
-	// After is the time for which a workload must be throttled in most periods;
-	// 0: DefaultAfter.
+	// After is how long a workload must be throttled in most periods. If it is
+	// 0, DefaultAfter is used.
 	After time.Duration `json:"after_ns,omitempty"`
 }
 
 // DefaultAfter is the default of Config.After. Counters may be up to ten
-// seconds old, such as those of BE work on cgroup v1. With this default Tenon
-// finds a misfit within a minute even then.
+// seconds old, for example those of BE work on cgroup v1. With this default,
+// Tenon finds a misfit within a minute even then.
 const DefaultAfter = 30 * time.Second
 
 const (
 	// most and few are shares of throttled periods, in thousandths. A workload
-	// becomes a misfit only while its share stays above most. It stops being
-	// one when the share falls below few. The two differ, so that a share near
-	// one limit does not change the answer in each tick.
+	// becomes a misfit only while its share stays above most. It stops being a
+	// misfit when its share falls below few. They differ, so that a share near
+	// one of them does not change the answer in each tick.
 	most unit.MilliCPU = 500
 	few  unit.MilliCPU = 250
 	// The time constant of the means is After / tau.
 	tau = 3
-	// A workload without any period for silent × After counts as not throttled.
-	// That is longer than counters may be old.
+	// If a workload has had no period for silent × After, it counts as not
+	// throttled. This is longer than counters may be old.
 	silent = 2
-	// half is the number of threads, in thousandths, by which the mean number
-	// of runnable threads must exceed the CPUs of the limit.
+	// half is a number of threads, in thousandths. By at least that, the mean
+	// number of runnable threads must exceed the CPUs of the limit.
 	half unit.MilliCPU = 500
 )
 
@@ -53,11 +53,12 @@ type Kind string
 
 // The kinds.
 const (
-	// Threads: more threads are runnable than the limit has CPUs, and they may
-	// run on more CPUs than the limit has.
+	// Threads means that more threads are runnable than the limit has CPUs, and
+	// that they may run on more CPUs than the limit has.
 	Threads Kind = "threads"
-	// Limit: the limit is less than the workload wants to use. At most as many
-	// threads are runnable as the limit has CPUs, or their number is unknown.
+	// Limit means that the workload wants to use more CPU than its limit. At
+	// most as many threads are runnable as the limit has CPUs, or their number
+	// is unknown.
 	Limit Kind = "limit"
 )
 
@@ -68,27 +69,28 @@ var Kinds = []Kind{Threads, Limit}
 type Misfit struct {
 	Kind  Kind       `json:"kind"`
 	Class node.Class `json:"class"`
-	// Since is the time since which most periods were throttled.
+	// Since is since when most periods have been throttled.
 	Since time.Time `json:"since"`
-	// Throttled is the recent share of periods in which the quota throttled the
+	// Throttled is the share of recent periods in which the quota throttled the
 	// workload.
 	Throttled unit.Percent `json:"throttled_percent"`
-	// Limit is the CPU that the quota allows. CPUs is the number of CPUs on
-	// which the workload may run.
+	// Limit is how much CPU the quota allows. CPUs is on how many CPUs the
+	// workload may run.
 	Limit unit.MilliCPU `json:"limit_mcpu"`
 	CPUs  int           `json:"cpus"`
 	// Threads is the number of threads of the workload. Runnable is the mean
-	// number of runnable threads, in thousandths. Absent: not counted.
+	// number of runnable threads, in thousandths. They are absent if they are
+	// not counted.
 	Threads  node.Maybe[int]           `json:"threads,omitzero"`
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
-	// Text says what does not fit. Write says what the owner should set in
-	// place of the limit.
+	// Text says what does not fit. Write says what the owner should set instead
+	// of the limit.
 	Text  string `json:"text"`
 	Write string `json:"write"`
 }
 
-// State is kept between ticks as plain data: one watch for each workload that
-// its quota throttles. The zero State has none.
+// State is kept between ticks as plain data. It has one watch for each workload
+// that its quota throttles. The zero State has none.
 type State map[node.WorkloadID]watch
 
 // A watch is the recent past of one workload.
@@ -100,17 +102,18 @@ type watch struct {
 	// whether Share has a value yet.
 	Share unit.MilliCPU `json:"share_permille"`
 	Known bool          `json:"known,omitempty"`
-	// Since is when the time began in which most periods are throttled; zero:
-	// they are not.
+	// Since is since when most periods have been throttled. It is zero if they
+	// are not.
 	Since time.Time `json:"since,omitzero"`
 	// Runnable is the mean number of runnable threads, in thousandths.
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
 	Counted  time.Time                 `json:"counted,omitzero"`
-	// Misfit is what Tenon found of the workload; the zero Misfit: it fits.
+	// Misfit is what Tenon found out about the workload. It is zero if the
+	// limit fits.
 	Misfit Misfit `json:"misfit,omitzero"`
 }
 
-// Found returns the misfits; nil: there are none.
+// Found returns the misfits, or nil if there are none.
 func (st State) Found() map[node.WorkloadID]*Misfit {
 	var found map[node.WorkloadID]*Misfit
 	for id, w := range st {
@@ -187,7 +190,7 @@ func (h watch) observe(c Config, u *node.Usage, at time.Time, watched bool) watc
 	return next
 }
 
-// over reports whether the workload is no misfit, or no longer one.
+// over reports whether the workload is not a misfit, or is one no longer.
 func (h watch) over(c Config, at time.Time) bool {
 	if h.Since.IsZero() || at.Sub(h.At) > silent*c.After {
 		return true
@@ -211,7 +214,7 @@ func (h watch) describe(w *node.Workload, limit unit.MilliCPU, s node.Snapshot) 
 	return m
 }
 
-// seats returns the number of CPUs that can use up the limit: the limit,
+// seats returns how many CPUs are enough to use up the limit: the limit,
 // rounded up.
 func (m *Misfit) seats() int { return int((m.Limit + 999) / unit.CPUs(1)) }
 
@@ -239,9 +242,9 @@ func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	return sum, sum > 0
 }
 
-// quotaOf returns the limit that the owner of one cgroup set, unless the
-// present quota is narrower. A wider quota is one that CPU burst lends for a
-// while.
+// quotaOf returns the limit that the owner of one cgroup set, or the present
+// quota if it is narrower. The present quota may also be wider, because CPU
+// burst lends quota for a while.
 func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
 	now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUMax}].(node.CPUMax)
 	if !facts.IsQuota(now) {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A load is a workload with a limit on a node of 8 CPUs, and the amounts by
-// which its counters grow in a second.
+// A load is a workload with a limit on a node of 8 CPUs. It says how much its
+// counters grow in a second.
 type load struct {
 	limit, quota unit.MilliCPU // quota: the present one; 0: that of the limit
 	throttled    int64         // of 10 periods
@@ -21,7 +21,8 @@ type load struct {
 	class        node.Class
 }
 
-// after observes the load for a number of seconds, once in every seconds.
+// after observes the load for a number of seconds. It takes a snapshot every
+// every seconds.
 func (l load) after(seconds, every int) (State, map[node.WorkloadID]*Misfit) {
 	var st State
 	quota := l.quota
@@ -51,7 +52,8 @@ func (l load) after(seconds, every int) (State, map[node.WorkloadID]*Misfit) {
 }
 
 func TestAMisfitIsNamedWithinAMinute(t *testing.T) {
-	// 1: counters of each tick. 10: counters that are up to ten seconds old.
+	// With 1, each tick has new counters. With 10, counters are up to ten
+	// seconds old.
 	for _, every := range []int{1, 10} {
 		l := load{limit: 2000, throttled: 9, runnable: 8, class: node.BE}
 		if _, found := l.after(20, every); len(found) > 0 {
@@ -91,8 +93,8 @@ func TestTheKindFollowsTheThreads(t *testing.T) {
 	}
 }
 
-// TestALentQuotaIsNotTheLimit checks that Tenon reports the limit that the
-// owner wrote and can change, and not a quota that CPU burst lends.
+// TestALentQuotaIsNotTheLimit checks which limit Tenon reports while CPU burst
+// lends quota. It must be the limit that the owner wrote and can change.
 func TestALentQuotaIsNotTheLimit(t *testing.T) {
 	_, found := load{limit: 1000, quota: 3000, throttled: 10, runnable: 8, class: node.LS}.after(60, 1)
 	m := found["a"]

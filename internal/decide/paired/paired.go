@@ -1,4 +1,4 @@
-// Package paired judges ratios that were measured in pairs: each pair measures
+// Package paired judges ratios that were measured in pairs. Each pair measures
 // two ways to do the same, one after the other in random order. The package
 // says what a number of pairs can claim, and when to look at them. The lab
 // judges its blocks with it, and the agent judges its trials on the user's
@@ -13,23 +13,24 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// A Rule is fixed before the measurement begins. It says when the pairs are
-// judged and what they must show. The zero rule claims nothing.
+// A Rule says when the pairs are judged, and what they must show. It is fixed
+// before the measurement begins. The zero rule claims nothing.
 type Rule struct {
 	// Looks are the numbers of pairs at which the sample is judged, ascending.
-	// They must be few: a rule that judged after every pair would make a false
-	// claim sooner or later.
+	// There must be few of them: a rule that judges after every pair makes a
+	// false claim sooner or later.
 	Looks []int
-	// Alpha is the probability of a wrong one-sided claim over all looks
+	// Alpha is the probability of a wrong one-sided claim in all looks
 	// together, such as 0.05. Each look spends the same part of it
-	// (Bonferroni). That is correct however the looks depend on each other.
+	// (Bonferroni). This is correct even if the looks depend on each other.
 	Alpha float64
-	// Least is the smallest number of pairs from which a claim is made.
-	// LeastSkewed is that number for a sample whose skewness is beyond
-	// ±SkewLimit: for such a sample the t distribution is too narrow.
+	// Least is the smallest number of pairs with which a claim is possible. If
+	// the skewness of a sample is beyond ±SkewLimit, the t distribution is too
+	// narrow for it, and the number is LeastSkewed.
 	Least, LeastSkewed int
-	// Rare is the size, as a log ratio, of a bad state that is rare, so that
-	// the pairs may have missed it; 0: no allowance for one. See Allowance.
+	// Rare allows for a bad state that is so rare that the pairs may have
+	// missed it. It is the size of this state as a log ratio. With 0 there is
+	// no allowance. See Allowance.
 	Rare float64
 }
 
@@ -43,7 +44,7 @@ func Blocks() Rule {
 }
 
 // Planned returns the same rule for a number of pairs that was fixed before the
-// measurement. It looks only once, after the last pair.
+// measurement. This rule looks only once, after the last pair.
 func (r Rule) Planned(pairs int) Rule {
 	r.Looks = []int{pairs}
 	return r
@@ -52,8 +53,8 @@ func (r Rule) Planned(pairs int) Rule {
 // IsLook reports whether the rule judges a sample of n pairs.
 func (r Rule) IsLook(n int) bool { return slices.Contains(r.Looks, n) }
 
-// Last returns the largest number of pairs that the rule needs; 0 if it has no
-// looks.
+// Last returns the largest number of pairs that the rule needs. It returns 0 if
+// the rule has no looks.
 func (r Rule) Last() int {
 	if len(r.Looks) == 0 {
 		return 0
@@ -65,11 +66,11 @@ func (r Rule) Last() int {
 func (r Rule) Spends() float64 { return r.Alpha / float64(max(len(r.Looks), 1)) }
 
 // Allowance returns by how much the mean of the logs may be wrong because n
-// pairs missed a rare bad state of size Rare. A state that occurs in a share p
-// of all pairs is missed by n pairs with probability (1 − p)^n. The largest
-// share that is missed with probability 5 % is therefore 1 − 0.05^(1/n): 22 %
-// for n = 12. Thirty pairs or more are likely to contain a state that occurs in
-// one pair of ten, so there is no allowance from 30 pairs on.
+// pairs missed a rare bad state of size Rare. If a state occurs in a share p of
+// all pairs, n pairs miss it with probability (1 − p)^n. The largest share that
+// is missed with probability 5 % is therefore 1 − 0.05^(1/n): 22 % for n = 12.
+// Thirty pairs probably contain a state that occurs in one pair of ten, so from
+// 30 pairs on there is no allowance.
 func (r Rule) Allowance(n int) float64 {
 	const shown = 30
 	if n >= shown || n <= 0 {
@@ -89,15 +90,15 @@ func (r Rule) Judge(logs []float64) Judgement {
 // A Judgement holds what one look of a rule finds in a sample of log ratios.
 type Judgement struct {
 	Bounds
-	// Enough says that the rule allows a claim from this number of pairs with
-	// this skewness.
+	// Enough says that the rule allows a claim from this many pairs with this
+	// skewness.
 	Enough bool
 	rule   Rule
 }
 
 // Upper returns the upper bound of a claim, as a log ratio. It is the larger of
-// two: the bound of the mean plus the allowance for rare bad states, and the
-// bound of the median.
+// two bounds: that of the mean plus the allowance for rare bad states, and that
+// of the median.
 func (j Judgement) Upper() float64 {
 	return max(j.MeanUpper+j.rule.Allowance(j.Pairs), j.MedianUpper)
 }
@@ -115,13 +116,13 @@ func (j Judgement) Below(limit float64) bool { return j.Enough && j.Upper() < ma
 func (j Judgement) Above(limit float64) bool { return j.Enough && j.Lower() > math.Log(limit) }
 
 // Bounds are the mean and the median of a sample of log ratios, with one-sided
-// bounds. A bound is infinite if the sample is too small for it.
+// bounds. If the sample is too small for a bound, the bound is infinite.
 type Bounds struct {
 	Pairs int
-	// Mean is the arithmetic mean of the logs; exp(Mean) is the geometric mean
-	// of the ratios. Each bound is the wider one of two: that of Student's t,
-	// which assumes symmetry, and that of the t statistic after the
-	// transformation of Hall (1992), which removes the skewness.
+	// Mean is the arithmetic mean of the logs, so that exp(Mean) is the
+	// geometric mean of the ratios. Each of its bounds is the wider one of two:
+	// that of Student's t, which assumes symmetry, and that of Hall (1992), who
+	// transforms t to remove the skewness.
 	Mean, MeanLower, MeanUpper float64
 	// Median has the exact bounds of the order statistics (the sign test). They
 	// hold for every distribution if the pairs are independent.
@@ -131,7 +132,7 @@ type Bounds struct {
 }
 
 // BoundsOf returns the mean and the median with their bounds. Each bound is
-// wrong with probability alpha. The values must be finite. Without a value,
+// wrong with probability alpha. The values must be finite. If there are none,
 // Mean and Median are NaN.
 func BoundsOf(logs []float64, alpha float64) Bounds {
 	n, inf := len(logs), math.Inf(1)
@@ -154,12 +155,13 @@ func BoundsOf(logs []float64, alpha float64) Bounds {
 	return b
 }
 
-// below returns an index k of the n sorted values: the k-th smallest value is
-// above their median with probability at most alpha, and k is the largest such
-// index; 0 if there is none.
+// below returns the largest index k of the n sorted values for which the
+// following holds: the k-th smallest value is above their median with
+// probability at most alpha. It returns 0 if there is no such index.
 func below(n int, alpha float64) int {
-	// The k-th smallest is above the median if fewer than k values are below it,
-	// and that number is binomial with probability 1/2.
+	// The k-th smallest value is above the median if fewer than k values are
+	// below the median. The number of values below it is binomial with
+	// probability 1/2.
 	log, sum := -float64(n)*math.Ln2, 0.0
 	for k := range n {
 		if sum += math.Exp(log); sum > alpha {
@@ -175,8 +177,8 @@ func student(n int) distuv.StudentsT {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}
 }
 
-// unskewed transforms the t statistic of a sample of n values so that the
-// skewness of the values does not skew it (Hall 1992, "On the removal of
+// unskewed transforms the t statistic of a sample of n values, so that the
+// skewness of the values has no effect on it (Hall 1992, "On the removal of
 // skewness by transformation"). It is monotone in t.
 func unskewed(n int, skew, t float64) float64 {
 	g := skew / math.Sqrt(float64(n))
@@ -192,7 +194,8 @@ func unskewedInverse(n int, skew, x float64) float64 {
 	return 3 / g * (math.Cbrt(1+g*(x-g/6)) - 1)
 }
 
-// moments returns mean, standard deviation (of a sample) and skewness.
+// moments returns the mean, the standard deviation of a sample, and the
+// skewness.
 func moments(values []float64) (mean, sd, skew float64) {
 	n := float64(len(values))
 	for _, v := range values {
@@ -212,10 +215,10 @@ func moments(values []float64) (mean, sd, skew float64) {
 }
 
 // P returns the p value of the claim that the ratio differs from limit, on
-// either side. If the ratio is limit, a sample at least as far from it as this
-// one has at most this probability. P is the largest p value of the tests by
-// which BoundsOf sets its bounds, with the allowance for the mean. It is 1 if
-// the rule allows no claim from the sample.
+// either side. If the ratio is limit, the probability of a sample at least as
+// far from it as this one is at most p. P is the largest p value of the tests
+// by which BoundsOf sets its bounds, with the allowance for the mean. If the
+// rule allows no claim from the sample, P is 1.
 func (r Rule) P(logs []float64, limit float64) float64 {
 	j := r.Judge(logs)
 	l := math.Log(limit)
@@ -242,11 +245,11 @@ func (r Rule) P(logs []float64, limit float64) float64 {
 	return min(max(mean, median), 1)
 }
 
-// Holm says which of several claims hold together, with a probability of at
-// most alpha that any of them is wrong (Holm 1979). The claim with the smallest
-// p must hold at alpha / m, the next one at alpha / (m−1), and so on. The first
-// claim that does not hold, and all after it, are rejected. A p that is not a
-// number counts as 1.
+// Holm says which of several claims hold together (Holm 1979). The probability
+// that any of them is wrong is at most alpha. The claim with the smallest p
+// must hold at alpha / m, the next one at alpha / (m−1), and so on. The first
+// claim that does not hold is rejected, and so are all after it. If a p is not
+// a number, it counts as 1.
 func Holm(p []float64, alpha float64) []bool {
 	p = slices.Clone(p)
 	order := make([]int, len(p))

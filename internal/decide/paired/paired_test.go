@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// draw returns n values that law draws.
+// draw returns n values. law draws each of them.
 func draw(rng *rand.Rand, n int, law func(*rand.Rand) float64) []float64 {
 	v := make([]float64, n)
 	for i := range v {
@@ -124,7 +124,7 @@ func TestSkewedSampleNeedsMorePairs(t *testing.T) {
 }
 
 func TestMeanAndMedianMustAgree(t *testing.T) {
-	// Most pairs are above 1, but their mean is below.
+	// Most pairs are above 1, but the mean is below 1.
 	v := draw(rand.New(rand.NewPCG(4, 4)), 48, func(rng *rand.Rand) float64 {
 		if rng.Float64() < 0.3 {
 			return -3 + 0.1*rng.NormFloat64()
@@ -137,9 +137,9 @@ func TestMeanAndMedianMustAgree(t *testing.T) {
 	}
 }
 
-// TestPAgreesWithTheBounds checks that a p below the level of a look goes with
-// bounds at that level that exclude the limit, and a larger p with bounds that
-// include it.
+// TestPAgreesWithTheBounds compares p with the level of a look. If p is below
+// the level, the bounds at that level must exclude the limit. If p is larger,
+// they must include it.
 func TestPAgreesWithTheBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	r := Blocks()
