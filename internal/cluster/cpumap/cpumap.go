@@ -15,14 +15,14 @@ import (
 
 // An Owner is a pod that holds CPUs of the node.
 type Owner struct {
-	// Name is the namespace and name of the pod, or its UID if the name is not
-	// known.
+	// Name is the namespace and name of the pod. If the name is not known, it
+	// is the UID of the pod.
 	Name string
 	Hold pick.Hold
 	// Note says who chose the CPUs, or why the node did not follow the choice.
 	Note string
-	// mark is the letter of the pod in the map: upper case if the pod owns
-	// CPUs, else lower case.
+	// mark is the letter of the pod in the map. It is upper case if the pod
+	// owns CPUs, and otherwise lower case.
 	mark string
 }
 
@@ -39,7 +39,7 @@ type Map struct {
 	m        *pick.Map
 }
 
-// A part is a socket, a NUMA node or an L3 cache, with the parts that it
+// A part is a socket, a NUMA node or an L3 cache. It has the parts that it
 // contains.
 type part struct {
 	level pick.Level
@@ -65,8 +65,8 @@ const (
 	markShared   = "+" // seats of several pods
 )
 
-// New makes the map of a node. state says how old it is, as in "reported 4s
-// ago".
+// New makes the map of a node. state says how old the map is, as in "reported
+// 4s ago".
 func New(name, state string, t node.Topology, reserved unit.CPUSet, keep int, owners []Owner) *Map {
 	m := &Map{
 		node: name, state: state, reserved: reserved, keep: keep, owners: slices.Clone(owners), cells: map[unit.CPU]cell{}, m: pick.Compile(t),
@@ -79,7 +79,7 @@ func New(name, state string, t node.Topology, reserved unit.CPUSet, keep int, ow
 	return m
 }
 
-// name gives each owner its mark. Owners with own CPUs come first, sorted by
+// name gives each owner its mark. Owners with own CPUs come first, ordered by
 // their lowest CPU.
 func (m *Map) name() {
 	slices.SortStableFunc(m.owners, func(a, b Owner) int {
@@ -99,8 +99,8 @@ func (m *Map) name() {
 	}
 }
 
-// letters returns the nth name in A, B, … Z, BA, BB, …; first is the letter in
-// place of A.
+// letters returns the nth name in the list A, B, … Z, BA, BB, … first is used
+// instead of A.
 func letters(first rune, n int) string {
 	const size = 26
 	text := string(first + rune(n%size))
@@ -203,8 +203,7 @@ func (m *Map) mark(c unit.CPU) string {
 	return markOpen
 }
 
-// open returns the number of CPUs of a part that no pod owns and that are not
-// reserved.
+// open returns how many CPUs of a part are neither owned by a pod nor reserved.
 func (m *Map) open(p *part) int {
 	n := 0
 	for c := range p.cpus.All() {

@@ -38,7 +38,7 @@ func many() *Map {
 	return New("n", "", t, unit.CPUSetOf(255), 1, owners)
 }
 
-// TestThePictureIsWellFormed checks the SVG as XML, also for names that contain
+// TestThePictureIsWellFormed checks that the SVG is XML, even if names contain
 // markup.
 func TestThePictureIsWellFormed(t *testing.T) {
 	m := many()
@@ -67,7 +67,7 @@ func TestThePictureIsWellFormed(t *testing.T) {
 }
 
 // TestEachCPUIsShownOnce counts the marks of owned CPUs, of the reserved CPU,
-// and of all others.
+// and of all other CPUs.
 func TestEachCPUIsShownOnce(t *testing.T) {
 	m := many()
 	counts := map[string]int{}

@@ -19,7 +19,7 @@ const (
 	coresRow = 8
 )
 
-// A picture is an SVG under construction.
+// A picture is an SVG picture that is not finished yet.
 type picture struct {
 	*Map
 	b strings.Builder
@@ -27,8 +27,7 @@ type picture struct {
 
 // SVG draws the map as one picture that needs no other file. Sockets contain
 // NUMA nodes, NUMA nodes contain L3 caches, and L3 caches contain cores. The
-// CPUs of a core are drawn one above the other. The owners are listed below the
-// picture.
+// CPUs of a core are above each other. The list of owners is below the picture.
 func (m *Map) SVG() string {
 	p := &picture{Map: m}
 	y := 46.0
@@ -73,7 +72,7 @@ func (p *picture) size(a *part) (w, h float64) {
 }
 
 // flow arranges the parts within a part in as many lines as necessary, and
-// returns the position of each.
+// returns where each part is.
 func (p *picture) flow(a *part) (w, h float64, at [][2]float64) {
 	room := float64(wide - 2*inset)
 	if a.level == pick.NUMA {
@@ -134,8 +133,8 @@ func (p *picture) cores(a *part, x, y float64) {
 	}
 }
 
-// cpu draws one CPU: filled with the colour of its owner, or with a frame if
-// pods have seats on it.
+// cpu draws one CPU. If a pod owns the CPU, it is filled with the pod's colour.
+// If pods have seats on it, it has a frame.
 func (p *picture) cpu(c unit.CPU, x, y float64) {
 	at := p.cells[c]
 	fill, stroke, ink, what := "#ffffff", "#c3c8cf", "#9aa1a9", "open"
@@ -162,8 +161,8 @@ func (p *picture) cpu(c unit.CPU, x, y float64) {
 		c, html.EscapeString(what), x+0.5, y+0.5, side-1, side-1, fill, stroke, x+side/2, y+side/2+4, size, ink, html.EscapeString(mark))
 }
 
-// list lists the owners below the picture, and returns the y coordinate of its
-// end.
+// list lists the owners below the picture, and returns the y coordinate at
+// which the list ends.
 func (p *picture) list(y float64) float64 {
 	const line = 22
 	for i := range p.owners {
@@ -196,9 +195,9 @@ func (p *picture) list(y float64) float64 {
 	return y
 }
 
-// hue returns the colour of an owner. The golden angle spreads the colours over
-// the colour circle. Two colours may still look alike, so each CPU also shows
-// its mark.
+// hue returns the colour of an owner. The golden angle distributes the colours
+// over the colour circle. Two colours may still look alike, so each CPU also
+// shows its mark.
 func (o *Owner) hue() int {
 	n := 0
 	for _, r := range o.mark {

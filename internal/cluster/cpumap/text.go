@@ -56,7 +56,7 @@ func (m *Map) Text() string {
 	return b.String()
 }
 
-// legend explains those marks in the map that belong to no owner.
+// legend explains the marks in the map that belong to no owner.
 func (m *Map) legend() [][2]string {
 	has := map[string]bool{}
 	m.each(func(p *part) {
@@ -77,8 +77,8 @@ func (m *Map) legend() [][2]string {
 	return lines
 }
 
-// each calls visit for all parts, from the first socket on. A part comes before
-// the parts within it.
+// each calls visit for all parts, beginning with the first socket. A part comes
+// before the parts within it.
 func (m *Map) each(visit func(*part)) {
 	var walk func([]*part)
 	walk = func(parts []*part) {
@@ -146,7 +146,7 @@ const (
 	coreSeats = "s" // pods have seats on it
 )
 
-// Line prints the map on one line, with a mark for each core, a space between
+// Line prints the map in one line. It has a mark for each core, a space between
 // L3 caches, and a bar between NUMA nodes.
 func (m *Map) Line() string {
 	var nodes []string

@@ -77,9 +77,8 @@ func memoryOf(p *corev1.Pod) (node.MemoryOverride, []Fault) {
 	}, faults
 }
 
-// identityOf reads the annotation cpuQOS. It has an effect only on LS pods.
-// Other pods have the identity of their class. If enable is not set, the
-// identity is IdentityNone.
+// identityOf reads the annotation cpuQOS. It has an effect only on LS pods. Other pods
+// have the identity of their class. If enable is not set, the identity is IdentityNone.
 func identityOf(p *corev1.Pod, class node.Class) (node.Maybe[node.Identity], []Fault) {
 	none := node.Maybe[node.Identity]{}
 	q, key, faults := read[config.CPUQOS](p, AnnotationCPUQOS)

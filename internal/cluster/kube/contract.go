@@ -32,9 +32,8 @@ type ackCPUs map[string]map[string]struct {
 	Elems map[string]struct{} `json:"elems"`
 }
 
-// ContractAnnotations returns the annotations in which the scheduler writes
-// what it chose for a pod. The agent of the node reads them. m is the topology
-// of the node.
+// ContractAnnotations returns the annotations in which the scheduler writes what it
+// chose for a pod. The agent of the node reads them. m is the topology of the node.
 func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) (map[string]string, error) {
 	all := map[string]string{}
 	put := func(key string, v any) error {

@@ -67,9 +67,8 @@ func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 	return NUMASpec{}, nil
 }
 
-// DemandOf returns the CPUs that a pod demands from its node. It returns false
-// if the pod demands none, or if its demand has a fault. Such a pod shares CPUs
-// with others.
+// DemandOf returns the CPUs that a pod demands from its node. It returns false if the
+// pod demands none, or if its demand has a fault. Such a pod shares CPUs with others.
 func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	class := ClassWithDefault(p)
 	spec, faults := ResourceSpecOf(p)
@@ -180,9 +179,8 @@ func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	}
 }
 
-// cpusOf returns what a pod demands and what its scheduler chose. It returns
-// them in the form that the agent of the node uses. Faults reports the faults
-// of both.
+// cpusOf returns what a pod demands and what its scheduler chose. It returns them in
+// the form that the agent of the node uses. Faults reports the faults of both.
 func cpusOf(p *corev1.Pod) node.CPUOverride {
 	d, demands, _ := DemandOf(p)
 	if !demands {

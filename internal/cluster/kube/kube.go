@@ -22,8 +22,7 @@ const (
 	// LabelPriorityClass names the priority class. If it is missing, the
 	// priority of the pod decides.
 	LabelPriorityClass = "koordinator.sh/priority-class"
-	// LabelSubPriority orders pods of the same priority. The value is a whole
-	// number.
+	// LabelSubPriority orders pods of the same priority. The value is a whole number.
 	LabelSubPriority = "koordinator.sh/priority"
 )
 
@@ -46,9 +45,8 @@ const (
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"
 	AnnotationACKMemoryQOS = "alibabacloud.com/memoryQOS"
 
-	// Annotations of the kubelet. The first one is on a mirror pod and
-	// identifies its static pod. The second one says from which source the
-	// kubelet has the pod.
+	// Annotations of the kubelet. The first one is on a mirror pod and identifies its
+	// static pod. The second one says from which source the kubelet has the pod.
 	annotationMirror = corev1.MirrorPodAnnotationKey
 	annotationHash   = "kubernetes.io/config.hash"
 	annotationSource = "kubernetes.io/config.source"
@@ -102,8 +100,7 @@ func wordFault(key, field, word string, want []string) []Fault {
 // NameOf returns the name of a pod as messages have it: "namespace/name".
 func NameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// Ended reports whether all containers of a pod have ended and will not start
-// again.
+// Ended reports whether all containers of a pod have ended and will not start again.
 func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -50,9 +50,8 @@ func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	return pod.Join(name)
 }
 
-// UID returns the id of a pod as the names of its cgroups contain it. For a
-// static pod, it is the hash of the pod's file, which its mirror pod has in an
-// annotation.
+// UID returns the id of a pod as the names of its cgroups contain it. For a static pod,
+// it is the hash of the pod's file, which its mirror pod has in an annotation.
 func UID(p *corev1.Pod) string {
 	if hash := p.Annotations[annotationMirror]; hash != "" {
 		return hash
@@ -147,9 +146,8 @@ func podOf(name, above string) (string, bool) {
 	return "", false
 }
 
-// containerOf reads the id of a container from the name of its cgroup. It
-// returns "" if the cgroup is no container, for example if it holds the monitor
-// process of CRI-O.
+// containerOf reads the id of a container from the name of its cgroup. It returns "" if
+// the cgroup is no container, for example if it holds the monitor process of CRI-O.
 func containerOf(name string) string {
 	scope, systemd := strings.CutSuffix(name, ".scope")
 	if i := strings.LastIndexByte(scope, '-'); i >= 0 {

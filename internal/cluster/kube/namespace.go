@@ -19,8 +19,7 @@ const PodConfigMap = "ack-slo-pod-config"
 // Namespaces is the content of PodConfigMap.
 type Namespaces struct{ CPUBurst, MemoryQOS NamespaceRule }
 
-// A NamespaceRule enables or disables a feature for the pods of some
-// namespaces.
+// A NamespaceRule enables or disables a feature for the pods of some namespaces.
 type NamespaceRule struct {
 	Enabled  []string `json:"enabledNamespaces"`
 	Disabled []string `json:"disabledNamespaces"`

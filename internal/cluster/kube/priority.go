@@ -27,8 +27,7 @@ var PriorityClasses = []PriorityClass{PriorityProd, PriorityMid, PriorityBatch, 
 // no priority, it gets the priority Default.
 type Band struct{ Lowest, Default, Highest int32 }
 
-// Bands are the ranges of the classes. A priority that is in none of them has
-// no class.
+// Bands are the ranges of the classes. A priority that is in none of them has no class.
 var Bands = map[PriorityClass]Band{
 	PriorityProd:  {9000, 9500, 9999},
 	PriorityMid:   {7000, 7500, 7999},
@@ -36,9 +35,8 @@ var Bands = map[PriorityClass]Band{
 	PriorityFree:  {3000, 3500, 3999},
 }
 
-// Priority returns the priority class in the label of a pod. If there is no
-// label, it returns the class of the pod's priority. It is empty if the pod has
-// neither.
+// Priority returns the priority class in the label of a pod. If there is no label, it
+// returns the class of the pod's priority. It is empty if the pod has neither.
 func Priority(p *corev1.Pod) PriorityClass {
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		if _, known := Bands[PriorityClass(word)]; known {

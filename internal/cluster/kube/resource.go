@@ -72,8 +72,7 @@ func (k kind) of(list corev1.ResourceList) node.Maybe[int64] {
 	return node.Maybe[int64]{}
 }
 
-// An Amounts holds how much CPU and memory a pod or container requests, and its
-// limits.
+// An Amounts holds how much CPU and memory a pod or container requests, and its limits.
 type Amounts struct {
 	CPURequest, CPULimit       node.Maybe[unit.MilliCPU]
 	MemoryRequest, MemoryLimit node.Maybe[unit.Bytes]
@@ -132,11 +131,10 @@ func Batch(p *corev1.Pod) Amounts {
 	return podSum(p, batchCPU, batchMemory, said, podOverhead(p))
 }
 
-// Requested returns the batch resources that the kubelet counts when it admits
-// a pod. The kubelet counts only amounts with the names that node.status has,
-// and overhead only with these names. It does not count old names, nor the
-// annotation extended-resource-spec (k8s.io/component-helpers/resource:
-// PodRequests).
+// Requested returns the batch resources that the kubelet counts when it admits a pod.
+// The kubelet counts only amounts with the names that node.status has, and overhead
+// only with these names. It does not count old names, nor the annotation
+// extended-resource-spec (k8s.io/component-helpers/resource: PodRequests).
 func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := kind{[]corev1.ResourceName{BatchCPU}, true}, kind{[]corev1.ResourceName{BatchMemory}, false}
 	a := podSum(p, cpu, memory, nil, amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, cpu, memory))
@@ -197,9 +195,8 @@ func podOverhead(p *corev1.Pod) Amounts {
 	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, nativeCPU, nativeMem)
 }
 
-// sum adds up one kind of amount of the containers, in the order of their
-// start. If all is set, the sum is present only if each container has the
-// amount.
+// sum adds up one kind of amount of the containers, in the order of their start. If all
+// is set, the sum is present only if each container has the amount.
 func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of func(Amounts) node.Maybe[T]) node.Maybe[T] {
 	var running, most T // running: sidecars so far; most: the maximum at any time
 	some := false

@@ -37,8 +37,7 @@ func ResourceSpecOf(p *corev1.Pod) (ResourceSpec, []Fault) {
 // A ResourceStatus is the content of the annotation resource-status. It says
 // what the scheduler chose for a pod.
 type ResourceStatus struct {
-	// CPUs are the exclusive CPUs of the pod. It is empty if the scheduler
-	// chose none.
+	// CPUs are the exclusive CPUs of the pod. It is empty if the scheduler chose none.
 	CPUs unit.CPUSet
 	// NUMANodes are the NUMA nodes that provide resources to the pod.
 	NUMANodes []NUMAResource

@@ -12,18 +12,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Workloads returns the workloads of the pods of a node, sorted by name. It
-// also returns remarks for the user, about values that could not be read and
-// combinations that Tenon cannot enforce. exists reports whether a cgroup
-// exists: a pod without a cgroup has not started yet, or has ended.
+// Workloads returns the workloads of the pods of a node, sorted by name. It also
+// returns remarks for the user, about values that could not be read and combinations
+// that Tenon cannot enforce. exists reports whether a cgroup exists: a pod without a
+// cgroup has not started yet, or has ended.
 //
-// Each pod is one workload. If a BE pod has batch resources, they determine the
-// weight, quota and memory limit of its cgroup and of the cgroups of its
-// containers, because the kubelet does not know these resources. The kubelet
-// enforces all other limits, and Tenon only adds to them. A new container gets
-// its limits from the runtime through NRI. If NRI is off, or missed the
-// container, the loop sets them. It sets those of the pod before those of its
-// containers if a limit rises, and after them if it falls.
+// Each pod is one workload. If a BE pod has batch resources, they determine the weight,
+// quota and memory limit of its cgroup and of the cgroups of its containers, because
+// the kubelet does not know these resources. The kubelet enforces all other limits, and
+// Tenon only adds to them. A new container gets its limits from the runtime through
+// NRI. If NRI is off, or missed the container, the loop sets them. It sets those of the
+// pod before those of its containers if a limit rises, and after them if it falls.
 func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) ([]node.Workload, []string) {
 	s := scene{layout: l, exists: exists, names: map[string]int{}}
 	for i := range pods {
@@ -304,9 +303,8 @@ func AddContainer(p *corev1.Pod, name, id string) bool {
 	return false
 }
 
-// OverridesOf returns the overrides in the annotations of a pod, and their
-// faults. If an annotation has a fault, it has no effect. The other annotations
-// do.
+// OverridesOf returns the overrides in the annotations of a pod, and their faults. If
+// an annotation has a fault, it has no effect. The other annotations do.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	var a node.Overrides
 	var faults, more []Fault

@@ -22,13 +22,11 @@ type claim struct {
 	// formula is the result of the formula.
 	formula int64
 	held    bool
-	// requested is how much running pods request. It is 0 if the agent does not
-	// report it.
+	// requested is how much running pods request. It is 0 if the agent does not report it.
 	requested int64
 }
 
-// These limits bound the size of a report, because the manager does not trust
-// its author.
+// These limits bound the size of a report, because the manager does not trust its author.
 const (
 	mostTerms = 64
 	mostText  = 1024

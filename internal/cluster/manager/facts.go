@@ -27,9 +27,8 @@ type Facts struct {
 	// Present are the batch resources in the node's status under allocatable.
 	// Capped are those under capacity.
 	Present, Capped [kinds]node.Maybe[int64]
-	// Elsewhere are the batch resources that other schedulers, such as that of
-	// YARN, have allocated (thirdPartyAllocations). Shared reports whether the
-	// node has such allocations.
+	// Elsewhere are the batch resources that other schedulers, such as that of YARN, have
+	// allocated (thirdPartyAllocations). Shared reports whether the node has such allocations.
 	Elsewhere [kinds]int64
 	Shared    bool
 	// Origin is the value of the annotation originExtendedAllocatable: the
@@ -39,8 +38,7 @@ type Facts struct {
 	Faults []string
 }
 
-// concerns reports whether an annotation of a node has an effect on batch
-// resources.
+// concerns reports whether an annotation of a node has an effect on batch resources.
 func concerns(key string) bool { return strings.HasPrefix(key, "node.koordinator.sh/") }
 
 // factsOf reads the facts of a node.
@@ -101,9 +99,8 @@ func (f *Facts) share(text string) {
 	}
 }
 
-// quantity reads a quantity of an annotation. It refuses a quantity with an
-// exponent, because it takes hours to read 1e2147483647, and a node may write
-// its own annotations.
+// quantity reads a quantity of an annotation. It refuses a quantity with an exponent, because it
+// takes hours to read 1e2147483647, and a node may write its own annotations.
 func quantity(raw json.RawMessage) (resource.Quantity, error) {
 	text := strings.Trim(string(raw), `"`)
 	if !plain.MatchString(text) {
@@ -118,8 +115,7 @@ func (f *Facts) fault(key string, err error) {
 	f.Faults = append(f.Faults, fmt.Sprintf("annotation %s: %v", key, err))
 }
 
-// originOf returns the value that the annotation originExtendedAllocatable has
-// for the amounts.
+// originOf returns the value that the annotation originExtendedAllocatable has for the amounts.
 func originOf(amounts [kinds]node.Maybe[int64]) string {
 	resources := map[corev1.ResourceName]string{}
 	for k := range kinds {

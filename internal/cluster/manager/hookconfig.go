@@ -39,15 +39,14 @@ func (s Service) names() []string {
 	return []string{full, full + ".cluster.local"}
 }
 
-// HookConfigs returns the two webhook configurations. They have no CA, because
-// the manager adds it later.
+// HookConfigs returns the two webhook configurations. They have no CA, because the manager adds
+// it later.
 //
-// While no manager answers, the API server refuses some pods: those that are BE
-// by their label or by the old annotation of ACK, and those that have batch
-// resources. Without the webhook they would run without limits. The API server
-// admits all other pods, so that the cluster never waits for Tenon. So a pod
-// that would become BE by a profile starts unchanged, as an ordinary pod. In a
-// namespace with LabelRequired, the API server refuses such a pod, too.
+// While no manager answers, the API server refuses some pods: those that are BE by their label or
+// by the old annotation of ACK, and those that have batch resources. Without the webhook they
+// would run without limits. The API server admits all other pods, so that the cluster never waits
+// for Tenon. So a pod that would become BE by a profile starts unchanged, as an ordinary pod. In
+// a namespace with LabelRequired, the API server refuses such a pod, too.
 func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
 	others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -114,15 +113,13 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	return m, v
 }
 
-// LabelRequired is a label of a namespace. If its value is true, all new pods
-// of the namespace wait for the webhook, so that no pod starts before the
-// profiles were applied to it.
+// LabelRequired is a label of a namespace. If its value is true, all new pods of the namespace
+// wait for the webhook, so that no pod starts before the profiles were applied to it.
 const LabelRequired = "tenon.sh/require-admission"
 
-// speaks is a CEL expression. It is true for a pod that has a label, an
-// annotation or a resource that Tenon reads, because the validating webhook
-// might refuse such a pod. The API server admits other pods without the
-// webhook, so they never wait for a manager that does not answer.
+// speaks is a CEL expression. It is true for a pod that has a label, an annotation or a resource
+// that Tenon reads, because the validating webhook might refuse such a pod. The API server admits
+// other pods without the webhook, so they never wait for a manager that does not answer.
 const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
 	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +

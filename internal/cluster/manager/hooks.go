@@ -42,8 +42,7 @@ type hooks struct {
 	log          *slog.Logger
 }
 
-// mutatePod answers with the changes to a pod. Package admission decides the
-// changes.
+// mutatePod answers with the changes to a pod. Package admission decides the changes.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -88,9 +87,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// colocationOff reports whether no node offers batch resources. It asks the
-// settings. A manager that has just started may not have read the ConfigMap.
-// Then it looks at the nodes.
+// colocationOff reports whether no node offers batch resources. It asks the settings. A manager
+// that has just started may not have read the ConfigMap. Then it looks at the nodes.
 func (h *hooks) colocationOff(ctx context.Context) bool {
 	if c := h.settings.cluster(); c != nil {
 		return !c.Colocates()

@@ -14,10 +14,9 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// mapper returns the API resources that the manager reads and writes, from a
-// fixed list. The usual mapper would ask the API server for them at the start.
-// If no API server answered, the manager would end, and the kubelet would wait
-// longer before each restart.
+// mapper returns the API resources that the manager reads and writes, from a fixed list. The
+// usual mapper would ask the API server for them at the start. If no API server answered, the
+// manager would end, and the kubelet would wait longer before each restart.
 func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	m := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{

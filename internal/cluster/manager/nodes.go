@@ -21,12 +21,10 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 )
 
-// Owner is the name of the manager as field manager of all fields that it
-// writes.
+// Owner is the name of the manager as field manager of all fields that it writes.
 const Owner = "tenon-manager"
 
-// nodes publishes batch resources. It reads the inputs of Decide, and writes
-// what Decide returns.
+// nodes publishes batch resources. It reads the inputs of Decide, and writes what Decide returns.
 type nodes struct {
 	client    client.Client // reads from the cache
 	settings  interface{ cluster() *config.Cluster }
@@ -47,12 +45,10 @@ type remembered struct {
 	memory Memory
 	state  State
 	reason string
-	// said is the content of status.published that was last written. told is
-	// when it was written.
+	// said is the content of status.published that was last written. told is when it was written.
 	said v1alpha1.Published
 	told time.Time
-	// timed is the time of the last report that the metric of the delay has
-	// counted.
+	// timed is the time of the last report that the metric of the delay has counted.
 	timed time.Time
 	// written is the resource version that the node had before the last write.
 	// If the cache still has this version, it has not seen the write yet.
@@ -108,9 +104,8 @@ func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// behind reports whether the cache has not seen the last write to a node yet.
-// The cache never shows a write that changes nothing, so after a limited time
-// behind returns false.
+// behind reports whether the cache has not seen the last write to a node yet. The cache never
+// shows a write that changes nothing, so after a limited time behind returns false.
 func (r *nodes) behind(n *corev1.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +136,7 @@ func (r *nodes) forget(name string) {
 	delete(r.of, name)
 }
 
-// consult computes the settings for the node, if the configuration or the node
-// has changed.
+// consult computes the settings for the node, if the configuration or the node has changed.
 func (m *remembered) consult(c *config.Cluster, n *corev1.Node) {
 	if m.cluster == c && m.version == n.ResourceVersion && n.ResourceVersion != "" {
 		return

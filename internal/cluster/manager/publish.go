@@ -10,9 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Pause is the minimum time between two writes of the status of a node. It is
-// needed because etcd and every scheduler receive each write. A large decrease
-// is written without a pause.
+// Pause is the minimum time between two writes of the status of a node. It is needed because etcd
+// and every scheduler receive each write. A large decrease is written without a pause.
 const Pause = 10 * time.Second
 
 // A Case holds all inputs of the decision about the batch resources of a node.
@@ -24,8 +23,7 @@ type Case struct {
 	Memory Memory
 }
 
-// A Sighting is a report, with the time at which this process saw it change
-// last.
+// A Sighting is a report, with the time at which this process saw it change last.
 type Sighting struct {
 	Batch *v1alpha1.Batch // nil: the node has no report
 	// Seen is the time at which this process saw the last change of the report.
@@ -83,11 +81,10 @@ type Verdict struct {
 
 // Decide decides the batch resources in the status of a node.
 //
-// It publishes at most the reported amounts, with one exception: if running
-// pods request an amount that Decide published before, it does not take this
-// amount away. It publishes less in three cases: the node reserves more than
-// the agent assumed, the threshold of the settings is lower, or other
-// schedulers have allocated a part. It writes a decrease at once. It writes an
+// It publishes at most the reported amounts, with one exception: if running pods request an
+// amount that Decide published before, it does not take this amount away. It publishes less in
+// three cases: the node reserves more than the agent assumed, the threshold of the settings is
+// lower, or other schedulers have allocated a part. It writes a decrease at once. It writes an
 // increase at most once every Pause, and only if the increase is large enough.
 func Decide(c Case) Verdict {
 	v := Verdict{Memory: c.Memory}
@@ -95,9 +92,8 @@ func Decide(c Case) Verdict {
 	raised := v.hold(c, target, all)
 	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != nothing {
-		// Other schedulers cannot use the amount that is held for running pods.
-		// The annotation for them does not contain it, so that they release
-		// resources.
+		// Other schedulers cannot use the amount that is held for running pods. The
+		// annotation for them does not contain it, so that they release resources.
 		theirs := v.Want
 		for k := range kinds {
 			if raised[k] != target[k] {
@@ -118,24 +114,21 @@ func Decide(c Case) Verdict {
 	return v
 }
 
-// hold raises a target to the amount that running pods request, but not above
-// the amount that the node has. It is needed because a kubelet that restarts
-// admits all pods of its node again, including running pods, and ends pods that
-// do not fit into the amount.
+// hold raises a target to the amount that running pods request, but not above the amount that the
+// node has. It is needed because a kubelet that restarts admits all pods of its node again,
+// including running pods, and ends pods that do not fit into the amount.
 //
-// No other pod can use a held amount, because to the scheduler the running pods
-// request all of it. When a pod ends, a new pod may start before the published
-// amount has decreased. The agent does not count the new pod as requested, so
-// the amount decreases as pods end. A held amount does not weaken the
-// protection of services, because the agent decides by use and not by the
-// published amount. A false report gains nothing: since hold raises the target
-// at most to the present amount, it can only delay a decrease.
+// No other pod can use a held amount, because to the scheduler the running pods request all of
+// it. When a pod ends, a new pod may start before the published amount has decreased. The agent
+// does not count the new pod as requested, so the amount decreases as pods end. A held amount
+// does not weaken the protection of services, because the agent decides by use and not by the
+// published amount. A false report gains nothing: since hold raises the target at most to the
+// present amount, it can only delay a decrease.
 //
-// hold does not change an absent target. If colocation is disabled or no agent
-// manages the node, the node has no batch resources, and a kubelet that
-// restarts ends batch pods. hold also applies if the report is refused: then
-// the present amounts stay. The threshold of the settings may lower the target,
-// but a lower threshold is no reason to end running pods.
+// hold does not change an absent target. If colocation is disabled or no agent manages the node,
+// the node has no batch resources, and a kubelet that restarts ends batch pods. hold also applies
+// if the report is refused: then the present amounts stay. The threshold of the settings may
+// lower the target, but a lower threshold is no reason to end running pods.
 func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim) [kinds]node.Maybe[int64] {
 	var notes []string
 	for k := range kinds {
@@ -167,9 +160,8 @@ func (v *Verdict) say(s State, format string, args ...any) {
 	v.State, v.Reason = s, fmt.Sprintf(format, args...)
 }
 
-// target returns the amounts to publish if increases were not delayed: target
-// without what other schedulers have allocated, and origin with it. all holds
-// the readable claims of the report.
+// target returns the amounts to publish if increases were not delayed: target without what other
+// schedulers have allocated, and origin with it. all holds the readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
@@ -239,8 +231,7 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 	return lower(target, v.keep(c)), origin, all
 }
 
-// before returns the amounts that the node would have if other schedulers had
-// allocated nothing.
+// before returns the amounts that the node would have if other schedulers had allocated nothing.
 func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kinds]node.Maybe[int64] {
 	for k := range kinds {
 		if w := want[k].Or(0); w > 0 {
@@ -250,11 +241,10 @@ func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kind
 	return origin
 }
 
-// startingUp reports whether an agent has computed no amount yet, because it
-// has not measured for long enough. Such an agent reports the amount 0, which
-// must not be published. Otherwise each update of the agent would take the
-// resource away from running pods, and a kubelet that restarts meanwhile would
-// end them.
+// startingUp reports whether an agent has computed no amount yet, because it has not
+// measured for long enough. Such an agent reports the amount 0, which must not be
+// published. Otherwise each update of the agent would take the resource away from
+// running pods, and a kubelet that restarts meanwhile would end them.
 func startingUp(all [kinds]claim) bool {
 	any := false
 	for _, c := range all {
@@ -280,8 +270,7 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	return all, nil
 }
 
-// bounded returns an amount that is at least as large as any possible amount of
-// the node.
+// bounded returns an amount that is at least as large as any possible amount of the node.
 func (k kind) bounded(c Case) int64 {
 	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }

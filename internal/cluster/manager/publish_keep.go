@@ -40,8 +40,7 @@ func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	return kept
 }
 
-// keep returns the amounts that the node has now, but at most what the settings
-// allow.
+// keep returns the amounts that the node has now, but at most what the settings allow.
 func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	kept := c.Node.Present
 	for k := range kinds {

@@ -63,12 +63,10 @@ func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	return c.Memory
 }
 
-// most is an amount that no machine has. It is small enough that sums of
-// amounts do not overflow.
+// most is an amount that no machine has. It is small enough that sums of amounts do not overflow.
 const most = 1 << 55
 
-// count converts a quantity of CPUs, or of bytes, to a number of the smallest
-// unit.
+// count converts a quantity of CPUs, or of bytes, to a number of the smallest unit.
 func (k kind) count(q resource.Quantity) (int64, error) {
 	scale := resource.Scale(0)
 	if k == cpu {
@@ -96,8 +94,7 @@ func (k kind) quantity(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// reported converts an amount to a quantity for a NodeReport. In a report, CPU
-// is in CPUs.
+// reported converts an amount to a quantity for a NodeReport. In a report, CPU is in CPUs.
 func (k kind) reported(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)

@@ -42,12 +42,10 @@ type Options struct {
 	Namespace string
 	// Config names the ConfigMap with the settings.
 	Config client.ObjectKey
-	// Name is the name of the Secret, of the lease and of the webhook
-	// configurations.
+	// Name is the name of the Secret, of the lease and of the webhook configurations.
 	Name string
-	// Service is the address at which the API server reaches the webhooks. Host
-	// and Port are the address on which the manager listens. If the port is 0,
-	// there are no webhooks.
+	// Service is the address at which the API server reaches the webhooks. Host and Port are the
+	// address on which the manager listens. If the port is 0, there are no webhooks.
 	Service Service
 	Host    string
 	Port    int
@@ -58,9 +56,8 @@ type Options struct {
 	// empty, the manager does not serve it. Scheduler is the name of the
 	// scheduler that chooses CPUs. It is empty if there is none.
 	Metrics, Health, Scheduler string
-	// Elect enables leader election, so that only the leader writes. Lease is
-	// how long a leader may not renew its lease before another replica replaces
-	// it.
+	// Elect enables leader election, so that only the leader writes. Lease is how long
+	// a leader may not renew its lease before another replica replaces it.
 	Elect bool
 	Lease time.Duration
 	// DryRun logs the changes that the manager would write, and writes nothing.
@@ -131,9 +128,8 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	return nil
 }
 
-// knows returns a readiness check that succeeds when the caches are complete.
-// Since a manager waits for the API server without limit, the check shows
-// whether it still waits.
+// knows returns a readiness check that succeeds when the caches are complete. Since a manager
+// waits for the API server without limit, the check shows whether it still waits.
 func knows(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)

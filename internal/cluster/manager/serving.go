@@ -79,8 +79,7 @@ type authority struct {
 	now    func() time.Time
 }
 
-// Reconcile renews certificates that are due, and writes the CAs into the
-// webhook configurations.
+// Reconcile renews certificates that are due, and writes the CAs into the webhook configurations.
 func (a *authority) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var secret corev1.Secret
 	err := a.client.Get(ctx, a.secret, &secret)

@@ -19,9 +19,8 @@ import (
 	"tenon.sh/tenon/internal/config/absence"
 )
 
-// settings watches slo-controller-config, the ConfigMap of the administrator.
-// Every replica reads it, because all replicas answer webhooks with these
-// settings.
+// settings watches slo-controller-config, the ConfigMap of the administrator. Every
+// replica reads it, because all replicas answer webhooks with these settings.
 type settings struct {
 	client  client.Reader
 	name    client.ObjectKey
@@ -39,11 +38,10 @@ type settings struct {
 // cluster returns the current settings. It returns nil before the first read.
 func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
-// Reconcile reads the ConfigMap. If a key has a fault, its last valid value
-// stays, and an event reports the fault. If the ConfigMap is missing for
-// absence.GoneAfter, the defaults apply, which disable colocation. A manager
-// that has just started also waits for that time before it applies the
-// defaults. Meanwhile the published amounts stay.
+// Reconcile reads the ConfigMap. If a key has a fault, its last valid value stays, and
+// an event reports the fault. If the ConfigMap is missing for absence.GoneAfter, the
+// defaults apply, which disable colocation. A manager that has just started also waits
+// for that time before it applies the defaults. Meanwhile the published amounts stay.
 func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var m corev1.ConfigMap
 	switch err := s.client.Get(ctx, s.name, &m); {
@@ -89,8 +87,7 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// tellMissing reports that the ConfigMap is missing and that the last settings
-// stay in force.
+// tellMissing reports that the ConfigMap is missing and that the last settings stay in force.
 func (s *settings) tellMissing() {
 	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.now().Add(absence.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
 	s.log.Warn(text, "config", s.name)
@@ -100,8 +97,7 @@ func (s *settings) tellMissing() {
 	}
 }
 
-// clip shortens a text to 1024 bytes, the maximum length of the note of an
-// event.
+// clip shortens a text to 1024 bytes, the maximum length of the note of an event.
 func clip(s string) string {
 	const most = 1000
 	if len(s) <= most {

@@ -21,20 +21,18 @@ import (
 )
 
 const (
-	// looks is how long Uninstall waits before it checks again whether the
-	// agents have ended.
+	// looks is how long Uninstall waits before it checks again whether the agents have ended.
 	looks = 500 * time.Millisecond
 	// lostAfter is how long Uninstall waits for agents on nodes that are not
 	// ready. Such agents may never end.
 	lostAfter = 30 * time.Second
 )
 
-// Uninstall removes Tenon from the nodes. It deletes the DaemonSet of the
-// agents, and waits until each agent has restored the node and ended. Then it
-// deletes the reports, and removes the batch resources from the nodes. It may
-// run again, and a missing object is no error. If a node is not ready and still
-// has an agent, Uninstall logs the name of the node and does not wait. When
-// such a node is ready again, its agent ends and restores what it can.
+// Uninstall removes Tenon from the nodes. It deletes the DaemonSet of the agents, and waits until
+// each agent has restored the node and ended. Then it deletes the reports, and removes the batch
+// resources from the nodes. It may run again, and a missing object is no error. If a node is not
+// ready and still has an agent, Uninstall logs the name of the node and does not wait. When such
+// a node is ready again, its agent ends and restores what it can.
 func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, log *slog.Logger) error {
 	return uninstall(ctx, rc, agents, lostAfter, log)
 }
@@ -51,8 +49,7 @@ func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 	if err := endAgents(ctx, c, agents, lost, log); err != nil {
 		return err
 	}
-	// Even if a manager still runs, it publishes nothing when there are no
-	// reports.
+	// Even if a manager still runs, it publishes nothing when there are no reports.
 	return errors.Join(deleteReports(ctx, c, log), clearNodes(ctx, c, log))
 }
 

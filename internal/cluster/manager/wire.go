@@ -36,8 +36,7 @@ import (
 // mostly waits for the API server.
 const workers = 32
 
-// publish adds the controller of nodes to the manager. It returns the
-// controller of the settings.
+// publish adds the controller of nodes to the manager. It returns the controller of the settings.
 func (o Options) publish(m manager.Manager) (*settings, error) {
 	wake := make(chan event.GenericEvent, 1)
 	set := &settings{
@@ -100,8 +99,7 @@ func (o Options) leads(m manager.Manager) func() bool {
 	}
 }
 
-// patience returns the rate limiter. It decides when a node is tried again
-// after a failed write.
+// patience returns the rate limiter. It decides when a node is tried again after a failed write.
 func patience() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
 }

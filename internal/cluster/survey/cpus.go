@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// Map returns the map of the CPUs of a node. If there is none, the error says
+// Map returns the map of the CPUs of a node. If there is no map, the error says
 // why.
 func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	n := c.node(name)
@@ -43,8 +43,8 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	return cpumap.New(name, state, n.report.Topology, n.report.Reserved, n.report.Keep, owners), nil
 }
 
-// Lines prints one line with the map of each node on which pods hold CPUs. The
-// result is empty if there are no such nodes.
+// Lines prints the map of each node on which pods hold CPUs, in one line. If
+// there are no such nodes, the result is empty.
 func (c *Cluster) Lines() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

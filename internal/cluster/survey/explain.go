@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ExplainPod prints which CPUs a pod has and who chose them. For a pod without
-// a node, it prints the reason of each node that does not take it. It returns
-// false if the pod does not exist.
+// ExplainPod prints which CPUs a pod has, and who chose them. If the pod has no
+// node, ExplainPod prints why each node does not take it. It returns false if
+// the pod does not exist.
 func (c *Cluster) ExplainPod(namespace, name string) (string, bool) {
 	i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
 	if i < 0 {
@@ -76,7 +76,7 @@ func (c *Cluster) waiting(b *strings.Builder, p *corev1.Pod, demand *place.Deman
 // notChecked says what the answers of the nodes do not take into account.
 const notChecked = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."
 
-// openOf prints the number of CPUs of a node that no pod owns.
+// openOf prints how many CPUs of a node no pod owns.
 func (c *Cluster) openOf(n *nodeState) string {
 	view := c.ledger.View(n.Name)
 	if view.Map() == nil {

@@ -16,10 +16,10 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// Fit places pods one after the other. Like a scheduler that prefers the best
-// CPUs and then the node with fewer requests, it says what each pod would get.
-// by changes the pods first. The cluster counts the placed pods from then on.
-// Fit returns true if all pods find a place.
+// Fit places pods one after the other, and says what each pod would get. It
+// chooses as a scheduler does that prefers the best CPUs and then the node with
+// fewer requests. Before that, by changes the pods. From then on, the cluster
+// counts the placed pods. Fit returns true if all pods find a place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -100,8 +100,8 @@ func (c *Cluster) expand(want Wanted) []*corev1.Pod {
 	return pods
 }
 
-// fit places one pod and prints a line for it. It returns the reason why the
-// pod finds no place; empty: it finds one.
+// fit places one pod, and prints a line for it. It returns the reason why the
+// pod finds no place, or "".
 func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 	demand := demandOf(p)
 	answers := c.askAll(p, demand)
@@ -125,8 +125,8 @@ func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 	return ""
 }
 
-// counted prints each reason why nodes do not take a pod, with the number of
-// nodes.
+// counted prints the reasons why nodes do not take a pod, each with the number
+// of nodes.
 func counted(answers []answer) string {
 	if len(answers) == 0 {
 		return "  the cluster has no node\n"

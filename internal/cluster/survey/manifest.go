@@ -22,7 +22,7 @@ type Wanted struct {
 	EachNode bool
 }
 
-// An object has the fields that Read uses of an object with pods.
+// An object has the fields that Read needs of an object with pods.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
@@ -44,9 +44,9 @@ type controllerSpecOfJob struct {
 	Template    *corev1.PodTemplateSpec `json:"template"`
 }
 
-// Read reads the pods of manifests: those that are written as pods, and those
-// of objects with a template for pods (Deployment, StatefulSet, DaemonSet,
-// ReplicaSet, Job, CronJob and others of their form). It ignores objects
+// Read reads the pods of manifests. Some are written as pods. Others come from
+// objects with a template for pods (Deployment, StatefulSet, DaemonSet,
+// ReplicaSet, Job, CronJob and others of this form). Read ignores objects
 // without pods. An error names the document.
 func Read(r io.Reader) ([]Wanted, error) {
 	var all []Wanted

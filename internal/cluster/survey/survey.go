@@ -1,7 +1,7 @@
-// Package survey shows where the pods of a cluster have their CPUs, and where
-// other pods would get theirs: the pages kubectl tenon explain pod, fit and
-// map. It is pure: its caller reads the API. It uses the ledger and the choice
-// of CPUs of tenon-scheduler.
+// Package survey shows which CPUs the pods of a cluster have, and which CPUs
+// other pods would get. These are the pages kubectl tenon explain pod, fit and
+// map. The package is pure: its caller reads the API. It uses the ledger and
+// the choice of CPUs of tenon-scheduler.
 package survey
 
 import (
@@ -103,15 +103,15 @@ func (n *nodeState) take(p *corev1.Pod) {
 	}
 }
 
-// requestsOf returns what a pod takes of a node, including 1 pod.
+// requestsOf returns what a pod requests of a node. The number of pods, 1, is a
+// part of it.
 func requestsOf(p *corev1.Pod) corev1.ResourceList {
 	all := helper.PodRequests(p, helper.PodResourcesOptions{})
 	all[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return all
 }
 
-// excludes returns the reason why a pod may not run on a node at all; empty: it
-// may.
+// excludes returns the reason why a pod may never run on a node, or "".
 func (n *nodeState) excludes(p *corev1.Pod) string {
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
 		return "the pod names another node"
@@ -130,9 +130,9 @@ func (n *nodeState) excludes(p *corev1.Pod) string {
 	return ""
 }
 
-// refuses returns the reason why a node does not take a pod, by those checks of
-// kube-scheduler that concern the node itself. It does not check CPUs. An empty
-// reason means that the node takes the pod.
+// refuses returns the reason why a node does not take a pod, or "". It makes
+// the checks of kube-scheduler that concern the node itself. It does not check
+// CPUs.
 func (n *nodeState) refuses(p *corev1.Pod) string {
 	if why := n.excludes(p); why != "" {
 		return why
@@ -161,8 +161,8 @@ type answer struct {
 	offer    pick.Offer
 }
 
-// ask returns the answer of a node to a pod. demand is nil for a pod that
-// demands no CPUs.
+// ask returns the answer of a node to a pod. If the pod demands no CPUs, demand
+// is nil.
 func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer {
 	a := answer{node: n}
 	if why := n.refuses(p); why != "" {
@@ -182,7 +182,7 @@ func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer 
 }
 
 // askAll returns the answers of all nodes. The nodes that take the pod come
-// first, sorted from the best to the worst.
+// first, from the best to the worst.
 func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
 	var all []answer
 	for _, n := range c.nodes {
@@ -196,7 +196,7 @@ func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
 	return all
 }
 
-// idle returns the share of the CPU that no pod requests, from 0 to 1.
+// idle returns the share of the node's CPU that no pod requests, from 0 to 1.
 func (n *nodeState) idle() float64 {
 	free, all := n.free[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU]
 	if all.Sign() <= 0 {
@@ -205,7 +205,8 @@ func (n *nodeState) idle() float64 {
 	return free.AsApproximateFloat64() / all.AsApproximateFloat64()
 }
 
-// demandOf returns the demand of a pod; nil: the pod demands no CPUs.
+// demandOf returns the demand of a pod. It returns nil if the pod demands no
+// CPUs.
 func demandOf(p *corev1.Pod) *place.Demand {
 	demand, asks, _ := kube.DemandOf(p)
 	if !asks {

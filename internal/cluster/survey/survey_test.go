@@ -182,7 +182,7 @@ func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 }
 
 // TestFitTakesPodsAsTheProfilesMakeThem checks a profile that makes an ordinary
-// pod LSR, so that the pod demands CPUs of its own.
+// pod LSR. The pod then demands CPUs of its own.
 func TestFitTakesPodsAsTheProfilesMakeThem(t *testing.T) {
 	const pod = "kind: Pod\nmetadata: {name: p, labels: {app: db}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 2}}}]}"
 	var db, elsewhere, some configv1alpha1.ClusterColocationProfile

@@ -12,13 +12,14 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission"
 )
 
-// A Webhook holds what changes a pod at its creation: the colocation profiles
-// of the cluster, and the objects to which they refer, by name.
+// A Webhook holds everything by which a pod is changed at its creation: the
+// colocation profiles of the cluster, and the objects to which they refer, by
+// name.
 type Webhook struct {
 	Profiles        []configv1alpha1.ClusterColocationProfile
 	Namespaces      map[string]*corev1.Namespace
 	PriorityClasses map[string]schedulingv1.PriorityClass
-	// Unread lists the objects that could not be read, each with the reason.
+	// Unread lists the objects that could not be read, with the reasons.
 	Unread []string
 }
 
