@@ -9,8 +9,7 @@ import (
 // this, a choice does not compare them one by one.
 const mostCaches = 600
 
-// bestCaches chooses k of the free caches. The choice also has the caches in
-// base.
+// bestCaches chooses k of the free caches. The choice also has the caches in base.
 func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	if k == 0 {
 		s, ok := f.rate(slices.Clone(base))
@@ -60,9 +59,8 @@ func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
 	return &best, found
 }
 
-// packedCaches chooses k caches among many by dynamic programming. For each
-// pair of a number of caches and a number of CPUs, it keeps the set with the
-// most whole cores.
+// packedCaches chooses k caches among many by dynamic programming. For each pair of a
+// number of caches and a number of CPUs, it keeps the set with the most whole cores.
 func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 	type state struct {
 		whole int32
@@ -126,8 +124,7 @@ func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 	return &best, found
 }
 
-// rate rates a set of caches. It returns false if the claim does not fit into
-// them.
+// rate rates a set of caches. It returns false if the claim does not fit into them.
 func (f *finder) rate(set []int32) (s selection, ok bool) {
 	sum, open := int32(0), int32(0)
 	if len(set) == 1 {

@@ -129,9 +129,8 @@ func (f *finder) look() {
 // It is enough for all sets of a machine with eight nodes.
 const mostNodes = 256
 
-// eachNodes calls try with each set of j NUMA nodes into which the claim fits.
-// Each set contains the nodes in forced. The nodes with the most room are tried
-// first.
+// eachNodes calls try with each set of j NUMA nodes into which the claim fits. Each set
+// contains the nodes in forced. The nodes with the most room are tried first.
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32
@@ -188,8 +187,7 @@ func (f *finder) bound(a, b []int32) int32 {
 	return n
 }
 
-// capacity returns how many CPUs the claim may take from a set of NUMA nodes
-// together.
+// capacity returns how many CPUs the claim may take from a set of NUMA nodes together.
 func (f *finder) capacity(nodes []int32) int32 {
 	sum := int32(0)
 	m := f.m

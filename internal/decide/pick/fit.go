@@ -29,8 +29,7 @@ const (
 // A Claim says which CPUs one workload demands.
 type Claim struct {
 	Grade Grade
-	// CPUs is how many CPUs the workload shall own, or how many seats it shall
-	// have.
+	// CPUs is how many CPUs the workload shall own, or how many seats it shall have.
 	CPUs int
 	// Request is how much CPU seated or pooled work requests.
 	Request unit.MilliCPU
@@ -62,8 +61,7 @@ type Offer struct {
 	Split, Sockets, Nodes, Caches int
 }
 
-// Hold returns what the workload of a claim holds when it has accepted the
-// offer.
+// Hold returns what the workload of a claim holds when it has accepted the offer.
 func (c *Claim) Hold(o Offer) Hold {
 	return Hold{Grade: c.Grade, CPUs: o.CPUs, Home: o.Home, Request: c.Request, Apart: c.Apart}
 }
@@ -155,8 +153,7 @@ func (m *Map) judge(set mask) Offer {
 	return o
 }
 
-// measuresOf lists ways to count CPUs for a claim, beginning with the preferred
-// one.
+// measuresOf lists ways to count CPUs for a claim, beginning with the preferred one.
 func measuresOf(m *Map, c *Claim) []measure {
 	var all []measure
 	switch c.Bind {

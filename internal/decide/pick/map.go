@@ -307,8 +307,7 @@ func (m *Map) Len() int { return len(m.cpus) }
 // All returns the set of all CPUs.
 func (m *Map) All() unit.CPUSet { return m.setOf(0) }
 
-// Same reports whether the map was made from a topology that has the same CPUs
-// as t.
+// Same reports whether the map was made from a topology that has the same CPUs as t.
 func (m *Map) Same(t node.Topology) bool {
 	if len(t.CPUs) != len(m.cpus) {
 		return false

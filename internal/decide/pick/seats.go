@@ -66,8 +66,7 @@ type Seats struct {
 	least []int32
 	// load is the load of seated work, by the position of the CPU.
 	load []unit.MilliCPU
-	// marked are the CPUs on cores, and on NUMA nodes, that have work that is
-	// Apart.
+	// marked are the CPUs on cores, and on NUMA nodes, that have work that is Apart.
 	marked [aparts]mask
 }
 
@@ -202,10 +201,9 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 	return n
 }
 
-// room returns, for each pool, how many CPUs one claim may take from it so that
-// shared work keeps what it requests. Since the pools are nested, these numbers
-// are exact: a claim fits if and only if it takes from no pool more than its
-// room.
+// room returns, for each pool, how many CPUs one claim may take from it so that shared
+// work keeps what it requests. Since the pools are nested, these numbers are exact: a
+// claim fits if and only if it takes from no pool more than its room.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	room := make([]int32, len(m.pools))
 	for i := m.from[L3]; i < m.from[L3+1]; i++ {

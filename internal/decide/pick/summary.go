@@ -129,8 +129,7 @@ func (m *Map) bestNodes(room, best []int32) {
 	}
 }
 
-// fewestNodes returns on how many NUMA nodes n CPUs are at least, on an empty
-// machine.
+// fewestNodes returns on how many NUMA nodes n CPUs are at least, on an empty machine.
 func (m *Map) fewestNodes(n int32) int {
 	j := 0
 	for _, size := range m.nodeSizes {
@@ -209,8 +208,7 @@ func (u *Summary) fitsAny(n int32) bool {
 	return false
 }
 
-// fits reports whether n CPUs are free if they are counted by the given
-// measure.
+// fits reports whether n CPUs are free if they are counted by the given measure.
 func (u *Summary) fits(c *Claim, n int32, by int) bool {
 	if u.most(by)[c.Within] < n {
 		return false

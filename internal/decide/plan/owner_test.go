@@ -4,8 +4,8 @@ import "testing"
 
 const lastOwner = OwnerSeat
 
-// TestOwner checks that each owner has its own name, and that the name parses
-// as the owner.
+// TestOwner checks that each owner has a name of its own, and that ParseOwner
+// returns the owner for this name.
 func TestOwner(t *testing.T) {
 	if len(ownerNames) != int(lastOwner)+1 {
 		t.Fatalf("%d names for %d owners", len(ownerNames)-1, lastOwner)

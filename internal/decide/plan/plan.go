@@ -19,13 +19,13 @@ type Intent string
 const (
 	// Set sets a value.
 	Set Intent = "set"
-	// Release gives the knob back: it gets its value from before Tenon's first
-	// write, and the journal forgets it.
+	// Release gives the knob back. The knob gets the value that it had before
+	// Tenon's first write, and the journal forgets it.
 	Release Intent = "release"
 	// Abstain leaves the knob as it is, because an input is missing.
 	Abstain Intent = "abstain"
 	// Hold leaves the knob for a while as another component wrote it. After
-	// that time the knob gets Value (decide/contest).
+	// that, the knob gets Value (decide/contest).
 	Hold Intent = "hold"
 )
 
@@ -33,21 +33,20 @@ const (
 type Want struct {
 	Intent Intent
 	Knob   node.Knob
-	// Value is the wanted value; nil unless Intent is Set or Hold.
+	// Value is the wanted value. It is nil unless Intent is Set or Hold.
 	Value node.Value
 	// Owner is the policy that owns the knob.
 	Owner Owner
 	// Reason is one short sentence. It appears in golden files, in tenon plan
 	// and in the audit log.
 	Reason string
-	// BE marks a knob that bounds BE work. Narrowing such a knob protects LS.
-	// Therefore that step comes first, and the bound on the number of steps
-	// does not drop it.
+	// BE marks a knob that bounds BE work. A step that narrows such a knob
+	// protects LS. Therefore that step comes first, and Bound does not drop it.
 	BE bool
 }
 
-// Outcome returns the value that the knob has once the want is carried out, or
-// nil if it is unknown.
+// Outcome returns the value that the knob will have when the want is carried
+// out. It returns nil if that value is unknown.
 func (w Want) Outcome(k node.Knobs) node.Value {
 	before, touched := k.Before[w.Knob]
 	switch {
@@ -112,7 +111,7 @@ func quoteEmpty(s string) string {
 func (s Step) narrows() bool { return s.From != nil && s.To.Narrower(s.From) < 0 }
 
 // upward reports whether a step on a child must come before the step on its
-// parent. That is so for steps that narrow, and for steps that remove an
+// parent. This is so for a step that narrows, and for a step that removes an
 // identity mark. It is not so for a step that sets an identity mark, even if it
 // narrows: the mark has no effect below a parent without one.
 func (s Step) upward() bool {
@@ -126,16 +125,17 @@ func (s Step) upward() bool {
 }
 
 // Diff returns the steps from the present values to the wanted ones. Their
-// order never lets a child exceed its parent: steps that narrow come first,
-// deepest cgroup first; steps that widen follow, highest cgroup first. A cgroup
+// order never lets a child exceed its parent. Steps that narrow come first,
+// deepest cgroup first. Steps that widen follow, highest cgroup first. A cgroup
 // is marked only after its parent. Steps that narrow BE come before all others.
 //
-// Cgroup v1 needs two more rules. An exchange of CPUs within those of the
-// parent counts as a step that narrows. A quota that narrows, but to more than
-// an ancestor has now, comes after the step that widens the ancestor.
+// Cgroup v1 needs two more rules. If a cgroup exchanges CPUs within those of
+// its parent, the step counts as one that narrows. If a quota narrows, but to
+// more than an ancestor has now, the step comes after the step that widens the
+// ancestor.
 //
-// There is no step if the kernel would round both values to the same value. Two
-// wants for one knob are an error of the caller; Diff uses the first.
+// There is no step if the kernel would round both values to the same value. The
+// caller must not pass two wants for one knob; if it does, Diff uses the first.
 func Diff(have node.Knobs, wants []Want) []Step {
 	steps := firstOf(wants, differences(have, wants))
 	late, early := afterParent(have, steps), beforeParent(have, steps)
@@ -208,9 +208,9 @@ func firstOf(wants []Want, all []difference) []Step {
 }
 
 // beforeParent returns the knobs whose new CPUs lie within those that the
-// parent has now, although neither the old nor the new set contains the other.
-// On cgroup v1 such a step comes before the step that narrows the parent,
-// because the parent must always contain the child.
+// parent has now, while neither the old set contains the new one nor the new
+// one the old. On cgroup v1, the step of such a knob comes before the step that
+// narrows the parent, because the parent must always contain the child.
 func beforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
@@ -228,8 +228,8 @@ func beforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 }
 
 // afterParent returns the knobs whose quota narrows, but to more than an
-// ancestor has now, if a step widens that ancestor. Cgroup v1 refuses such a
-// quota before that step.
+// ancestor has now. It returns them only if a step widens that ancestor. Before
+// that step, cgroup v1 refuses such a quota.
 func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
@@ -283,9 +283,9 @@ func compareSteps(a, b Step, late, early map[node.Knob]bool) int {
 	return cmp.Or(depth, a.Knob.Compare(b.Knob))
 }
 
-// Bound cuts steps to the first n, and keeps those later steps that narrow BE.
-// n ≤ 0 means no bound. The next Diff returns the dropped steps again, because
-// the knobs still differ.
+// Bound returns the first n steps, and those later steps that narrow BE. n ≤ 0
+// means no bound. The next Diff returns the dropped steps again, because the
+// knobs still differ.
 func Bound(steps []Step, n int) []Step {
 	if n <= 0 || len(steps) <= n {
 		return steps

@@ -47,9 +47,9 @@ func TestChildrenShrinkBeforeParentsAndParentsWidenBeforeChildren(t *testing.T) 
 	}
 }
 
-// TestAnExchangeComesBeforeItsParentNarrows checks a child that exchanges its
-// CPUs within those of its parent on cgroup v1. The child's step must come
-// after the parent gets the new CPUs, and before the parent loses the old ones.
+// TestAnExchangeComesBeforeItsParentNarrows checks a child on cgroup v1 that
+// exchanges its CPUs within those of its parent. The child's step must come
+// after the parent has the new CPUs, and before the parent loses the old ones.
 func TestAnExchangeComesBeforeItsParentNarrows(t *testing.T) {
 	parent, child := node.Knob{Cgroup: "be", File: node.FileCPUs}, node.Knob{Cgroup: "be/pod", File: node.FileCPUs}
 	steps := func(parentNow, parentNext string) string {
@@ -64,8 +64,8 @@ func TestAnExchangeComesBeforeItsParentNarrows(t *testing.T) {
 	}
 }
 
-// TestAQuotaWaitsForRoomAbove checks that on cgroup v1 a child's first quota
-// comes after the step of the same tick that widens its parent.
+// TestAQuotaWaitsForRoomAbove checks the first quota of a child on cgroup v1.
+// Its step must come after the step of the same tick that widens the parent.
 func TestAQuotaWaitsForRoomAbove(t *testing.T) {
 	parent, child := node.Knob{Cgroup: "be", File: node.FileCPUMax}, node.Knob{Cgroup: "be/pod/job", File: node.FileCPUMax}
 	none := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
@@ -130,8 +130,8 @@ func TestNarrowingBEComesFirstAndIsNeverCut(t *testing.T) {
 	}
 }
 
-// The kernel compares identity marks at each level, so the mark of a child has
-// an effect only while its parent has one.
+// The kernel compares identity marks at each level. The mark of a child
+// therefore has an effect only while its parent has one.
 func TestParentsAreMarkedFirstAndUnmarkedLast(t *testing.T) {
 	parent, child := node.Knob{Cgroup: "w", File: node.FileIdentity}, node.Knob{Cgroup: "w/pod", File: node.FileIdentity}
 	for name, c := range map[string]struct {
@@ -193,9 +193,9 @@ func TestNoChildEverExceedsItsParent(t *testing.T) {
 		}
 		return m
 	}
-	// If two sets overlap only partly, the change needs two steps, through
-	// their union. Policies keep BE sets nested, so Diff does not handle that
-	// case.
+	// If two sets overlap only partly, two steps are necessary, through the
+	// union of the sets. Policies keep BE sets nested, so Diff does not handle
+	// that case.
 	nested := func(a, b map[node.Knob]node.Value) bool {
 		for k := range a {
 			if a[k] != b[k] && a[k].Narrower(b[k]) == 0 {

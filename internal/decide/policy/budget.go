@@ -112,8 +112,7 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	return b
 }
 
-// unknown returns the name of a missing input of the budget, or "" if none is
-// missing.
+// unknown returns the name of a missing input of the budget, or "" if none is missing.
 func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return "every CPU is reserved"
@@ -146,9 +145,8 @@ func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	return "the CPU use of " + strings.Join(missing, ", ") + " is unknown"
 }
 
-// save adds to the saved growth what the elapsed time allows. It saves at most
-// the growth of one second. If only whole CPUs can be given, the maximum is one
-// CPU.
+// save adds to the saved growth what the elapsed time allows. It saves at most the
+// growth of one second. If only whole CPUs can be given, the maximum is one CPU.
 func (b budget) save(saved unit.MilliCPU, elapsed time.Duration, whole bool) unit.MilliCPU {
 	second := b.capacity.Percent(growth)
 	now := max(unit.MilliCPU(float64(second)*min(elapsed, facts.LongestGap).Seconds()), 1)

@@ -12,26 +12,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Burst is the strategy cpu-burst-config. It reduces the throttling of LS
-// workloads that have a CPU limit: such a workload may save unused CPU time and
-// borrow more. The strategy applies to LS only. LSR and LSE work has exclusive
-// CPUs and no quota, and BE work must not burst.
+// Burst is the strategy cpu-burst-config. It reduces the throttling of LS workloads that have a
+// CPU limit: such a workload may save unused CPU time and borrow more. The strategy applies to LS
+// only. LSR and LSE work has exclusive CPUs and no quota, and BE work must not burst.
 type Burst struct {
 	// Policy selects saving, borrowing or both; empty: none of them.
 	Policy BurstPolicy `json:"policy,omitempty"`
 	// CPUPercent is the maximum saved time, in percent of the quota of a period
 	// (cpuBurstPercent). The kernel accepts at most 100.
 	CPUPercent unit.Percent `json:"cpuBurstPercent,omitempty"`
-	// QuotaPercent is the largest quota, in percent of the limit
-	// (cfsQuotaBurstPercent).
+	// QuotaPercent is the largest quota, in percent of the limit (cfsQuotaBurstPercent).
 	QuotaPercent unit.Percent `json:"cfsQuotaBurstPercent,omitempty"`
-	// PeriodSeconds is how long a workload that has saved the maximum may use
-	// its largest quota (cfsQuotaBurstPeriodSeconds). Below 1, the time has no
-	// limit.
+	// PeriodSeconds is how long a workload that has saved the maximum may use its
+	// largest quota (cfsQuotaBurstPeriodSeconds). Below 1, the time has no limit.
 	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
 	// PoolPercent is a threshold for the use of the shared CPUs, in percent
-	// (sharePoolThresholdPercent). If the use is at or above it, quotas shrink
-	// and do not grow.
+	// (sharePoolThresholdPercent). If the use is at or above it, quotas shrink and do not grow.
 	PoolPercent unit.Percent `json:"sharePoolThresholdPercent,omitempty"`
 }
 
@@ -48,8 +44,7 @@ const (
 func (b Burst) saves() bool   { return b.Policy == BurstCPU || b.Policy == BurstAuto }
 func (b Burst) borrows() bool { return b.Policy == BurstQuota || b.Policy == BurstAuto }
 
-// mostBandwidth is the largest sum of quota and burst (kernel/sched/core.c:
-// MAX_BW, 2^44-1 µs).
+// mostBandwidth is the largest sum of quota and burst (kernel/sched/core.c: MAX_BW, 2^44-1 µs).
 const mostBandwidth = (1<<44 - 1) * time.Microsecond
 
 // A burster decides the CPU limits of all workloads in one tick.
@@ -143,9 +138,8 @@ func (b Burst) of(ask node.BurstOverride) Burst {
 	return b
 }
 
-// save sets the burst of v to the configured value. It sets at most what the
-// kernel accepts, and at least the burst that the cgroup had before Tenon first
-// wrote it.
+// save sets the burst of v to the configured value. It sets at most what the kernel
+// accepts, and at least the burst that the cgroup had before Tenon first wrote it.
 func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
 	if !x.snap.Capabilities.Can(node.FeatureCPUBurst) {
 		return "this kernel has no CPU burst"

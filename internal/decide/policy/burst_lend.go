@@ -16,8 +16,7 @@ const (
 	// factor of 1.2 or 0.8. It is short enough that a quota can change in each
 	// tick if the period is one second, as in Koordinator.
 	lendEvery = 900 * time.Millisecond
-	// poolTau is the time constant with which the use of the shared CPUs is
-	// averaged.
+	// poolTau is the time constant with which the use of the shared CPUs is averaged.
 	poolTau = 5 * time.Second
 	// calmLoan is a time. A workload that was not throttled for this long does
 	// not need its loan, and gives it back.
@@ -28,9 +27,8 @@ const (
 	// thrifty is a part of the CPU limit, in percent. A workload that uses less
 	// than this part saves CPU time.
 	thrifty = 60
-	// firstSavings says how much a workload has saved when Tenon first sees it:
-	// 1/firstSavings of the maximum. Koordinator chooses a random amount of at
-	// most half the maximum.
+	// firstSavings says how much a workload has saved when Tenon first sees it: 1/firstSavings of
+	// the maximum. Koordinator chooses a random amount of at most half the maximum.
 	firstSavings = 4
 )
 
@@ -46,8 +44,7 @@ type lending struct {
 
 // A loan is the state of one workload.
 type loan struct {
-	// At is the time at which the quota was last decided and the counters were
-	// read.
+	// At is the time at which the quota was last decided and the counters were read.
 	At        time.Time         `json:"at,omitzero"`
 	Periods   node.Maybe[int64] `json:"periods,omitzero"`
 	Throttled node.Maybe[int64] `json:"throttled,omitzero"`
@@ -59,9 +56,8 @@ type loan struct {
 	Savings int64 `json:"savings,omitempty"`
 }
 
-// poolNow updates the mean use of the shared CPUs with the use since the last
-// tick, and returns it. The use is that of all work except BE. If that use is
-// unknown, the second result is false.
+// poolNow updates the mean use of the shared CPUs with the use since the last tick, and returns
+// it. The use is that of all work except BE. If that use is unknown, the second result is false.
 func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
@@ -212,8 +208,7 @@ func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	return now.Quota
 }
 
-// mostSavings returns the maximum savings: enough for PeriodSeconds with the
-// largest quota.
+// mostSavings returns the maximum savings: enough for PeriodSeconds with the largest quota.
 func (b Burst) mostSavings(base node.CPUMax) int64 {
 	const longest, largest = 1e7, 1e4 // larger values would only overflow
 	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)

@@ -24,10 +24,9 @@ type cpuBackOff struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// follow updates the back-off to the given time. It ignores services whose
-// waits BE hardly causes. If several objectives are missed in one window, it
-// still halves the budget only once, because only the next window shows what
-// the halving did for the others.
+// follow updates the back-off to the given time. It ignores services whose waits BE hardly
+// causes. If several objectives are missed in one window, it still halves the budget only once,
+// because only the next window shows what the halving did for the others.
 func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	if g.At.After(at) { // g.At is from before a reboot
 		g.At, g.Cut = at, at
@@ -59,8 +58,7 @@ func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	return g
 }
 
-// less subtracts the back-off from the budget, but leaves at least the minimum
-// of BE.
+// less subtracts the back-off from the budget, but leaves at least the minimum of BE.
 func (b budget) less(g cpuBackOff) budget {
 	if g.Permille == 0 || b.may <= b.least {
 		return b

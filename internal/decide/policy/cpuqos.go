@@ -10,16 +10,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUQOS is the key cpuQOS of resource-qos-config. It gives LS work the CPU
-// before BE work.
+// CPUQOS is the key cpuQOS of resource-qos-config. It gives LS work the CPU before BE work.
 type CPUQOS struct {
 	Enable bool `json:"enable"`
 	// Means is node.FeatureCPUIdle (schedIdle 1 of beClass) or node.FeatureCPUWeight
 	// (schedIdle 0). Empty: the stronger one that the node supports.
 	Means node.Feature `json:"means,omitempty"`
-	// Mechanism is the strongest isolation mechanism to use: the preference
-	// order begins with it. If it is empty, the order begins with the strongest
-	// of all mechanisms.
+	// Mechanism is the strongest isolation mechanism to use: the preference order begins with it.
+	// If it is empty, the order begins with the strongest of all mechanisms.
 	Mechanism node.Mechanism `json:"rung,omitempty"`
 	// Measured selects the measured order. In this order, the node uses the
 	// floor or what its trials have kept, unless Mechanism is set. If Measured
@@ -32,9 +30,8 @@ type CPUQOS struct {
 	// node.Scheduler with the same names.
 	Hold     node.Maybe[time.Duration] `json:"hold_ns,omitzero"`
 	Headroom node.Maybe[int]           `json:"headroom,omitzero"`
-	// Identity is the configured treatment of each class. If the treatment of a
-	// class is below node.IdentityExpels, BE may run on the siblings of that
-	// class's CPUs.
+	// Identity is the configured treatment of each class. If the treatment of a class
+	// is below node.IdentityExpels, BE may run on the siblings of that class's CPUs.
 	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
 	// SlicesUnmanaged says that Tenon does not change the slices of threads.
 	SlicesUnmanaged bool `json:"slices_kept,omitempty"`
@@ -43,17 +40,16 @@ type CPUQOS struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// cpuQOS owns cpu.weight of the contention roots of BE work. With the mechanism
-// weight, which is the floor, it gives them the least weight. With each other
-// mechanism it makes them idle: a waking thread of any other cgroup preempts
-// their threads at once. When the kernel places a waking thread, it counts a
-// CPU that runs only threads of idle cgroups as idle. If the kernel has no
-// cpu.idle, the contention roots get the least weight.
+// cpuQOS owns cpu.weight of the contention roots of BE work. With the mechanism weight, which is
+// the floor, it gives them the least weight. With each other mechanism it makes them idle: a
+// waking thread of any other cgroup preempts their threads at once. When the kernel places a
+// waking thread, it counts a CPU that runs only threads of idle cgroups as idle. If the kernel
+// has no cpu.idle, the contention roots get the least weight.
 //
 // They are idle even with stronger mechanisms, in case that one of these fails.
 //
-// Below the contention roots, cpuQOS also owns the weights of workloads and
-// containers that request one. These weights divide the CPU of BE work.
+// Below the contention roots, cpuQOS also owns the weights of workloads and containers that
+// request one. These weights divide the CPU of BE work.
 func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	yields := l.IdleCgroups(s)
@@ -98,9 +94,8 @@ func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot)
 	return append(wants, weights(l, yields, s)...)
 }
 
-// weights returns the wants for weights that BE workloads and containers
-// request. Their cgroups are below idle ones, where a weight divides only the
-// CPU of BE work.
+// weights returns the wants for weights that BE workloads and containers request. Their
+// cgroups are below idle ones, where a weight divides only the CPU of BE work.
 func weights(l facts.Layout, yields []node.CgroupPath, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	ask := func(m, p node.CgroupPath, name string, weight node.Maybe[unit.Weight]) {

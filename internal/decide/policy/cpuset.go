@@ -174,14 +174,12 @@ func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.C
 	}
 }
 
-// A link pairs a cgroup with a contention root. The cgroup's cpuset follows
-// that of the root.
+// A link pairs a cgroup with a contention root. The cgroup's cpuset follows that of the root.
 type link struct{ cgroup, root node.CgroupPath }
 
-// chainOf lists the contention roots. On cgroup v1 the list also has all known
-// cgroups below them, parents first: the kernel refuses a child's cpuset that
-// is not within its parent's, so all of them change together. On v2 a child
-// inherits the set of its parent.
+// chainOf lists the contention roots. On cgroup v1 the list also has all known cgroups below
+// them, parents first: the kernel refuses a child's cpuset that is not within its parent's, so
+// all of them change together. On v2 a child inherits the set of its parent.
 func chainOf(l facts.Layout, s node.Snapshot) []link {
 	var chain []link
 	if s.Knobs.Kernel.CgroupVersion != 1 {

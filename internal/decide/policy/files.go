@@ -15,9 +15,8 @@ var (
 	// limits, and any work can have exclusive CPUs or a contention root.
 	ownedAlways   = []node.File{node.FileCPUWeight, node.FileCPUMax, node.FileCPUs}
 	ownedByClaims = []node.File{node.FileMems}
-	// These knobs are always listed, because any isolation mechanism may be
-	// selected. If the node lacks a mechanism, its knobs are not in the
-	// snapshot.
+	// These knobs are always listed, because any isolation mechanism may be selected.
+	// If the node lacks a mechanism, its knobs are not in the snapshot.
 	ownedByMechanisms = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
 )
 

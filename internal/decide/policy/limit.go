@@ -11,16 +11,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// limit owns cpu.max of a workload's own cgroup. The value is the limit of the
-// workload's owner, plus CPU burst for LS work. A workload with exclusive CPUs
-// has no quota, because its CPUs limit it. The same holds for a BE workload
-// that is limited by its seats. If the workload's cgroup is a contention root,
-// cpu.max belongs to suppress.
+// limit owns cpu.max of a workload's own cgroup. The value is the limit of the workload's owner,
+// plus CPU burst for LS work. A workload with exclusive CPUs has no quota, because its CPUs limit
+// it. The same holds for a BE workload that is limited by its seats. If the workload's cgroup is
+// a contention root, cpu.max belongs to suppress.
 //
-// On cgroup v1, limit also owns the other quotas below a contention root. The
-// kernel refuses to lower a parent's quota below a child's
-// (kernel/sched/core.c: tg_cfs_schedulable_down), so the child's quota is
-// lowered first. Cgroup v2 accepts both quotas and applies the smaller one.
+// On cgroup v1, limit also owns the other quotas below a contention root. The kernel refuses to
+// lower a parent's quota below a child's (kernel/sched/core.c: tg_cfs_schedulable_down), so the
+// child's quota is lowered first. Cgroup v2 accepts both quotas and applies the smaller one.
 func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats seat.Grants, bounds []plan.Want) []plan.Want {
 	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))

@@ -11,18 +11,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism that keeps BE off the CPU of LS. It
-// selects one at a time. In the measured order (mechanism_measured.go), this is
-// the mechanism that helps on this node. Otherwise it is the strongest one that
-// the node supports, starting at the configured one. With each mechanism
-// stronger than the weight, cpuQOS also makes BE idle, so that BE still gives
-// way if the mechanism fails.
+// selector selects the isolation mechanism that keeps BE off the CPU of LS. It selects
+// one at a time. In the measured order (mechanism_measured.go), this is the mechanism
+// that helps on this node. Otherwise it is the strongest one that the node supports,
+// starting at the configured one. With each mechanism stronger than the weight, cpuQOS
+// also makes BE idle, so that BE still gives way if the mechanism fails.
 type selector struct {
-	// Status is the selection. It also holds the failures of mechanisms in the
-	// last hour.
+	// Status is the selection. It also holds the failures of mechanisms in the last hour.
 	Status node.Selection `json:"status,omitzero"`
-	// LS holds the CPUs on which LS work ran a short time ago. Only
-	// MechanismSiblings uses it.
+	// LS holds the CPUs on which LS work ran a short time ago. Only MechanismSiblings uses it.
 	LS isolation.Sightings `json:"ls,omitzero"`
 	// Trials find out which mechanism helps on this node.
 	Trials switchback.State `json:"trials,omitzero"`
@@ -34,10 +31,9 @@ func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selectio
 	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}, nil).Status
 }
 
-// choose selects the mechanism. In the measured order, the trials decide.
-// Otherwise choose selects the first mechanism in the preference order that the
-// node supports and that need not wait for a new attempt after a failure. If t
-// is nil, choose runs no trials.
+// choose selects the mechanism. In the measured order, the trials decide. Otherwise choose
+// selects the first mechanism in the preference order that the node supports and that need not
+// wait for a new attempt after a failure. If t is nil, choose runs no trials.
 func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	now := st.Status
 	next := node.Selection{
@@ -108,9 +104,8 @@ func because(v node.Selection, begin, chosen int, at time.Time) string {
 	return text
 }
 
-// selectMechanism selects a mechanism and returns its wants. The returned
-// selector also holds the CPUs that BE work avoids if the mechanism is
-// MechanismSiblings.
+// selectMechanism selects a mechanism and returns its wants. The returned selector also
+// holds the CPUs that BE work avoids if the mechanism is MechanismSiblings.
 func (st selector) selectMechanism(c CPUQOS, t tried) (selector, []plan.Want) {
 	l, s := t.layout, t.snap
 	if !c.Enable {

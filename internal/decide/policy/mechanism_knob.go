@@ -30,10 +30,9 @@ func mechanismOf(f node.File) node.Mechanism {
 	return ""
 }
 
-// wants returns the wants of the selected mechanism, and releases the knobs of
-// the other mechanisms. Until these releases are done, it abstains from the
-// knobs of the selected mechanism. Therefore the kernel never has cookies
-// together with marks or with a BPF scheduler.
+// wants returns the wants of the selected mechanism, and releases the knobs of the other
+// mechanisms. Until these releases are done, it abstains from the knobs of the selected
+// mechanism. Therefore the kernel never has cookies together with marks or with a BPF scheduler.
 func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	switch st.Status.Mechanism {
@@ -114,10 +113,9 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	return released
 }
 
-// ofThreads returns the wants that set the thread attribute f for all threads
-// below contention roots. It leaves out other cgroups, because they do not have
-// the least weight: if the mechanism failed, their threads would compete with
-// full weight.
+// ofThreads returns the wants that set the thread attribute f for all threads below
+// contention roots. It leaves out other cgroups, because they do not have the least
+// weight: if the mechanism failed, their threads would compete with full weight.
 func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	var wants []plan.Want
 	for _, p := range highest(l.Roots) {
@@ -126,9 +124,8 @@ func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	return wants
 }
 
-// alone returns, in sorted order, the highest cgroups that hold only BE work:
-// the contention roots, and the cgroups of workloads whose contention root is
-// unknown.
+// alone returns, in sorted order, the highest cgroups that hold only BE work: the
+// contention roots, and the cgroups of workloads whose contention root is unknown.
 func alone(l facts.Layout) []node.CgroupPath {
 	all := slices.Clone(l.Roots)
 	for _, p := range l.Shared {
@@ -139,8 +136,7 @@ func alone(l facts.Layout) []node.CgroupPath {
 	return highest(all)
 }
 
-// highest sorts cgroups. It drops each cgroup that is below another one in the
-// list.
+// highest sorts cgroups. It drops each cgroup that is below another one in the list.
 func highest(all []node.CgroupPath) []node.CgroupPath {
 	within := func(p node.CgroupPath) bool {
 		return slices.ContainsFunc(all, func(q node.CgroupPath) bool { return q != p && q.Contains(p) })

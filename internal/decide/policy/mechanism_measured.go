@@ -13,11 +13,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The measured order begins with the floor: the least weight and long slices.
-// With the floor, services wait no longer than with the defaults of the kernel
-// and of Kubernetes. Every other mechanism must show in a trial on this node
-// that services wait less with it. Vendor marks need no trial on a kernel that
-// has them, because only they do what the setting groupIdentity means.
+// The measured order begins with the floor: the least weight and long slices. With the floor,
+// services wait no longer than with the defaults of the kernel and of Kubernetes. Every other
+// mechanism must show in a trial on this node that services wait less with it. Vendor marks need
+// no trial on a kernel that has them, because only they do what the setting groupIdentity means.
 
 // base returns the mechanism that needs no trial.
 func (c CPUQOS) base() node.Mechanism {
@@ -27,8 +26,7 @@ func (c CPUQOS) base() node.Mechanism {
 	return node.MechanismWeight
 }
 
-// measured returns the index of the mechanism to use in the measured order, and
-// the reason.
+// measured returns the index of the mechanism to use in the measured order, and the reason.
 func measured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
 	at := func(m node.Mechanism) int { return slices.Index(node.Mechanisms, m) }
 	use := trials.Use()
@@ -83,8 +81,7 @@ func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism
 	return st.Trials.Follow(in)
 }
 
-// inForce reports whether every knob of the mechanism has the value that the
-// mechanism wants.
+// inForce reports whether every knob of the mechanism has the value that the mechanism wants.
 func (st selector) inForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
 	wants := append(st.wants(c, l, s), cpuQOS(c, st.Status.Mechanism, l, s)...)
 	return !slices.ContainsFunc(wants, func(w plan.Want) bool { return w.Intent == plan.Abstain }) && len(plan.Diff(s.Knobs, wants)) == 0

@@ -8,8 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carries returns whether a node supports an isolation mechanism. It does not
-// consider failures.
+// carries returns whether a node supports an isolation mechanism. It does not consider failures.
 func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 	no := func(format string, a ...any) node.Answer {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}

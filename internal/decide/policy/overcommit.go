@@ -15,27 +15,23 @@ type Overcommit struct {
 	Enable bool    `json:"enable"`
 	CPU    Reclaim `json:"cpu,omitzero"`
 	Memory Reclaim `json:"memory,omitzero"`
-	// Window is the time over which the use is averaged
-	// (metricAggregateDurationSeconds). The offer can grow only as far as this
-	// average allows.
+	// Window is the time over which the use is averaged (metricAggregateDurationSeconds). The
+	// offer can grow only as far as this average allows.
 	Window time.Duration `json:"window_ns,omitempty"`
-	// Look is the time between two decisions to raise the offer
-	// (metricReportIntervalSeconds). The first decision comes after Tenon has
-	// measured the node for this time.
+	// Look is the time between two decisions to raise the offer (metricReportIntervalSeconds).
+	// The first decision comes after Tenon has measured the node for this time.
 	Look time.Duration `json:"look_ns,omitempty"`
 	// DegradeAfter is how long an input may be missing (degradeTimeMinutes).
 	// After that, the offer is 0.
 	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
-	// RenewAfter is a minimum age of the present offer
-	// (updateTimeThresholdSeconds). If the offer is at least this old, any
-	// increase is published. WorthPPM is the minimum size of an increase, in
-	// millionths of the present offer (resourceDiffThreshold). An increase of
-	// at least this size is published at any age.
+	// RenewAfter is a minimum age of the present offer (updateTimeThresholdSeconds). If the offer
+	// is at least this old, any increase is published. WorthPPM is the minimum size of an
+	// increase, in millionths of the present offer (resourceDiffThreshold). An increase of at
+	// least this size is published at any age.
 	RenewAfter time.Duration `json:"renew_after_ns,omitempty"`
 	WorthPPM   int64         `json:"worth_ppm,omitempty"`
-	// WithPageCache counts all page cache as use of memory
-	// (metricMemoryCollectPolicy: usageWithPageCache). If it is false, the use
-	// is the working set.
+	// WithPageCache counts all page cache as use of memory (metricMemoryCollectPolicy:
+	// usageWithPageCache). If it is false, the use is the working set.
 	WithPageCache bool `json:"with_page_cache,omitempty"`
 	// ReservedCPU and ReservedMemory are set aside for the node's own work.
 	// They count in full, even if that work uses less.
@@ -51,8 +47,7 @@ type Reclaim struct {
 	// may use (cpuReclaimThresholdPercent). It is at least 0.
 	ThresholdPercent unit.Percent `json:"threshold_percent"`
 	// LimitPercent is the largest share of the capacity that Tenon offers
-	// (batchCPUThresholdPercent). It is at least 0. If it is absent, there is
-	// no limit.
+	// (batchCPUThresholdPercent). It is at least 0. If it is absent, there is no limit.
 	LimitPercent node.Maybe[unit.Percent] `json:"limit_percent,omitzero"`
 	// Policy says how the work of the other classes counts.
 	Policy ReclaimPolicy `json:"policy,omitempty"`

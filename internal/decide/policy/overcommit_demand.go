@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// sampleEvery is the minimum time between two samples of use. If an event
-	// starts a tick, the time since the last tick can be too short to compute a
-	// rate. sampleEvery is below one second because the time between periodic
-	// ticks varies.
+	// sampleEvery is the minimum time between two samples of use. If an event starts a
+	// tick, the time since the last tick can be too short to compute a rate.
+	// sampleEvery is below one second because the time between periodic ticks varies.
 	sampleEvery = 900 * time.Millisecond
 	// lastly is the length of the short window. The use in it can only lower the offer.
 	lastly = 5 * time.Second
@@ -20,10 +19,9 @@ const (
 	spans = 5
 )
 
-// demand is the use of the node and its workloads, as sums over the parts of a
-// short and a long window. The newest part comes first. The units are
-// milliseconds of time, milliseconds of CPU time, and KiB × s of memory. All
-// are whole numbers.
+// demand is the use of the node and its workloads, as sums over the parts of a short
+// and a long window. The newest part comes first. The units are milliseconds of time,
+// milliseconds of CPU time, and KiB × s of memory. All are whole numbers.
 type demand struct {
 	Began  bool          `json:"began,omitempty"`     // the counters were read at least once
 	Waited time.Duration `json:"waited_ns,omitempty"` // time since the last sample
@@ -185,9 +183,8 @@ func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bo
 	return a.Counter - then, true
 }
 
-// add adds an amount of use, of CPU or memory, to the newest part of both
-// windows. If the use was not counted in this part, add assumes the mean rate
-// of the earlier parts.
+// add adds an amount of use, of CPU or memory, to the newest part of both windows. If
+// the use was not counted in this part, add assumes the mean rate of the earlier parts.
 func (u *series) add(sum int64, counted bool, p part) {
 	if !counted {
 		sum = mean(u.Short, p.before, u.Seen) * p.lasted / 1000
@@ -203,8 +200,7 @@ func (u *series) add(sum int64, counted bool, p part) {
 	}
 }
 
-// mean returns the use per second. It is the mean over the parts in which the
-// use was counted.
+// mean returns the use per second. It is the mean over the parts in which the use was counted.
 func mean(sums, lasted parts, seen int64) int64 {
 	var sum, over int64
 	for i := range sums {

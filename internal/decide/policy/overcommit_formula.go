@@ -10,8 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A resource holds what differs between CPU and memory, so that one formula can
-// compute both.
+// A resource holds what differs between CPU and memory, so that one formula can compute both.
 type resource[T unit.MilliCPU | unit.Bytes] struct {
 	Reclaim
 	capacity T

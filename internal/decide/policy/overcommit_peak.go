@@ -10,9 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PeakPrediction counts work by the peak that its history predicts, if this
-// peak exceeds the present use. So the offer at night leaves room for the peak
-// of the next morning.
+// PeakPrediction counts work by the peak that its history predicts, if this peak exceeds the
+// present use. So the offer at night leaves room for the peak of the next morning.
 type PeakPrediction struct {
 	Enable bool `json:"enable"`
 	// MarginPercent is the safety margin that is added to each peak.
@@ -30,9 +29,8 @@ const (
 	memoryHalfLife = 24 * time.Hour
 	cpuPercentile  = 95
 	memPercentile  = 98
-	// keepPeaks is how long the history of an ended workload is kept. If a
-	// service restarts within this time, its cgroup has the same name as
-	// before, and it gets its history back.
+	// keepPeaks is how long the history of an ended workload is kept. If a service restarts
+	// within this time, its cgroup has the same name as before, and it gets its history back.
 	keepPeaks = 30 * time.Minute
 	// mostPeaks is the maximum number of histories. It bounds the memory that
 	// they need. Work without a history counts by its request.
@@ -54,8 +52,7 @@ type peak struct {
 	Watched   time.Duration `json:"watched_ns,omitempty"`
 }
 
-// peaks holds the histories of all workloads. The history of the system has the
-// empty name.
+// peaks holds the histories of all workloads. The history of the system has the empty name.
 type peaks struct {
 	Waited time.Duration            `json:"waited_ns,omitempty"` // time since the last sample
 	Past   map[node.WorkloadID]past `json:"past,omitempty"`

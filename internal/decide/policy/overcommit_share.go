@@ -39,8 +39,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	case has && r.Policy == ByRequest:
 		counts = asked
 	case has && (!byUse || !seen || !r.measured(w) || w.Starting):
-		// A request is no limit: work may use more than it requests, and then
-		// its use counts.
+		// A request is no limit: work may use more than it requests, and then its use counts.
 		counts = max(counts, asked)
 		if byUse {
 			h.unmeasured++

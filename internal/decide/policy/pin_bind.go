@@ -12,11 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bind owns cpuset.cpus and cpuset.mems of LS workloads. On cgroup v1 it also
-// owns those of all cgroups below them. It binds workloads with exclusive CPUs
-// to these CPUs and to the memory of their NUMA nodes, and all other LS
-// workloads to the remaining CPUs. If no workload has exclusive CPUs, it binds
-// none.
+// bind owns cpuset.cpus and cpuset.mems of LS workloads. On cgroup v1 it also owns
+// those of all cgroups below them. It binds workloads with exclusive CPUs to these CPUs
+// and to the memory of their NUMA nodes, and all other LS workloads to the remaining
+// CPUs. If no workload has exclusive CPUs, it binds none.
 func bind(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	if g.Of == nil && !bindsNow(s.Knobs) {
 		return nil
@@ -93,8 +92,7 @@ type seating struct {
 	to     unit.CPUSet
 	reason string
 	say    bool // give the reason even if nothing changes
-	// parts are the sets of single containers. If it is nil, all cgroups have
-	// the set to.
+	// parts are the sets of single containers. If it is nil, all cgroups have the set to.
 	parts map[string]unit.CPUSet
 }
 
@@ -121,9 +119,8 @@ func (b *binder) share(w *node.Workload) seating {
 		to.reason = "no CPU that it may use is an exclusive CPU of others"
 	default:
 		to.intent, to.reason = plan.Set, fmt.Sprintf("%s exclusive to others", facts.AreCPUs(room.Intersect(others).Len()))
-		// After a write of the cpuset, all threads can run on the whole set. So
-		// they could run on isolated CPUs, too, which their affinity excluded
-		// before.
+		// After a write of the cpuset, all threads can run on the whole set. So they
+		// could run on isolated CPUs, too, which their affinity excluded before.
 		if open := to.to.Minus(b.snap.Topology.Isolated); !open.Empty() {
 			to.to = open
 		}

@@ -45,8 +45,7 @@ type Config struct {
 	Overcommit Overcommit `json:"overcommit,omitzero"`
 	// Evict evicts BE work when memory or CPU is short.
 	Evict evict.Config `json:"evict,omitzero"`
-	// Seats gives BE work that has a CPU limit whole CPUs, in place of time on
-	// all CPUs.
+	// Seats gives BE work that has a CPU limit whole CPUs, in place of time on all CPUs.
 	Seats seat.Config `json:"seats,omitzero"`
 	// Misfit says when Tenon reports that a CPU limit does not fit its workload.
 	Misfit misfit.Config `json:"misfit,omitzero"`

@@ -96,9 +96,8 @@ type top struct {
 	reason  string
 }
 
-// topsOf returns the top of each contention root. It is the quota that the root
-// had before Tenon. If the root is the own cgroup of a workload, it is the CPU
-// limit of that workload.
+// topsOf returns the top of each contention root. It is the quota that the root had before Tenon.
+// If the root is the own cgroup of a workload, it is the CPU limit of that workload.
 func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
 	tops := map[node.CgroupPath]top{}
 	for _, m := range l.Roots {

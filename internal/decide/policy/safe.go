@@ -18,11 +18,10 @@ const (
 	unwatchedLeast unit.MilliCPU = 100
 )
 
-// SafeBounds returns the safe bounds of BE work while no agent runs: a quota
-// for each contention root. Their sum is cpuSuppressMinPercent of the capacity,
-// or 5 % by default. On cgroup v1 the result includes the quotas below the
-// contention roots, because a parent's quota may not be smaller than its
-// child's. Callers must apply a bound only if it narrows the knob.
+// SafeBounds returns the safe bounds of BE work while no agent runs: a quota for each contention
+// root. Their sum is cpuSuppressMinPercent of the capacity, or 5 % by default. On cgroup v1 the
+// result includes the quotas below the contention roots, because a parent's quota may not be
+// smaller than its child's. Callers must apply a bound only if it narrows the knob.
 //
 // There are no safe bounds if CPU suppress is disabled. Then only a missed
 // objective bounds BE work, and that bound stays. Its weight, or cpu.idle,

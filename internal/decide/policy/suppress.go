@@ -18,9 +18,8 @@ type Suppress struct {
 	// use. If the use exceeds it, the CPU of BE is reduced
 	// (cpuSuppressThresholdPercent, 0 to 100; Koordinator's default is 65).
 	ThresholdPercent unit.Percent `json:"cpuSuppressThresholdPercent"`
-	// MinPercent is the share of the capacity that BE keeps, however much other
-	// work uses (cpuSuppressMinPercent, 0 to 100). It applies with both
-	// policies.
+	// MinPercent is the share of the capacity that BE keeps, however much other work
+	// uses (cpuSuppressMinPercent, 0 to 100). It applies with both policies.
 	MinPercent unit.Percent `json:"cpuSuppressMinPercent"`
 	// Policy is SuppressQuota or SuppressCPUSet; empty: the one that suits the
 	// number of CPUs of the node (cpuSuppressPolicy).
@@ -55,17 +54,15 @@ const (
 	SuppressCPUSet SuppressPolicy = "cpuset"
 )
 
-// cpusetFrom is a number of CPUs. On a node with at least this many, the
-// default policy gives whole CPUs: one of 20 CPUs is 5 % of the capacity, and
-// steps of this size are fine enough.
+// cpusetFrom is a number of CPUs. On a node with at least this many, the default policy gives
+// whole CPUs: one of 20 CPUs is 5 % of the capacity, and steps of this size are fine enough.
 const cpusetFrom = 20
 
-// suppress owns cpu.max and cpuset.cpus of the contention roots of BE. On
-// cgroup v1 it also owns cpuset.cpus below them. It limits BE to its budget
-// minus the back-off, by a quota or by a set of CPUs. It always keeps BE off
-// the reserved CPUs. As far as the minimum of BE allows, it also keeps BE off
-// the CPUs in beside, the siblings of LS work. The first result is the growth
-// that remains for the next call.
+// suppress owns cpu.max and cpuset.cpus of the contention roots of BE. On cgroup v1 it
+// also owns cpuset.cpus below them. It limits BE to its budget minus the back-off, by a
+// quota or by a set of CPUs. It always keeps BE off the reserved CPUs. As far as the
+// minimum of BE allows, it also keeps BE off the CPUs in beside, the siblings of LS
+// work. The first result is the growth that remains for the next call.
 func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, seated unit.CPUSet, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
