@@ -12,8 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Make makes a control group if it does not exist. It journals the group first.
-// It returns an error if another component uses the group.
+// Make makes a control group if it does not exist. Before that, it adds the
+// group to the journal. It returns an error if another component uses the
+// group.
 func (c *Groups) Make(group string) error {
 	if group == node.DefaultControlGroup {
 		return fmt.Errorf("the default control group is everybody's: it stays as it is")
@@ -49,7 +50,7 @@ func (c *Groups) Make(group string) error {
 	return c.journal.MadeControl(group, inode)
 }
 
-// taken reports whether an existing group belongs to another component. That is
+// taken reports whether an existing group belongs to another component. This is
 // so if Tenon neither made nor changed the group, and the group has tasks or
 // exclusive resources. Tenon may adopt a group that is empty and shared.
 func taken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
@@ -69,8 +70,8 @@ func taken(fs *resctrl.FS, state journal.State, group string, inode uint64) (boo
 	return len(tasks) > 0, err
 }
 
-// Leave removes a control group that Tenon made and that no knob of
-// Tenon needs any more.
+// Leave removes a control group if Tenon made it and no knob of Tenon needs it
+// any more.
 func (c *Groups) Leave(group string) error {
 	state, err := c.journal.State()
 	if err != nil {
@@ -124,9 +125,9 @@ func (c *Groups) Inode(group string) (uint64, error) {
 	return 0, err
 }
 
-// RemoveMade removes the control groups that those Tenon processes made for
-// which in returns true, and returns their names. Their tasks move to the
-// default group.
+// RemoveMade removes control groups that Tenon processes made, and returns
+// their names. It removes a group if in returns true for the process that made
+// it. The tasks of the group move to the default group.
 func (c *Groups) RemoveMade(state journal.State, in func(journal.Session) bool) (removed []string, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {

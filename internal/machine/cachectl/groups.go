@@ -1,4 +1,4 @@
-// Package cachectl divides L3 caches and memory bandwidth on the real node: it
+// Package cachectl divides L3 caches and memory bandwidth on the real node. It
 // makes, changes and removes control groups of resctrl, moves threads between
 // them, and adds them to snapshots.
 package cachectl
@@ -20,7 +20,7 @@ import (
 )
 
 // Groups is the control groups of resctrl, and which threads are in them. It
-// caches what snapshots show. It reads all of it again after each write, and
+// caches what snapshots show. It reads everything again after each write, and
 // otherwise once in the time reread.Changed. It is safe for concurrent use.
 type Groups struct {
 	proc    string       // where procfs is mounted
@@ -46,8 +46,8 @@ type Groups struct {
 }
 
 // New returns the control groups of a node. proc is the mount point of procfs.
-// tree has the cgroups; nil: the node has no usable cgroups. j is the journal
-// that records the groups that Tenon makes.
+// tree has the cgroups; it is nil if the node has no usable cgroups. j is the
+// journal in which the groups that Tenon makes are recorded.
 func New(proc string, tree *cgroup.Tree, j *journal.Journal) *Groups {
 	return &Groups{proc: proc, tree: tree, journal: j}
 }
@@ -58,8 +58,8 @@ type membership struct {
 	any bool // there are threads in it
 }
 
-// Show enables the reading of resctrl if files has knobs of resctrl, and
-// returns the other files.
+// Show returns files without the knobs of resctrl. If files has such knobs,
+// Groups reads resctrl from now on.
 func (c *Groups) Show(files []node.File) []node.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,8 +82,8 @@ func (c *Groups) Rounding() node.Bandwidth {
 	return c.rule
 }
 
-// Written records that a knob was written, so that the next snapshot reads it
-// again.
+// Written records that a knob was written. The next snapshot then reads the
+// knob again.
 func (c *Groups) Written(k node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,9 +94,9 @@ func (c *Groups) Written(k node.Knob) {
 	}
 }
 
-// Fill adds resctrl to a snapshot: its resources, the knobs of the control
-// groups of classes, the control groups of the workloads, and all knobs of
-// resctrl that Tenon changed.
+// Fill adds resctrl to a snapshot. It adds its resources, the knobs of the
+// control groups of classes, the control groups of the workloads, and all knobs
+// of resctrl that Tenon changed.
 func (c *Groups) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	var touched []node.Knob
 	for k := range touches {
@@ -236,8 +236,8 @@ func domains(by map[int]uint64) []node.CacheID {
 }
 
 // BandwidthRule returns the rule by which the kernel rounds bandwidth. If the
-// value is an absolute amount, no file shows the maximum; the value of a new
-// group is the maximum.
+// value is an absolute amount, no file shows the maximum. The value of a new
+// group is then the maximum.
 func BandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
 	r := node.Bandwidth{Least: b.Least, Step: b.Step}
 	switch {

@@ -42,8 +42,8 @@ func schemataOf[V node.Value](c *Groups) func(node.Knob) (V, error) {
 	}
 }
 
-// readMembership reads the control groups of the threads in and below a cgroup.
-// If there are no threads, it returns the default group.
+// readMembership reads in which control groups the threads in and below a
+// cgroup are. If there are no threads, it returns the default group.
 func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	fs, err := c.Mounted()
 	if err != nil {
@@ -61,14 +61,14 @@ func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	return v, nil
 }
 
-// threads lists the threads in and below a cgroup. It omits those of other
-// workloads that lie below it.
+// threads lists the threads in and below a cgroup. If other workloads are below
+// the cgroup, it omits their threads.
 func (c *Groups) threads(p node.CgroupPath) ([]int, error) {
 	return subtree.ThreadsBut(c.tree, p, func(q node.CgroupPath) bool { return q != p && c.isWorkload(q) })
 }
 
-// members gives the control group of each thread that is not in the default
-// one.
+// members gives the control group of each thread. A thread of the default group
+// is absent.
 type members map[int]string
 
 func membersOf(fs *resctrl.FS) (members, error) {
@@ -89,8 +89,8 @@ func membersOf(fs *resctrl.FS) (members, error) {
 	return m, nil
 }
 
-// of returns the control groups of threads. It returns false if there are no
-// threads.
+// of returns the control groups in which threads are. It returns false if there
+// are no threads.
 func (m members) of(threads []int) (node.ControlGroup, bool) {
 	in := map[string]bool{}
 	for _, tid := range threads {
@@ -223,8 +223,8 @@ func (c *Groups) Before(v node.Value) node.Value {
 }
 
 // IsOurs reports whether the control groups of a cgroup are those that Tenon
-// wrote. Groups from which threads were moved into the cgroup since may be
-// among them.
+// wrote. If threads were moved into the cgroup since, the groups that they came
+// from may be among them.
 func IsOurs(t journal.Touch, now node.Value) bool {
 	n, is := now.(node.ControlGroup)
 	if !is {

@@ -6,13 +6,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/resctrl"
 )
 
-// MountCommand is the command that an owner runs to divide caches. Tenon does
-// not mount resctrl itself: the mount changes the machine for all programs, and
-// its options bind all users.
+// MountCommand is the command with which an owner prepares the division of
+// caches. Tenon itself does not mount resctrl, because the mount changes the
+// machine for all programs, and its options bind all users.
 const MountCommand = "mount -t resctrl resctrl /sys/fs/resctrl"
 
-// Mounted returns the resctrl file system. If it was not found before, it looks
-// again. It fails with resctrl.ErrNotMounted if there is none.
+// Mounted returns the resctrl file system. If it has not found one before, it
+// looks again. If there is none, it returns resctrl.ErrNotMounted.
 func (c *Groups) Mounted() (*resctrl.FS, error) {
 	c.mount.Lock()
 	fs := c.fs
@@ -23,8 +23,8 @@ func (c *Groups) Mounted() (*resctrl.FS, error) {
 	return c.findMount()
 }
 
-// findMount looks for the resctrl file system. It may have been mounted,
-// unmounted, or mounted again with other options since the last look.
+// findMount looks for the resctrl file system. Since the last look, it may have
+// been mounted, unmounted, or mounted again with other options.
 func (c *Groups) findMount() (*resctrl.FS, error) {
 	c.mount.Lock()
 	defer c.mount.Unlock()

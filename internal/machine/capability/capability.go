@@ -1,5 +1,5 @@
-// Package capability finds out what this kernel and this hardware can do: the
-// answer is yes; no, with the reason; or not known.
+// Package capability finds out what this kernel and this hardware can do. An
+// answer is yes, no with the reason, or not known.
 package capability
 
 import (
@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Node describes the node that the answers are about, and where its files
-// are.
+// A Node describes the node, and where its files are. The answers are about
+// this node.
 type Node struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
@@ -31,12 +31,12 @@ type Node struct {
 
 // Look returns what a node can do. It writes nothing. If no existing cgroup
 // shows whether the kernel has a file, the answer is not known. No answer
-// depends on a version number. Each names the file, the system call or the
-// error that decided it.
+// depends on a version number. Each answer names the file, the system call or
+// the error that decided it.
 func Look(n Node) node.Capabilities { return prober{n, false}.all() }
 
-// Try does the same as Look, but makes a temporary cgroup to find out what the
-// existing ones do not show.
+// Try does the same as Look. In addition, it makes a temporary cgroup to find
+// out what existing cgroups do not show.
 func Try(n Node) node.Capabilities { return prober{n, true}.all() }
 
 // A prober finds out what the kernel of a node can do.
@@ -69,7 +69,7 @@ func unknown(format string, args ...any) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: fmt.Sprintf(format, args...)}
 }
 
-// exists answers by whether a file or directory exists. If it is absent, the
+// exists answers whether a file or directory exists. If it is absent, the
 // answer is no. If the permission to look is missing, the answer is not known.
 func exists(path string) node.Answer {
 	_, err := os.Stat(path)
@@ -82,8 +82,8 @@ func exists(path string) node.Answer {
 	return unknown("%v", err)
 }
 
-// refused returns the answer for an attempt that failed. The errors in clear
-// mean no; any other error means not known.
+// refused returns the answer for an attempt that failed. An error in clear
+// means no, and any other error means not known.
 func refused(what string, err error, clear ...error) node.Answer {
 	for _, c := range clear {
 		if errors.Is(err, c) {
@@ -97,7 +97,7 @@ func refused(what string, err error, clear ...error) node.Answer {
 func (p prober) probeNode(can node.Capabilities) {
 	psi := filepath.Join(p.FS.Proc, "pressure/cpu")
 	can[node.FeaturePSINode] = exists(psi)
-	// With psi=0 on the command line of the kernel, the file exists but cannot
+	// If the command line of the kernel has psi=0, the file exists but cannot
 	// be read.
 	if f, err := os.Open(psi); err == nil {
 		if _, err := f.Read(make([]byte, 1)); err != nil {

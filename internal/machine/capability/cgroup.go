@@ -14,7 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A cgroupFile is a cgroup file. A feature is available if this file exists.
+// A cgroupFile is a cgroup file on which a feature depends: the feature exists
+// if the file exists.
 type cgroupFile struct {
 	mechanism  node.Feature
 	controller string
@@ -33,7 +34,7 @@ var cgroupFiles = []cgroupFile{
 }
 
 // probeCgroups looks for files in a cgroup below the root, because most of them
-// do not exist in the root.
+// do not exist in the root itself.
 func (p prober) probeCgroups(can node.Capabilities) {
 	for _, f := range cgroupFiles {
 		can[f.mechanism] = p.probeFile(f)
@@ -80,7 +81,7 @@ func inAnyGroup(root, name string, try bool) node.Answer {
 	}
 	controller, _, _ := strings.Cut(name, ".")
 	for _, g := range groups {
-		// On v2, the file is also missing if the parent does not enable the
+		// On v2, the file is also missing if the parent has not enabled the
 		// controller for its children.
 		if !onV2(root) || controller == "cgroup" || listed(filepath.Join(filepath.Dir(g), "cgroup.subtree_control"), controller) {
 			return no("%s does not exist in %s", name, g)
@@ -103,8 +104,8 @@ func inAnyGroup(root, name string, try bool) node.Answer {
 	return no("%s does not exist in a new cgroup", name)
 }
 
-// probeEnabled enables a controller for the children of the root, looks for the
-// file, and disables the controller again.
+// probeEnabled enables a controller for the children of the root, and looks for
+// the file. Then it disables the controller again.
 func probeEnabled(root, group, controller, name string) node.Answer {
 	control := filepath.Join(root, "cgroup.subtree_control")
 	if !listed(filepath.Join(root, "cgroup.controllers"), controller) {
@@ -130,8 +131,8 @@ func listed(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), word)
 }
 
-// groupsIn lists two levels of cgroups below a root, where systemd and the
-// kubelet enable the controllers.
+// groupsIn lists two levels of cgroups below a root. On these levels, systemd
+// and the kubelet enable the controllers.
 func groupsIn(root string) ([]string, error) {
 	top, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
 	if err != nil {
@@ -149,7 +150,8 @@ func groupsIn(root string) ([]string, error) {
 }
 
 // probeUnused looks for a file of a controller that package cgroup does not
-// use: on v1 in the hierarchy of the controller, on v2 in the unified one.
+// use. On v1 it looks in the hierarchy of the controller, and on v2 in the
+// unified one.
 func (p prober) probeUnused(v1Controller, v1, v2 string) node.Answer {
 	if p.Tree == nil {
 		return unknown("no cgroups: %v", p.NoTree)
@@ -190,8 +192,8 @@ func (p prober) probePressure() node.Answer {
 }
 
 // probeDelegation answers whether this user may make cgroups. Root may make
-// them everywhere, and another user below a cgroup that was delegated to the
-// user.
+// them everywhere. Another user may make them below a cgroup that was delegated
+// to that user.
 func (p prober) probeDelegation() node.Answer {
 	if p.Tree == nil {
 		return unknown("no cgroups: %v", p.NoTree)
@@ -227,7 +229,7 @@ func (p prober) probeDelegation() node.Answer {
 	return no("%s", why)
 }
 
-// writable checks the permission to write, but writes nothing.
+// writable checks whether this user may write, but writes nothing.
 func writable(dir string) error {
 	const writeOK, searchOK = 2, 1
 	return syscall.Access(dir, writeOK|searchOK)

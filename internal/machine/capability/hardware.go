@@ -52,8 +52,9 @@ func (p prober) probeBPF() node.Answer {
 		return a
 	}
 	// The program does nothing. It is for the tracepoint at which Tenon
-	// measures run-queue delay. The library's own probe loads a program without
-	// a target, which some kernels refuse with a permission error.
+	// measures run-queue delay. The probe of the library loads a program
+	// without a target, but some kernels refuse such a program with a
+	// permission error.
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

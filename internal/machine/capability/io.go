@@ -15,9 +15,9 @@ var ioFiles = []cgroupFile{
 	{node.FeatureIOLatency, "io", "", "io.latency"},
 }
 
-// probeIO probes the knobs of block I/O. A weight can be written wherever its
-// file exists, but it has an effect only on devices whose scheduler or
-// controller uses weights. The answer names these devices.
+// probeIO probes the knobs of block I/O. A weight can be written if its file
+// exists. But it has an effect only on devices whose scheduler or controller
+// uses weights, so the answer names these devices.
 func (p prober) probeIO(can node.Capabilities) {
 	for _, f := range ioFiles {
 		can[f.mechanism] = p.probeFile(f)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeSchedExt answers whether the kernel could load the BPF scheduler. It does
-// not load it, because the policy decides that.
+// probeSchedExt answers whether the kernel could load the BPF scheduler. It
+// does not load the scheduler, because the policy decides about that.
 func (p prober) probeSchedExt() node.Answer {
 	dir := filepath.Join(p.FS.Sys, "kernel/sched_ext")
 	if a := exists(dir); a.Verdict != node.Yes {
@@ -28,8 +28,8 @@ func (p prober) probeSchedExt() node.Answer {
 }
 
 // withSwitches adds the state of the kernel's switches to the answers about
-// vendor marks and core scheduling. Tenon turns on the switch of the marks
-// itself. The switch of core scheduling belongs to the owner.
+// vendor marks and core scheduling. Tenon itself turns on the switch of the
+// marks. The switch of core scheduling belongs to the owner.
 func (p prober) withSwitches(can node.Capabilities) {
 	on := func(name string) (value string, has bool) {
 		text, err := os.ReadFile(filepath.Join(p.FS.Proc, "sys/kernel", name))

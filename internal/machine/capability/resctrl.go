@@ -13,8 +13,8 @@ import (
 )
 
 // probeResctrl answers whether L3 caches and memory bandwidth can be divided
-// (Documentation/filesystems/resctrl.rst). It looks at the mounted file system
-// or, if there is none, at the processor and the kernel.
+// (Documentation/filesystems/resctrl.rst). It looks at the mounted file system.
+// If none is mounted, it looks at the processor and the kernel.
 func (p prober) probeResctrl(can node.Capabilities) {
 	fs, err := p.Controls.Mounted()
 	if err != nil {

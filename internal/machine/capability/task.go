@@ -23,8 +23,8 @@ func (p prober) probeTasks(can node.Capabilities) {
 	}
 }
 
-// onOwnThread runs f on a thread that then exits, so that f may change the
-// thread's attributes.
+// onOwnThread runs f on a new thread, so that f may change the thread's
+// attributes. The thread then exits.
 func onOwnThread(f func() node.Answer) node.Answer {
 	answer := make(chan node.Answer)
 	go func() {
@@ -37,7 +37,7 @@ func onOwnThread(f func() node.Answer) node.Answer {
 }
 
 // probeSlice sets an unusual slice and reads it back, because older kernels
-// ignore the new value.
+// accept the new value without an effect.
 func probeSlice() node.Answer {
 	return onOwnThread(func() node.Answer {
 		const odd = 3210 * time.Microsecond
@@ -72,8 +72,8 @@ func probeSchedIdle() node.Answer {
 	})
 }
 
-// ownThreadToFIFO gives the calling thread real-time scheduling, the policy of
-// the watchdog. The thread exits soon after.
+// ownThreadToFIFO gives the policy of the watchdog, real-time scheduling, to
+// the calling thread. The thread exits soon after that.
 func ownThreadToFIFO() error {
 	var err error
 	onOwnThread(func() node.Answer {
@@ -83,9 +83,9 @@ func ownThreadToFIFO() error {
 	return err
 }
 
-// fifoAnswer turns the kernel's result into an answer. The kernel refuses with
-// EPERM without CAP_SYS_NICE. It also refuses root if the cgroup has no
-// real-time budget (cpu.rt_runtime_us of cgroup v1, CONFIG_RT_GROUP_SCHED).
+// fifoAnswer turns the kernel's result into an answer. Without CAP_SYS_NICE,
+// the kernel refuses with EPERM. If the cgroup has no real-time budget, it
+// refuses root, too (cpu.rt_runtime_us of cgroup v1, CONFIG_RT_GROUP_SCHED).
 func fifoAnswer(err error) node.Answer {
 	switch {
 	case err == nil:

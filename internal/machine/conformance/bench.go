@@ -125,8 +125,7 @@ func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	return nil
 }
 
-// becomes writes a text. The kernel must accept it, and the file must then show
-// want.
+// becomes writes a text. The kernel must accept it, and the file must then show want.
 func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
 	if err := b.set(p, file, text); err != nil {
 		return err

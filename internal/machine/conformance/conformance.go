@@ -66,8 +66,7 @@ type Node interface {
 // or a derived value, the simulator has a rule of the same name.
 type Fact struct {
 	Name string
-	// Version is the cgroup version on which the fact holds: 1, 2, or 0 for
-	// both.
+	// Version is the cgroup version on which the fact holds: 1, 2, or 0 for both.
 	Version int
 	// Needs is a capability that the fact requires, or "".
 	Needs node.Feature
@@ -101,9 +100,8 @@ func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	for _, f := range Facts(s.Knobs.Kernel.CgroupVersion) {
 		t.Run(f.Name, func(t *testing.T) {
 			if f.Needs != "" && !s.Capabilities.Can(f.Needs) {
-				// A machine may lack a capability. Under TENON_TEST_STRICT,
-				// however, it must be known whether the machine has the
-				// capability.
+				// A machine may lack a capability. Under TENON_TEST_STRICT, however, it
+				// must be known whether the machine has the capability.
 				if s.Capabilities[f.Needs].Verdict != node.No && os.Getenv("TENON_TEST_STRICT") != "" {
 					t.Fatalf("cannot tell whether this node has %s: %s", f.Needs, s.Capabilities[f.Needs].Why)
 				}

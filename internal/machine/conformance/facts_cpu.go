@@ -36,8 +36,7 @@ func weightFacts() []Fact {
 				if b.kernel.CgroupVersion == 1 {
 					return b.shows(b.at, "cpu.shares", "3")
 				}
-				// The weight 3/1024 is rounded to 0. Newer kernels raise it to
-				// 1.
+				// The weight 3/1024 is rounded to 0. Newer kernels raise it to 1.
 				if b.shows(b.at, "cpu.weight", "0") == nil {
 					return nil
 				}
@@ -164,8 +163,7 @@ func maxFacts() []Fact {
 						func() error {
 							return b.refused(b.at.Join("child"), "cpu.cfs_quota_us", []string{"60000"}, syscall.EINVAL)
 						},
-						// The kernel compares quotas by their ratio to the
-						// period.
+						// The kernel compares quotas by their ratio to the period.
 						func() error {
 							return b.set(b.at.Join("child"), "cpu.cfs_period_us", "200000", "cpu.cfs_quota_us", "100000")
 						},

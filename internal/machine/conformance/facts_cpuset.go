@@ -10,8 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// nothing is the text that empties a cpuset. Writing 0 bytes would have no
-// effect.
+// nothing is the text that empties a cpuset. Writing 0 bytes would have no effect.
 const nothing = "\n"
 
 // two returns the first and the second online CPU.

@@ -9,8 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divisionFacts returns facts that are about Tenon, too, and not only about the
-// kernel.
+// divisionFacts returns facts that are about Tenon, too, and not only about the kernel.
 func divisionFacts() []ControlFact {
 	return []ControlFact{
 		{Name: "a part of the caches shows as it was applied", Needs: needsL3, Check: partOfCacheShows},

@@ -139,8 +139,7 @@ func ioFacts() []Fact {
 // per second.
 func (b *Bench) readLimit() string { return b.pick("blkio.throttle.read_bps_device", "io.max") }
 
-// ioLimitsComeBack writes the composite knob of all limits, and then releases
-// it.
+// ioLimitsComeBack writes the composite knob of all limits, and then releases it.
 func ioLimitsComeBack(b *Bench) error {
 	disk, err := b.disk()
 	if err != nil {

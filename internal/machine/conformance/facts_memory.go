@@ -84,8 +84,7 @@ func pidsFacts() []Fact {
 					return err
 				}
 				return firstOf(
-					// A limit below the present number of tasks ends no
-					// process.
+					// A limit below the present number of tasks ends no process.
 					func() error { return b.becomes(b.at, "pids.max", "0", "0") },
 					func() error {
 						if err := mustFail(b.Fork(pid), syscall.EAGAIN); err != nil {

@@ -104,8 +104,7 @@ func childIsFrozen(b *Bench) error {
 	return firstOf(
 		func() error { return b.freeze(b.at, true) },
 		func() error { return b.until("the child is frozen", func() bool { return b.stands(child) }) },
-		// When the parent is frozen, the state file of the child does not
-		// change.
+		// When the parent is frozen, the state file of the child does not change.
 		func() error { return b.shows(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
 		func() error { return b.set(child, b.pick("freezer.state", "cgroup.freeze"), b.pick("THAWED", "0")) },
 		func() error {

@@ -17,8 +17,7 @@ import (
 // An IsolationFact is one property of a node with isolation mechanisms.
 type IsolationFact struct {
 	Name string
-	// Needs returns the reason why the fact does not hold on a node, or "" if
-	// it holds.
+	// Needs returns the reason why the fact does not hold on a node, or "" if it holds.
 	Needs func(node.Snapshot) string
 	Check func(*Bench) error
 }
@@ -131,9 +130,8 @@ func markKeepsWeight(b *Bench) error {
 	)
 }
 
-// eachIdentity checks that a snapshot shows the identity as it was written,
-// even if the kernel rounds it. Otherwise each tick would write the identity
-// again.
+// eachIdentity checks that a snapshot shows the identity as it was written, even if the
+// kernel rounds it. Otherwise each tick would write the identity again.
 func eachIdentity(b *Bench) error {
 	defer b.manage(b.at)()
 	mark := node.Knob{Cgroup: b.at, File: node.FileIdentity}

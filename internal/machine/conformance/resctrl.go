@@ -133,8 +133,7 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes writes a line. The kernel must accept it, and the file must then show
-// want.
+// takes writes a line. The kernel must accept it, and the file must then show want.
 func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
@@ -151,8 +150,7 @@ func (b *ControlGroupBench) reads(group, resource, want string) error {
 }
 
 // refuses checks that the kernel refuses a text with one of the errors in want.
-// last_cmd_status must then have the message status, and the file must be
-// unchanged.
+// last_cmd_status must then have the message status, and the file must be unchanged.
 func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)
 	if err != nil {

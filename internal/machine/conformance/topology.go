@@ -1,8 +1,7 @@
-// Package conformance checks that the simulator and the real node behave in the
-// same way. It has a list of named facts that both must show: what a kernel
-// refuses, rounds and derives. If a test on the simulator succeeds, it
-// therefore holds for the kernel, too. The package also builds topologies and
-// workloads for tests.
+// Package conformance checks that the simulator and the real node behave in the same
+// way. It has a list of named facts that both must show: what a kernel refuses, rounds
+// and derives. If a test on the simulator succeeds, it therefore holds for the kernel,
+// too. The package also builds topologies and workloads for tests.
 package conformance
 
 import (

@@ -171,8 +171,7 @@ func passOn(have, change string) string {
 // all returns the files of a group.
 func (g *group) all(version int) knob.Files { return knob.Files{Version: version, Text: g.files} }
 
-// number reads a file with one number. The text "max" stands for the largest
-// number.
+// number reads a file with one number. The text "max" stands for the largest number.
 func (g *group) number(file string) int64 { return g.all(0).Number(file) }
 
 // bandwidth returns the quota and the period in µs, for both cgroup versions. A
@@ -193,9 +192,8 @@ func (n *Node) children(p node.CgroupPath) []node.CgroupPath {
 	return below
 }
 
-// MakeGroup creates a group and its missing ancestors. On v2 it enables the
-// controllers for them. On v1 a new group gets the CPUs and memory nodes of its
-// parent.
+// MakeGroup creates a group and its missing ancestors. On v2 it enables the controllers
+// for them. On v1 a new group gets the CPUs and memory nodes of its parent.
 func (n *Node) MakeGroup(p node.CgroupPath) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -17,8 +17,7 @@ type Isolation struct {
 	// Marks is the kind of mark that the kernel has, one of node.VendorMarks.
 	// It is empty if the kernel has none.
 	Marks node.Feature
-	// MarksOff says that all marks are switched off, and that this cannot be
-	// changed.
+	// MarksOff says that all marks are switched off, and that this cannot be changed.
 	MarksOff  bool
 	SchedExt  bool
 	CoreSched bool
@@ -27,8 +26,7 @@ type Isolation struct {
 	// Foreign is the name of a scheduler that another component has loaded. It
 	// is empty if there is none.
 	Foreign string
-	// Cookies is how many threads have a core-scheduling cookie of another
-	// component.
+	// Cookies is how many threads have a core-scheduling cookie of another component.
 	Cookies int
 	// Room is how many cgroups fit into the table of the BE scheduler. 0 means
 	// as many as in the real scheduler.
@@ -42,9 +40,8 @@ type isolated struct {
 	loaded   node.Scheduler
 	orders   orders
 	failures []node.Failure
-	// ticked holds values that Apply has set: marks, which the kernel may
-	// round, and attributes of threads. The latter are stored under the group
-	// of the threads.
+	// ticked holds values that Apply has set: marks, which the kernel may round, and
+	// attributes of threads. The latter are stored under the group of the threads.
 	ticked map[node.Knob]node.Value
 }
 
@@ -153,8 +150,7 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	return node.ThreadsNormal, nil
 }
 
-// lacks returns why the kernel does not have a knob. It returns "" if it has
-// the knob.
+// lacks returns why the kernel does not have a knob. It returns "" if it has the knob.
 func (i *isolated) lacks(f node.File) string {
 	switch {
 	case i == nil:
@@ -262,8 +258,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 	return fmt.Errorf("cannot write a value of type %T", v)
 }
 
-// marksIdle reports whether the mark of best-effort work also makes a group
-// idle.
+// marksIdle reports whether the mark of best-effort work also makes a group idle.
 func (i *isolated) marksIdle() bool {
 	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
 }

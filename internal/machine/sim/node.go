@@ -74,9 +74,8 @@ type task struct {
 	// control is the control group of the task; "" is the default one.
 	control string
 	dying   bool // it has received a fatal signal
-	// extended says that the task has the scheduling policy of best-effort
-	// threads. tagged says that it has their cookie, and lengthened that it has
-	// their slice.
+	// extended says that the task has the scheduling policy of best-effort threads.
+	// tagged says that it has their cookie, and lengthened that it has their slice.
 	extended, tagged, lengthened bool
 }
 

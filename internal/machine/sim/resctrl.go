@@ -13,11 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Resctrl describes a machine that can divide its L3 caches or its memory
-// bandwidth.
+// Resctrl describes a machine that can divide its L3 caches or its memory bandwidth.
 type Resctrl struct {
-	// Groups is how many control groups there can be, including the default
-	// one.
+	// Groups is how many control groups there can be, including the default one.
 	Groups int
 	// Ways describes the ways of the L3 caches. If it has no Domains, the
 	// caches cannot be divided.
@@ -73,9 +71,8 @@ type controlOp struct {
 	text  string
 }
 
-// askControls checks an operation against the rules. It returns the error of
-// the first rule that refuses it. It stores the message of that rule in
-// last_cmd_status.
+// askControls checks an operation against the rules. It returns the error of the first
+// rule that refuses it. It stores the message of that rule in last_cmd_status.
 func (n *Node) askControls(o controlOp) error {
 	d := n.divided
 	for _, r := range d.rules {
@@ -115,8 +112,7 @@ func (n *Node) makeControl(group string) error {
 	return nil
 }
 
-// RemoveControl removes a control group. A group that does not exist is no
-// error.
+// RemoveControl removes a control group. A group that does not exist is no error.
 func (n *Node) RemoveControl(group string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -16,8 +16,7 @@ type rule struct {
 	// on is the kind of operation to which the rule applies: write, attach,
 	// remove or fork.
 	on string
-	// files are the files to which the rule applies. If it is "", these are all
-	// files.
+	// files are the files to which the rule applies. If it is "", these are all files.
 	files string
 	// refuse returns the error with which the kernel refuses the operation. It
 	// returns 0 if the kernel accepts it.

@@ -12,8 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// disk is the only block device of a simulated node. It does not support
-// weights.
+// disk is the only block device of a simulated node. It does not support weights.
 var disk = node.BlockDevice{Name: "vda", ID: unit.Device{Major: 254}, Disk: unit.Device{Major: 254}}
 
 // throttleFiles are the limit files of cgroup v1, in the order of limitKeys.
@@ -192,8 +191,7 @@ func (o op) byDevice() string {
 	return strings.Join(lines, "\n")
 }
 
-// ratesOf reads a text such as "rbps=1 wbps=max". If a rate is missing, it is
-// max.
+// ratesOf reads a text such as "rbps=1 wbps=max". If a rate is missing, it is max.
 func ratesOf(body string) map[string]string {
 	rates := map[string]string{}
 	for _, k := range limitKeys {

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// A controlRule is one fact about resctrl. It has the same name as the fact in
-// the conformance suite. If refuse is nil, the code of the rule is where its
-// effect is.
+// A controlRule is one fact about resctrl. It has the same name as the fact in the
+// conformance suite. If refuse is nil, the code of the rule is where its effect is.
 type controlRule struct {
 	name   string
 	on     string // make, schemata or tasks
