@@ -1,5 +1,6 @@
 // Package archive keeps the raw data of an experiment in one file, raw.tar.zst.
-// It reads the data from that file, or from the files that the lab wrote.
+// It reads the data from that file or, without it, from the files that the lab
+// wrote.
 package archive
 
 import (
@@ -25,8 +26,8 @@ const Name = "raw.tar.zst"
 const ExperimentFile = "experiment.json"
 
 // bounds limit which archives are read, so that a crafted archive cannot fill
-// the memory. The limits are a hundred times the size of the longest experiment
-// so far (ninety minutes: 8 MB, 809 files).
+// the memory. The longest experiment so far took ninety minutes and has 809
+// files with 8 MB. The limits are a hundred times that.
 type bounds struct {
 	bytes  int64 // of all files together, uncompressed
 	files  int
@@ -41,11 +42,11 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Open returns the raw data of the experiment in dir: the content of its
-// archive, or the folder itself if it has no archive. Open reads the whole
-// archive into memory. A damaged archive is thereby reported before the
-// analysis starts. dir may also be the path of an archive with another name,
-// such as a submission. Errors name the archive.
+// Open returns the raw data of the experiment in dir. This is the content of
+// its archive or, if there is none, the folder itself. Open reads the whole
+// archive into memory, so that it reports a damaged archive before the analysis
+// starts. dir may also be the path of an archive with another name, such as a
+// submission. Errors name the archive.
 func Open(dir string) (fs.FS, error) {
 	path := filepath.Join(dir, Name)
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
@@ -92,8 +93,9 @@ func Claim(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// MakeFolder makes the folder of an experiment with a subfolder. It refuses a
-// folder with an archive, because readers would ignore files of new runs there.
+// MakeFolder makes the folder of an experiment, with a subfolder. It refuses a
+// folder that has an archive, because readers would ignore files of new runs in
+// it.
 func MakeFolder(dir, sub string) error {
 	if Exists(dir) {
 		return fmt.Errorf("make the directory of the experiment: %s has the packed experiment %s: choose another directory", dir, Name)
@@ -104,8 +106,8 @@ func MakeFolder(dir, sub string) error {
 	return nil
 }
 
-// read unpacks an archive. It accepts only regular files with relative paths,
-// because an archive of an experiment contains no links and no devices.
+// read unpacks an archive. An archive of an experiment contains no links and no
+// devices, so read accepts only regular files with relative paths.
 func read(from io.Reader, most bounds) (memory, error) {
 	unzip, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(most.window))
 	if err != nil {
@@ -143,9 +145,9 @@ func read(from io.Reader, most bounds) (memory, error) {
 			return memory{}, err
 		}
 	}
-	// The decompressor verifies its checksum at the end of the frame, which
-	// comes after the end of the tar file. GNU tar fills the space between the
-	// two with zeros.
+	// The decompressor verifies its checksum at the end of the frame. The frame
+	// ends after the tar file, and GNU tar fills the space between the two ends
+	// with zeros.
 	if rest, err := io.ReadAll(io.LimitReader(unzip, 1<<20)); err != nil {
 		return memory{}, damaged(err)
 	} else if len(rest) == 1<<20 || len(bytes.Trim(rest, "\x00")) > 0 {

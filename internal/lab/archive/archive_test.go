@@ -168,8 +168,8 @@ func TestPackedSubfolderStays(t *testing.T) {
 }
 
 // TestInterruptedPackingGoesOn interrupts a packing while it removes files, and
-// packs again. The second packing must complete the first, but must not remove
-// a file that has changed or been added since.
+// packs again. The second packing must complete the first one. It must not
+// remove a file that was changed or added meanwhile.
 func TestInterruptedPackingGoesOn(t *testing.T) {
 	dir := experiment(t, raw())
 	if _, err := Pack(dir); err != nil {
@@ -321,8 +321,8 @@ func TestBadArchivesAreOneClearError(t *testing.T) {
 	}
 }
 
-// FuzzRead checks that read returns, for any input, an error or a valid file
-// system within the bounds.
+// FuzzRead checks what read returns for any input: either an error, or a valid
+// file system within the bounds.
 func FuzzRead(f *testing.F) {
 	for _, h := range []tar.Header{
 		{Typeflag: tar.TypeReg, Name: "runs/000-a.json", Size: 10},

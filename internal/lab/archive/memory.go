@@ -21,9 +21,9 @@ func newMemory() memory {
 	return memory{files: map[string]file{}, folders: map[string][]fs.DirEntry{".": nil}}
 }
 
-// add adds a file. It refuses a path that leads out of the folder, a path that
-// exists already, and a path that needs a file to be a folder or a folder to be
-// a file.
+// add adds a file. It refuses a path that leads out of the folder, and a path
+// that already exists. It also refuses a path in which a file would have to be
+// a folder, or a folder a file.
 func (m memory) add(name string, data []byte, perm fs.FileMode) error {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, `\`) {
 		return fmt.Errorf("entry %q: want a relative path without the elements . and .. in it", name)
@@ -72,7 +72,7 @@ func (m memory) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-// A file is a file of an archive, and its own fs.FileInfo.
+// A file is a file of an archive. It is also its own fs.FileInfo.
 type file struct {
 	name string
 	data []byte
@@ -86,7 +86,7 @@ func (f file) ModTime() time.Time { return time.Time{} }
 func (f file) IsDir() bool        { return false }
 func (f file) Sys() any           { return nil }
 
-// A folder is the fs.FileInfo of a folder of an archive; its value is the name.
+// A folder is the fs.FileInfo of a folder of an archive. Its value is the name.
 type folder string
 
 func (f folder) Name() string     { return string(f) }

@@ -19,8 +19,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// beside lists the files that Pack leaves beside the archive, for people who
-// look into the folder.
+// beside lists the files that Pack leaves in the folder with the archive, for
+// people who look into the folder.
 var beside = []string{"README.md", "result.json", "table.txt"}
 
 const pageFile = "report.html" // can be made again from the raw data
@@ -32,15 +32,15 @@ type Packed struct {
 	Bytes    int64 // size of the archive
 }
 
-// Pack puts the raw data of the experiment in dir into its archive, reads the
-// archive back, and removes the files that the archive holds unchanged.
-// README.md, result.json and table.txt stay beside the archive. Pack removes
+// Pack puts the raw data of the experiment in dir into its archive. It reads
+// the archive back, and removes the files that the archive holds unchanged.
+// README.md, result.json and table.txt stay in the folder. Pack removes
 // report.html, because it can be made again from the raw data. It ignores
-// subfolders with an archive of their own. The same files give the same
-// archive: entries are sorted and have no times or owners.
+// subfolders that have an archive of their own. The same files give the same
+// archive, because entries are sorted and have no times or owners.
 //
 // If the folder already has an archive, Pack compares the remaining raw data
-// with the archive and removes the files that are equal. This completes an
+// with the archive, and removes the files that are equal. This completes an
 // interrupted Pack.
 func Pack(dir string) (Packed, error) {
 	names, err := rawFiles(dir)
@@ -68,8 +68,8 @@ func Pack(dir string) (Packed, error) {
 	return summary(dir, raw)
 }
 
-// rawFiles lists the files of dir that belong into the archive, by their paths
-// below dir and in the order of packing.
+// rawFiles lists the files of dir that belong into the archive. It returns
+// their paths below dir, in the order of packing.
 func rawFiles(dir string) ([]string, error) {
 	if !Exists(dir) && !exists(dir, ExperimentFile) && !exists(dir, "README.md") {
 		return nil, fmt.Errorf("neither %s nor README.md in it: is it the folder of an experiment?", ExperimentFile)
@@ -100,8 +100,8 @@ func rawFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-// byKind sorts by extension and then by name. This keeps the histograms
-// (base64) apart from the JSON files, which makes the archive 7 % smaller.
+// byKind sorts by extension, and then by name. The histograms (base64) are then
+// separate from the JSON files, which makes the archive 7 % smaller.
 func byKind(a, b string) int {
 	return cmp.Or(strings.Compare(path.Ext(a), path.Ext(b)), strings.Compare(a, b))
 }
@@ -111,8 +111,8 @@ func exists(path ...string) bool {
 	return err == nil
 }
 
-// create writes the archive to a temporary file, reads it back, and then gives
-// it its final name.
+// create writes the archive to a temporary file and reads it back. Then it
+// gives the file its final name.
 func create(dir string, names []string) (err error) {
 	f, err := os.CreateTemp(dir, "."+Name+".tmp-*")
 	if err != nil {
@@ -146,7 +146,7 @@ func write(to io.Writer, dir string, names []string) error {
 	return pack(to, names, func(name string) ([]byte, fs.FileMode, error) { return readFile(dir, name) })
 }
 
-// WriteFile writes an archive of files that are in memory to a path. The same
+// WriteFile writes an archive to a path. Its files are in memory. The same
 // files give the same archive.
 func WriteFile(path string, files map[string][]byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
@@ -190,8 +190,8 @@ func pack(to io.Writer, names []string, read func(name string) ([]byte, fs.FileM
 	return errors.Join(out.Close(), zip.Close())
 }
 
-// readFile reads a file below dir. Of its permissions it keeps only the one to
-// execute, because Git keeps no other.
+// readFile reads a file below dir. Of its permissions it keeps only the
+// permission to execute, because Git keeps no other.
 func readFile(dir, name string) ([]byte, fs.FileMode, error) {
 	p := filepath.Join(dir, filepath.FromSlash(name))
 	info, err := os.Stat(p)
@@ -206,8 +206,8 @@ func readFile(dir, name string) ([]byte, fs.FileMode, error) {
 	return data, perm, err
 }
 
-// same returns an error if the archive lacks one of the files, or holds it with
-// other content.
+// same returns an error if the archive lacks one of the files, or has other
+// content for it.
 func same(dir string, names []string, raw fs.FS) error {
 	for _, name := range names {
 		data, _, err := readFile(dir, name)
@@ -228,8 +228,9 @@ func same(dir string, names []string, raw fs.FS) error {
 	return nil
 }
 
-// remove removes the packed files, the page of the report if it can be made
-// again from the raw data, and the folders that are then empty.
+// remove removes the packed files, and the folders that are then empty. It also
+// removes the page of the report, if the page can be made again from the raw
+// data.
 func remove(dir string, names []string, raw fs.FS) error {
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(dir, filepath.FromSlash(name))); err != nil {

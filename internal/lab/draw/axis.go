@@ -2,8 +2,8 @@ package draw
 
 import "math"
 
-// An Axis maps the values between Low and High to pixels. With Log, equal
-// ratios have equal lengths; without Log, equal differences have equal lengths.
+// An Axis maps the values between Low and High to pixels. Equal differences
+// have equal lengths. With Log, equal ratios have equal lengths instead.
 type Axis struct {
 	Low, High  float64
 	Begin, End float64
@@ -19,8 +19,8 @@ func (a Axis) At(v float64) float64 {
 	return a.Begin + (v-lo)/(hi-lo)*(a.End-a.Begin)
 }
 
-// clamp returns the pixel of v. If v lies outside the axis, it returns the
-// nearer end, and side is -1 below and 1 above.
+// clamp returns the pixel of v. If v lies outside the axis, clamp returns the
+// nearer end, and side is −1 (below the axis) or 1 (above it).
 func (a Axis) clamp(v float64) (px float64, side int) {
 	switch {
 	case v < a.Low:
@@ -31,7 +31,7 @@ func (a Axis) clamp(v float64) (px float64, side int) {
 	return a.At(v), 0
 }
 
-// Ticks returns round values on the axis, about n or fewer.
+// Ticks returns round values on the axis. It returns about n values, or fewer.
 func (a Axis) Ticks(n int) []float64 {
 	var all []float64
 	if !a.Log {
@@ -68,8 +68,8 @@ func niceStep(step float64) float64 {
 	return 10 * power
 }
 
-// Range returns a range a little wider than that of the values. On a log axis
-// it extends the range by a factor.
+// Range returns a range that is a little wider than that of the values. On a
+// log axis, it multiplies and divides by a factor.
 func Range(values []float64, log bool) (lo, hi float64, ok bool) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range values {

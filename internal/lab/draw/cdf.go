@@ -7,8 +7,8 @@ import (
 )
 
 // A CDF shows distributions. The x axis has a log scale. The y axis shows
-// percentiles and is stretched towards the tail: each further nine (90, 99,
-// 99.9) has the same length.
+// percentiles, and is stretched towards the tail: the percentiles 90, 99 and
+// 99.9 have equal distances.
 type CDF struct {
 	Title, Label string
 	Format       func(v float64) string // of a value on the x axis
@@ -28,8 +28,8 @@ var cdfTicks = []float64{0, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99}
 // tail maps a percentile to the axis.
 func tail(percentile float64) float64 { return -math.Log10(1 - percentile/100) }
 
-// points returns points at even steps of the percentile axis. It ends at the
-// percentile above which only ten values lie.
+// points returns points at even steps of the percentile axis. The last
+// percentile is the one above which only ten values lie.
 func (c Distribution) points() []Point {
 	const steps = 240
 	top := min(tail(99.99), math.Log10(max(float64(c.Count)/10, 1.1)))
@@ -41,7 +41,7 @@ func (c Distribution) points() []Point {
 	return points
 }
 
-// HTML draws the picture; empty: there is nothing to draw.
+// HTML draws the picture. It returns "" if there is nothing to draw.
 func (c CDF) HTML() template.HTML {
 	curves := make([][]Point, len(c.Curves))
 	var all []float64

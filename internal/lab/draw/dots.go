@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Strip is one row of a dot plot: a dot for each block, and the estimate over
-// all blocks with its interval.
+// A Strip is one row of a dot plot. It has a dot for each block, and the
+// estimate over all blocks with its interval.
 type Strip struct {
 	Name     string
 	Style    string // sets the colour of the row
@@ -60,8 +60,8 @@ func Dots(strips []Strip, s Scale) template.HTML {
 			if side != 0 {
 				continue // the arrow of the interval already shows it
 			}
-			// Dots with equal values get one of four heights, so that they do
-			// not overlap.
+			// Dots with equal values are at one of four heights, so that they
+			// do not overlap.
 			d.dot(px, y-7+float64(k%4)*3, 3, "", fmt.Sprintf("%s, block %d: %s", st.Name, block, s.Format(st.Dots[block])))
 		}
 		d.End()
@@ -69,7 +69,7 @@ func Dots(strips []Strip, s Scale) template.HTML {
 	return d.HTML()
 }
 
-// drawInterval draws the 95 % interval as a bar with a diamond at the estimate.
+// drawInterval draws the 95 % interval as a bar, and the estimate as a diamond.
 // If the estimate lies outside the picture, it draws an arrow.
 func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 	if math.IsNaN(e.Value) {
@@ -97,8 +97,8 @@ func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 }
 
 // extent returns the values that the axis must cover: all dots, and the
-// intervals up to 1.5 times beyond the dots. If the axis covered the whole of a
-// wide interval, everything else would be small.
+// intervals as far as 1.5 times beyond the dots. If the axis covered a wide
+// interval completely, everything else would be small.
 func (s Scale) extent(strips []Strip) []float64 {
 	values := slices.Clone(s.Mark)
 	for _, st := range strips {
@@ -121,7 +121,7 @@ func (s Scale) extent(strips []Strip) []float64 {
 }
 
 // dotTicks returns round percentages for an axis that covers less than a factor
-// of two, because a log axis has too few ticks there.
+// of two. A log axis has too few ticks for that.
 func dotTicks(x Axis) []float64 {
 	if x.High/x.Low > 2 {
 		return x.Ticks(8)

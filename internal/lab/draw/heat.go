@@ -13,21 +13,21 @@ type HeatCell struct {
 	Title string  // shown when the pointer is over the field
 }
 
-// A HeatMap is a table of shaded fields. All fields share one scale, so that a
-// shade means the same everywhere.
+// A HeatMap is a table of shaded fields. All fields have the same scale, so
+// that a shade always means the same.
 type HeatMap struct {
 	Title          string // text alternative for screen readers
 	XLabel, YLabel string
 	Columns, Rows  []string
 	Cells          [][]HeatCell // by row, then by column
-	// Low and High are the ends of the scale. Several maps can share them; 0:
-	// the extremes of the cells.
+	// Low and High are the ends of the scale. Several maps can have the same
+	// ends. If both are 0, the extremes of the cells are the ends.
 	Low, High float64
 }
 
 // Heat draws the fields. The lowest value is the lightest. The scale is
 // logarithmic, so that equal ratios are equal steps of the shade. Each field
-// also contains its number, for readers who do not see the shades.
+// also contains its number, for readers who cannot see the shades.
 func Heat(m HeatMap) template.HTML {
 	lo, hi := math.Inf(1), 0.0
 	for _, row := range m.Cells {
@@ -43,7 +43,7 @@ func Heat(m HeatMap) template.HTML {
 	if m.High > 0 {
 		lo, hi = m.Low, m.High
 	}
-	// The least width keeps the text of a small map as large as that of other
+	// The minimum width keeps the text of a small map as large as that of other
 	// maps.
 	const left, top, bottom, wide, high, least = 92, 10, 44, 84, 34, 920
 	d := New(max(left+wide*float64(len(m.Columns))+10, least), top+bottom+high*float64(len(m.Rows)), m.Title)

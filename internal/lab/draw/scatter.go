@@ -71,17 +71,17 @@ func Scatter(all []Series, c Chart) template.HTML {
 	return d.HTML()
 }
 
-// A label is the name of a series, with the place where it should be drawn.
+// A label is the name of a series, and the place where it should be.
 type label struct {
 	name, style string
 	y           float64
 }
 
-// nameStep is the least distance between two names, in pixels.
+// nameStep is the minimum distance between two names, in pixels.
 const nameStep = 16
 
-// drawNames writes the names of the series at the right, each with a dot of its
-// colour. Each name is near its place, but no two names overlap.
+// drawNames writes the names of the series at the right, each with a dot in the
+// colour of the series. Each name is near its place, but no two names overlap.
 func drawNames(d *Drawing, names []label, x, bottom float64) {
 	slices.SortStableFunc(names, func(a, b label) int { return cmp.Compare(a.y, b.y) })
 	for i := 1; i < len(names); i++ {

@@ -1,5 +1,5 @@
 // Package draw makes SVG pictures: axes with round ticks, lines and areas, and
-// rows of dots with their estimate. It does not depend on the meaning of the
+// rows of dots with their estimate. It knows nothing about the meaning of the
 // data.
 package draw
 
@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// A Drawing is an SVG picture that is being drawn. Colours and fonts come from
-// the style sheet of the page, through classes and through the variable --c
-// that a style sets.
+// A Drawing is an SVG picture that is not finished yet. The style sheet of the
+// page sets colours and fonts, by classes and by the variable --c.
 type Drawing struct {
 	b             strings.Builder
 	width, height float64
@@ -38,7 +37,7 @@ func (d *Drawing) Rect(x, y, w, h float64, class, title string) {
 	fmt.Fprintf(&d.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"><title>%s</title></rect>`, x, y, w, h, class, html.EscapeString(title))
 }
 
-// Text writes s at a point. class contains start, middle or end. That says
+// Text writes s at a point. class contains start, middle or end, which says
 // which part of the text is at the point.
 func (d *Drawing) Text(x, y float64, class, s string) {
 	fmt.Fprintf(&d.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(s))

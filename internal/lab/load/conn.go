@@ -26,9 +26,8 @@ type conn struct {
 	answer  wire.Answer
 }
 
-// A ring is the queue of free connections. The next one to be used is the one
-// that has been idle longest, so that no connection reaches the server's
-// keep-alive timeout.
+// A ring is the queue of free connections. The next one to be used is the one that has
+// been idle longest, so that no connection reaches the server's keep-alive timeout.
 type ring struct {
 	ids        []int32
 	head, size int
@@ -103,9 +102,8 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case k.state == idle:
-		// The server has closed an idle connection, or has sent an answer
-		// without a request. In the second case, the stream of answers is wrong
-		// from here on.
+		// The server has closed an idle connection, or has sent an answer without a
+		// request. In the second case, the stream of answers is wrong from here on.
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, failedRead)

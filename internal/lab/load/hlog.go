@@ -64,9 +64,8 @@ type hlogLine struct {
 	begin  time.Duration
 }
 
-// flush writes the line of the interval that ends at end. It omits an empty
-// line with a tag. It also omits the warm-up of a histogram that is not part of
-// Latency.
+// flush writes the line of the interval that ends at end. It omits an empty line with a
+// tag. It also omits the warm-up of a histogram that is not part of Latency.
 func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 	tag := l.tag
 	skip := tag != "" && (l.packed.TotalCount() == 0 || end <= warmup)

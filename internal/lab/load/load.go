@@ -1,19 +1,16 @@
-// Package load measures the latency of a service (HTTP/1.1, Redis, memcached)
-// under an open load. Requests leave on a schedule that is fixed before the run
-// and does not depend on the service. Each latency counts from the time at
-// which the request was due, so a stall of the service shows in every request
-// that it delayed.
+// Package load measures the latency of a service (HTTP/1.1, Redis, memcached) under an
+// open load. Requests leave on a schedule that is fixed before the run and does not
+// depend on the service. Each latency counts from the time at which the request was
+// due, so a stall of the service shows in every request that it delayed.
 //
-// A closed-loop client (wrk, ab) waits for a slow answer before it sends the
-// next request. It therefore misses most of the delay that a stall causes
-// ("coordinated omission"; Schroeder et al., "Open versus closed", NSDI 2006).
-// Saturate is a closed-loop client that finds the capacity of a service.
-// ParseWrk parses the output of wrk, so that experiments with wrk can be
-// repeated.
+// A closed-loop client (wrk, ab) waits for a slow answer before it sends the next
+// request. It therefore misses most of the delay that a stall causes ("coordinated
+// omission"; Schroeder et al., "Open versus closed", NSDI 2006). Saturate is a
+// closed-loop client that finds the capacity of a service. ParseWrk parses the output
+// of wrk, so that experiments with wrk can be repeated.
 //
-// The client also measures itself: how late it sent requests (its lag) and how
-// busy its CPUs were. If the client disturbed the run too much, Result.Void
-// gives the reason.
+// The client also measures itself: how late it sent requests (its lag) and how busy its
+// CPUs were. If the client disturbed the run too much, Result.Void gives the reason.
 package load
 
 import (
@@ -35,9 +32,8 @@ const (
 	Constant Arrival = "constant"
 )
 
-// Config defines the requests, their target, and the limits of a valid run.
-// URL, Rate and Duration are required. For every other field, the zero value
-// selects the default.
+// Config defines the requests, their target, and the limits of a valid run. URL, Rate
+// and Duration are required. For every other field, the zero value selects the default.
 type Config struct {
 	// URL names the service and its protocol. For http:// the client sends GET
 	// requests over plain HTTP/1.1. For redis:// and memcached:// it requests
@@ -62,10 +58,9 @@ type Config struct {
 	// which runs only there. If the set is empty, it is all CPUs on which the
 	// calling thread may run.
 	CPUs unit.CPUSet
-	// Connections is how many keep-alive connections all threads have together.
-	// 0 means 256. A connection carries one request at a time. If all
-	// connections are busy when a request is due, the request waits, and this
-	// time is part of its latency.
+	// Connections is how many keep-alive connections all threads have together. 0 means
+	// 256. A connection carries one request at a time. If all connections are busy when
+	// a request is due, the request waits, and this time is part of its latency.
 	Connections int
 	// Timeout bounds the time from the actual send to the answer. 0 means 10 s.
 	Timeout time.Duration
@@ -82,10 +77,9 @@ type Config struct {
 // Limits say when a run is void because of its client. If a field is zero, that
 // of DefaultLimits counts.
 type Limits struct {
-	// LagRatio is the largest share of the measured P99 that the client may
-	// cause. Two latencies are measured: one from the intended send, and one
-	// from the actual send. The client's part is the difference between their
-	// P99.
+	// LagRatio is the largest share of the measured P99 that the client may cause. Two
+	// latencies are measured: one from the intended send, and one from the actual send.
+	// The client's part is the difference between their P99.
 	LagRatio float64 `json:"lag_ratio"`
 	// SpoiledRatio is the largest share of requests that stalls of the client
 	// may spoil.
@@ -106,19 +100,18 @@ type Limits struct {
 
 // DefaultLimits are the limits for those fields of Config.Limits that are zero.
 //
-// Requests that a stall of the client spoiled are left out one by one. The
-// remaining lag of the client is small and the same in all modes of an
-// experiment, so it may be 5 % of P99. With a lower limit, runs with a short
-// P99 would be void more often than others, and the remaining runs would be the
-// slow ones. The limit applies to the client's part of P99, and not to the P99
-// of the lag. In a Poisson stream, about one request in ten is due while the
-// thread still sends another one. (A send over loopback takes some µs, mostly
-// to wake the server.) A late send rarely coincides with a slow answer, and
-// only then does it change P99. LagFloor is the cost of sending a few other
+// Requests that a stall of the client spoiled are left out one by one. The remaining
+// lag of the client is small and the same in all modes of an experiment, so it may be 5
+// % of P99. With a lower limit, runs with a short P99 would be void more often than
+// others, and the remaining runs would be the slow ones. The limit applies to the
+// client's part of P99, and not to the P99 of the lag. In a Poisson stream, about one
+// request in ten is due while the thread still sends another one. (A send over loopback
+// takes some µs, mostly to wake the server.) A late send rarely coincides with a slow
+// answer, and only then does it change P99. LagFloor is the cost of sending a few other
 // requests. With a lower value, only the runs with the shortest P99 were void.
 //
-// BusyRatio follows from queueing. The client is a single-server queue, and at
-// half load the time in such a queue doubles.
+// BusyRatio follows from queueing. The client is a single-server queue, and at half
+// load the time in such a queue doubles.
 var DefaultLimits = Limits{SpoiledRatio: 0.25, LagRatio: 0.05, LagFloor: 50 * time.Microsecond, BusyRatio: 0.5, AchievedRatio: 0.99}
 
 const (
@@ -129,15 +122,14 @@ const (
 	mostPages = 1 << 20 // each request takes some hundred bytes
 )
 
-// Run sends requests at c.Rate in open loop and returns the measurement. If the
-// set-up fails (URL, CPUs, no connection), it returns an error. Failures during
-// the run are in Result.Errors and Result.Void. If ctx is cancelled, the run
-// ends early with the error of ctx.
+// Run sends requests at c.Rate in open loop and returns the measurement. If the set-up
+// fails (URL, CPUs, no connection), it returns an error. Failures during the run are in
+// Result.Errors and Result.Void. If ctx is cancelled, the run ends early with the error
+// of ctx.
 //
-// Run uses one operating system thread per CPU and raises GOMAXPROCS by that
-// number during the run. A garbage collection stops these threads, so Run
-// should be called in a separate process (`tenon lab load`) without garbage
-// collection.
+// Run uses one operating system thread per CPU and raises GOMAXPROCS by that number
+// during the run. A garbage collection stops these threads, so Run should be called in
+// a separate process (`tenon lab load`) without garbage collection.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, openLoop)
 }

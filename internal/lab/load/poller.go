@@ -54,8 +54,7 @@ func (p *poller) poll() []unix.EpollEvent {
 	return p.events[:n]
 }
 
-// sleep waits at most d until a socket is ready. It may return early without
-// one.
+// sleep waits at most d until a socket is ready. It may return early without one.
 func (p *poller) sleep(d time.Duration) []unix.EpollEvent {
 	if !p.coarse {
 		p.timeout = unix.NsecToTimespec(int64(d))

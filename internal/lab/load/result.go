@@ -24,9 +24,8 @@ type Result struct {
 	Warmup      time.Duration `json:"warmup_ns"` // whole intervals that the figures below leave out
 	Length      time.Duration `json:"length_ns"` // length of the measured part, which the figures below describe
 
-	// OfferedRate is how many requests per second were due in the measured
-	// part. AchievedRate is how many good answers per second arrived in that
-	// part.
+	// OfferedRate is how many requests per second were due in the measured part.
+	// AchievedRate is how many good answers per second arrived in that part.
 	OfferedRate  float64 `json:"offered_requests_per_second"`
 	AchievedRate float64 `json:"achieved_requests_per_second"`
 
@@ -35,9 +34,8 @@ type Result struct {
 	// that announced a close. It covers the whole run, including the warm-up.
 	Reconnects int64 `json:"reconnects"`
 
-	// Latency is the time until the last byte of a good answer. It counts from
-	// the intended send (Run) or the actual send (Saturate). Spoiled requests
-	// are left out.
+	// Latency is the time until the last byte of a good answer. It counts from the
+	// intended send (Run) or the actual send (Saturate). Spoiled requests are left out.
 	Latency Latency `json:"latency"`
 	// WithStalls is the same as Latency, but includes the Spoiled requests.
 	WithStalls Latency `json:"latency_with_stalls"`
@@ -96,8 +94,7 @@ type Errors struct {
 	Unsent int64 `json:"unsent"`
 }
 
-// An Interval is a part of a Result. It covers the requests that were due in
-// it.
+// An Interval is a part of a Result. It covers the requests that were due in it.
 type Interval struct {
 	At     time.Duration `json:"at_ns"` // begin, since Result.Started
 	Length time.Duration `json:"length_ns"`

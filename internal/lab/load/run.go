@@ -66,8 +66,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	var done sync.WaitGroup
 	for i, cpu := range cpus {
 		threads[i] = &thread{loop: l, target: target, cpu: cpu, total: total, timeout: c.Timeout, spin: c.Spin, cancelled: &cancelled}
-		// The pinned thread is never unlocked, so it ends when its goroutine
-		// ends.
+		// The pinned thread is never unlocked, so it ends when its goroutine ends.
 		done.Go(func() {
 			t := threads[i]
 			defer t.close()
@@ -119,8 +118,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	return r, nil
 }
 
-// share divides whole into n nearly equal parts and returns the size of the
-// i-th.
+// share divides whole into n nearly equal parts and returns the size of the i-th.
 func share(whole, i, n int) int { return whole*(i+1)/n - whole*i/n }
 
 // ownCPUs returns the CPUs on which the calling thread may run.
@@ -138,8 +136,7 @@ func ownCPUs() (unit.CPUSet, error) {
 	return own, nil
 }
 
-// intervals makes the histograms of the intervals from the records of the
-// threads.
+// intervals makes the histograms of the intervals from the records of the threads.
 func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	n := int((total + IntervalLength - 1) / IntervalLength)
 	list := make([]Interval, n)

@@ -16,9 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Self is a service that generates its own load: its own process makes the
-// requests by a schedule. There is no client, so no CPU must be reserved for
-// one.
+// A Self is a service that generates its own load: its own process makes the requests
+// by a schedule. There is no client, so no CPU must be reserved for one.
 type Self struct {
 	Threads int // each has a schedule of its own
 	// Memory is the memory of each thread. A request makes selfReads reads at

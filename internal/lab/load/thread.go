@@ -97,8 +97,7 @@ const (
 	noLag = unsent // the request waited for a connection
 )
 
-// drawStream makes the random stream of the pages different from that of the
-// schedule.
+// drawStream makes the random stream of the pages different from that of the schedule.
 const drawStream = 1 << 32
 
 // prepare binds the calling goroutine to its thread and the thread to a CPU,
@@ -179,8 +178,7 @@ func (t *thread) now() int64 { return int64(time.Since(t.start)) }
 
 var errCancelled = errors.New("cancelled")
 
-// run sends and receives until the schedule is over and all its requests have
-// ended.
+// run sends and receives until the schedule is over and all its requests have ended.
 func (t *thread) run() error {
 	end := int64(t.total)
 	tick := int64(0)
@@ -224,8 +222,7 @@ func (t *thread) run() error {
 	}
 }
 
-// nap returns how long the thread may sleep. It returns 0 if the thread must
-// poll.
+// nap returns how long the thread may sleep. It returns 0 if the thread must poll.
 func (t *thread) nap(now int64) time.Duration {
 	if t.busy > 0 && t.spin >= 0 {
 		return 0

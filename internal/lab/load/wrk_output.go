@@ -70,8 +70,7 @@ var (
 )
 
 // ParseWrk parses the output of wrk 4 with --latency. It fails if the output is
-// incomplete or is not that of wrk. It sets Void. The method Explain sets
-// Hints.
+// incomplete or is not that of wrk. It sets Void. The method Explain sets Hints.
 func ParseWrk(output string) (*WrkResult, error) {
 	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
 	for line := range strings.Lines(output) {

@@ -54,9 +54,8 @@ func Known(v float64, ok bool) float64 {
 	return v
 }
 
-// Evidence is an experiment with the runs that its analysis uses. For each mode
-// and block, this is the last valid run, because a void run may have been
-// repeated.
+// Evidence is an experiment with the runs that its analysis uses. For each mode and
+// block, this is the last valid run, because a void run may have been repeated.
 type Evidence struct {
 	Experiment
 	Rule   paired.Rule // by which claims are judged
@@ -104,10 +103,9 @@ func (ev Evidence) Runs(mode Mode) []Run {
 	return slices.SortedFunc(maps.Values(ev.used[mode]), func(a, b Run) int { return cmp.Compare(a.Block, b.Block) })
 }
 
-// pooled returns the sum of the histograms of those runs of mode that the
-// analysis uses, or nil if there are none. Percentiles of several runs are
-// computed from added counts, because the mean of percentiles is not a
-// percentile.
+// pooled returns the sum of the histograms of those runs of mode that the analysis
+// uses, or nil if there are none. Percentiles of several runs are computed from added
+// counts, because the mean of percentiles is not a percentile.
 func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	var total *hdrhistogram.Histogram
 	for _, r := range ev.Runs(mode) {
@@ -122,12 +120,11 @@ func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
 	return total
 }
 
-// IdleCapacity returns, for each block, the frame rate that BE could reach on
-// the CPU that the service leaves idle in the given mode. It is this idle CPU
-// multiplied by the frames that BE alone makes per CPU. The latter number comes
-// from the solo run of the block, because a shared machine is not always
-// equally fast. If the experiment has no solo mode, the number comes from the
-// calibration.
+// IdleCapacity returns, for each block, the frame rate that BE could reach on the CPU
+// that the service leaves idle in the given mode. It is this idle CPU multiplied by the
+// frames that BE alone makes per CPU. The latter number comes from the solo run of the
+// block, because a shared machine is not always equally fast. If the experiment has no
+// solo mode, the number comes from the calibration.
 func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
 	solo := ev.Sample(Solo, func(r Run) float64 { return Positive(r.FramesPerS / r.BECPU) })
 	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU

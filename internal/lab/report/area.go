@@ -12,9 +12,8 @@ import (
 	"tenon.sh/tenon/internal/lab/draw"
 )
 
-// drawCPU shows how CPU time was used during one run. BE is at the bottom, so
-// that its use can be compared with its limit. LS is above BE, and all other
-// work is above LS.
+// drawCPU shows how CPU time was used during one run. BE is at the bottom, so that its
+// use can be compared with its limit. LS is above BE, and all other work is above LS.
 func drawCPU(r Run, tested int) template.HTML {
 	series := slices.Clone(r.Series)
 	if len(series) < 2 {

@@ -67,8 +67,7 @@ const (
 	EndFailed  End = "failed"
 )
 
-// Planned reports whether the results had no influence on when the experiment
-// ended.
+// Planned reports whether the results had no influence on when the experiment ended.
 func (e End) Planned() bool { return e == EndPlanned || e == EndTime }
 
 // Rule returns the rule by which the claims of an experiment with this number

@@ -247,8 +247,7 @@ func RatioEnd(i Interval) string {
 	return Change(i.Estimate) + " [" + strings.TrimSuffix(Span(i), " %") + "]"
 }
 
-// RatioStrips returns the ratios of modes to a baseline, computed within each
-// block.
+// RatioStrips returns the ratios of modes to a baseline, computed within each block.
 func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Strip {
 	var out []draw.Strip
 	base := ev.Sample(baseline, m)
@@ -267,8 +266,7 @@ func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Str
 	return out
 }
 
-// LevelStrips returns the values of each block, and the geometric mean over all
-// blocks.
+// LevelStrips returns the values of each block, and the geometric mean over all blocks.
 func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
 	var out []draw.Strip
 	for _, mode := range modes {

@@ -15,8 +15,7 @@ const (
 	Exclusive     Mode = "exclusive"
 	ExclusiveAA   Mode = "exclusive-aa"
 	ExclusiveWarm Mode = "exclusive-warm"
-	// ExclusiveAwake differs from ExclusiveWarm only in the weight of the
-	// spinner.
+	// ExclusiveAwake differs from ExclusiveWarm only in the weight of the spinner.
 	ExclusiveAwake Mode = "exclusive-awake"
 
 	Default   Mode = "default"
@@ -168,7 +167,6 @@ func (m Mode) rank() int {
 	return i
 }
 
-// Isolates reports whether batch work is isolated in the mode. The spinner
-// counts as batch work, because it must run only when no other work wants the
-// CPU.
+// Isolates reports whether batch work is isolated in the mode. The spinner counts as
+// batch work, because it must run only when no other work wants the CPU.
 func (s ModeSpec) Isolates() bool { return s.Tenon || s.Spinner }

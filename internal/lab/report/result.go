@@ -97,9 +97,8 @@ type ModeResult struct {
 	ClientCPU   Number `json:"client_cpu_ratio"`
 }
 
-// WithStalls has the latencies of all requests, even of those that were left
-// out because a stall of the client delayed them. They are medians over the
-// blocks.
+// WithStalls has the latencies of all requests, even of those that were left out
+// because a stall of the client delayed them. They are medians over the blocks.
 type WithStalls struct {
 	LeftOut Number `json:"left_out_ratio"` // share of the requests
 	P50     Number `json:"p50_us"`

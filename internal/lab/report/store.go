@@ -56,10 +56,9 @@ func SaveRun(dir string, whole Record) error {
 	return WriteJSON(base+".json", whole)
 }
 
-// Load reads an experiment and its finished runs, from its archive or from its
-// folder. The runs are in the order of their index. If an experiment was
-// interrupted, Load skips incomplete files. If a file exists but cannot be
-// read, it returns an error.
+// Load reads an experiment and its finished runs, from its archive or from its folder.
+// The runs are in the order of their index. If an experiment was interrupted, Load
+// skips incomplete files. If a file exists but cannot be read, it returns an error.
 func Load[E, R any, P interface {
 	*R
 	Record

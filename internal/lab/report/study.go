@@ -19,9 +19,8 @@ type Study struct {
 	Plots    func(Evidence, Result, CommonPlots) []Plot
 	Gallery  *Gallery // one picture for each mode; nil: none
 	LeftOut  []string // the modes that the experiment could not run, with reasons
-	// Ending returns the last sentences of the table. They say what the
-	// experiment shows, for a reader who reads nothing else. If Ending is nil,
-	// there are none.
+	// Ending returns the last sentences of the table. They say what the experiment
+	// shows, for a reader who reads nothing else. If Ending is nil, there are none.
 	Ending func(Evidence, Result) []string
 	// Transcodes says that the batch work is ffmpeg. Only the work of ffmpeg is
 	// measured in frames.

@@ -41,8 +41,7 @@ var LatencyRows = []Row{
 	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Waiting[m].ToExclusive, m) }},
 }
 
-// LatencyCell prints a percentile in ms, and its change relative to mode
-// exclusive.
+// LatencyCell prints a percentile in ms, and its change relative to mode exclusive.
 func LatencyCell(key string, median func(ModeResult) Number) func(Result, Mode) string {
 	return func(r Result, m Mode) string {
 		return relativeCell(Scaled(median(r.Modes[m]), 1e-3, 3), r.Ratios[m][key], m)
@@ -151,8 +150,7 @@ func CPUWord(e Experiment) string {
 	return "CPU"
 }
 
-// controlText says which differences between modes the A/A control can
-// distinguish.
+// controlText says which differences between modes the A/A control can distinguish.
 func controlText(r Result) string {
 	c := r.Control
 	text := fmt.Sprintf("%s to %s:", ExclusiveAA, Exclusive)

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// inPieces feeds a stream to a parser in pieces of one size. It returns an
-// error of the parser. exact reports whether the answer was complete exactly at
-// the end.
+// inPieces feeds a stream to a parser in pieces of one size. It returns the
+// error of the parser. exact reports whether the answer was complete at the end
+// of the stream, and not earlier.
 func inPieces(a Answer, stream string, piece int) (exact bool, err error) {
 	for at := 0; at < len(stream); at += piece {
 		end := min(at+piece, len(stream))
@@ -80,8 +80,8 @@ func TestOtherProtocolsAreNoAnswersOfCaches(t *testing.T) {
 	}
 }
 
-// FuzzCacheAnswers checks that the result does not depend on the pieces in which
-// an answer arrives.
+// FuzzCacheAnswers checks that the result does not depend on how an answer is
+// divided into pieces.
 func FuzzCacheAnswers(f *testing.F) {
 	f.Add([]byte("*2\r\n$1\r\na\r\n:1\r\n"), 3)
 	f.Add([]byte("VALUE k 0 2\r\nok\r\nEND\r\n"), 5)

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// maxHead bounds the header of a response and each chunk line, in bytes.
+// maxHead is the maximum size, in bytes, of the header of a response and of
+// each chunk line.
 const maxHead = 64 << 10
 
 type part uint8
@@ -21,12 +22,12 @@ const (
 	inTrailer
 )
 
-// An HTTP parses one HTTP/1.1 response (RFC 9112) from a stream that arrives
-// in pieces. It discards the body. The zero value is ready for use.
+// An HTTP parses one HTTP/1.1 response (RFC 9112) from a stream that arrives in
+// pieces. It discards the body. The zero value is ready for use.
 type HTTP struct {
 	status int
 	// closes says that the server will close the connection after this
-	// response, because it announced this or speaks HTTP/1.0.
+	// response. The server has announced this, or it speaks HTTP/1.0.
 	closes bool
 
 	part      part
@@ -52,7 +53,7 @@ var (
 	chunkedToken     = []byte("chunked")
 )
 
-// Reset makes r ready for the next response and keeps its memory.
+// Reset makes r ready for the next response, but keeps its memory.
 func (r *HTTP) Reset() { *r = HTTP{head: r.head[:0]} }
 
 // Failed reports whether the complete response has a status other than 2xx.
@@ -61,8 +62,8 @@ func (r *HTTP) Failed() bool { return r.status < 200 || r.status > 299 }
 // Closes reports whether the server closes the connection after the response.
 func (r *HTTP) Closes() bool { return r.closes }
 
-// Feed takes the next piece of the stream and reports whether it completed the
-// response. It allocates only if a header arrives in pieces.
+// Feed takes the next piece of the stream. It reports whether the response is
+// now complete. It allocates only if a header arrives in pieces.
 func (r *HTTP) Feed(p []byte) (done bool, err error) {
 	for r.part == inHead {
 		if len(r.head) > 0 {

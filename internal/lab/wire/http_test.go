@@ -78,8 +78,8 @@ func TestResponseRefusesWhatIsNotHTTP(t *testing.T) {
 	}
 }
 
-// FuzzResponse checks that the result does not depend on the pieces in which
-// the stream arrives.
+// FuzzResponse checks that the result does not depend on how the stream is
+// divided into pieces.
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), 7)
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), 3)

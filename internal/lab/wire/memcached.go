@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A Memcached parses one answer of memcached's text protocol to get, set or
-// version.
+// A Memcached parses one answer to get, set or version in memcached's text
+// protocol.
 type Memcached struct {
 	line   []byte // an incomplete line; otherwise empty
 	data   int64  // bytes of the value and its line end that are still to come
@@ -14,11 +14,11 @@ type Memcached struct {
 	failed bool
 }
 
-// Reset makes m ready for the next answer and keeps its memory.
+// Reset makes m ready for the next answer, but keeps its memory.
 func (m *Memcached) Reset() { *m = Memcached{line: m.line[:0]} }
 
-// Feed takes the next piece of the stream and reports whether it completed the
-// answer.
+// Feed takes the next piece of the stream. It reports whether the answer is now
+// complete.
 func (m *Memcached) Feed(p []byte) (done bool, err error) {
 	for len(p) > 0 {
 		if m.ended {
@@ -44,7 +44,7 @@ func (m *Memcached) Feed(p []byte) (done bool, err error) {
 	return m.ended, nil
 }
 
-// take handles a line: a header of a value, or the end of the answer.
+// take handles one line. It is the header of a value, or the end of the answer.
 func (m *Memcached) take(line []byte) error {
 	word, rest, _ := bytes.Cut(line, []byte(" "))
 	switch string(word) {
@@ -69,8 +69,8 @@ func (m *Memcached) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false, because in this protocol the end of the connection ends no
-// answer.
+// EOF returns false: in this protocol, no answer ends by the end of the
+// connection.
 func (m *Memcached) EOF() bool { return false }
 
 // Failed reports whether the answer is an error.

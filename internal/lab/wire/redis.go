@@ -20,11 +20,11 @@ var (
 	errReplyCount = errors.New("the length in a reply is not a number")
 )
 
-// Reset makes r ready for the next reply and keeps its memory.
+// Reset makes r ready for the next reply, but keeps its memory.
 func (r *Redis) Reset() { *r = Redis{line: r.line[:0]} }
 
-// Feed takes the next piece of the stream and reports whether it completed the
-// reply.
+// Feed takes the next piece of the stream. It reports whether the reply is now
+// complete.
 func (r *Redis) Feed(p []byte) (done bool, err error) {
 	if !r.begun {
 		r.begun, r.items = true, 1
@@ -82,8 +82,8 @@ func (r *Redis) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false, because in this protocol the end of the connection ends no
-// reply.
+// EOF returns false: in this protocol, no reply ends by the end of the
+// connection.
 func (r *Redis) EOF() bool { return false }
 
 // Failed reports whether the reply or a part of it is an error.
@@ -93,8 +93,9 @@ func (r *Redis) Failed() bool { return r.failed }
 // connection.
 func (r *Redis) Closes() bool { return false }
 
-// nextLine returns the next line of a stream without its CRLF, and the rest. It
-// keeps an incomplete line in kept, and returns nil for it.
+// nextLine returns the next line of a stream without its CRLF, and the rest of
+// the stream. If the line is incomplete, nextLine keeps it in kept and returns
+// nil.
 func nextLine(kept *[]byte, p []byte) (line, rest []byte, err error) {
 	end := bytes.IndexByte(p, '\n')
 	if end < 0 {

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// The caches have this many keys, with values of cacheValue bytes. One request
-// in cacheSet is a set, and the others are gets.
+// The caches have this many keys. Their values have cacheValue bytes. One of
+// cacheSet requests is a set, and the others are gets.
 const (
 	cacheKeys  = 1000
 	cacheValue = 512
 	cacheSet   = 10
 )
 
-// A Target is a URL in prepared form: its address and the requests to send.
+// A Target is a prepared URL: its address and the requests to send.
 type Target struct {
 	Addr     *net.TCPAddr
 	Requests [][]byte // one of them is drawn for each send
@@ -28,7 +28,8 @@ type Target struct {
 	Answer   func() Answer
 }
 
-// A protocol says how to send requests to a service with a certain kind of URL.
+// A protocol says how to send requests to a service. Each kind of URL has a
+// protocol.
 type protocol struct {
 	scheme, form, port string
 	ping               string // command whose good answer shows that the service is ready; empty: the first request
@@ -122,7 +123,7 @@ func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
 	return t, nil
 }
 
-// addCache adds the requests to a cache: for each key, one set and nine gets.
+// addCache adds the requests to a cache: one set and nine gets for each key.
 func (t *Target) addCache(p protocol) {
 	for i := range cacheKeys {
 		key := "tenon-lab-" + strconv.Itoa(i)
@@ -135,8 +136,8 @@ func (t *Target) addCache(p protocol) {
 	}
 }
 
-// Ask sends requests one after the other on a connection of its own, and reads
-// the answers.
+// Ask opens a connection, sends requests one after the other, and reads the
+// answers.
 func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Duration) error {
 	d := net.Dialer{Timeout: patience}
 	c, err := d.DialContext(ctx, "tcp", t.Addr.String())

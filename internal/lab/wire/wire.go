@@ -5,10 +5,10 @@ package wire
 // An Answer parses one answer from a stream that arrives in pieces. It discards
 // the content.
 type Answer interface {
-	// Reset makes the parser ready for the next answer and keeps its memory.
+	// Reset makes the parser ready for the next answer, but keeps its memory.
 	Reset()
-	// Feed takes the next piece of the stream and reports whether it completed
-	// the answer. Bytes after the end of the answer are an error.
+	// Feed takes the next piece of the stream. It reports whether the answer is
+	// now complete. Bytes after the end of the answer are an error.
 	Feed(p []byte) (done bool, err error)
 	// EOF reports whether the end of the stream completes the answer.
 	EOF() bool
