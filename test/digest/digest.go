@@ -20,25 +20,26 @@ type event struct {
 }
 
 const (
-	// tail is the number of last lines of a failed test that the summary shows.
-	// Before them, it shows the same number of the test's own messages.
+	// tail is how many of the last lines of a failed test the summary shows.
+	// Before these, it shows up to the same number of the test's own messages.
 	tail = 8
 	// wide is the maximum length of a shown line of a failed test.
 	wide = 300
-	// slow is the number of seconds from which on a passed test gets a line of
-	// its own.
+	// slow is a number of seconds. A passed test that takes at least that long
+	// gets a line of its own.
 	slow = 1
 )
 
-// A failure is a failed test, or a failed package without a failed test.
+// A failure is a failed test. If a package failed without a failed test, it is
+// that package.
 type failure struct {
 	place
 	name  string // printed name
 	lines []string
 }
 
-// A place identifies a test of a package. An empty test means the package
-// itself.
+// A place identifies a test of a package. If the test is empty, it is the
+// package itself.
 type place struct{ pkg, test string }
 
 // A digest collects the results for the summary.
@@ -89,8 +90,8 @@ func (d *digest) take(e event) {
 
 var (
 	begun = regexp.MustCompile(`^\s*(===|---) `)
-	// The log lines of a test are indented by four spaces, and those of a
-	// guest's tests by eight.
+	// The log lines of a test are indented by four spaces. Those of a test in a
+	// guest are indented by eight.
 	said  = regexp.MustCompile(`^    \w+\.go:\d+: `)
 	noted = regexp.MustCompile(`^    \w+\.go:\d+: NOTE: `)
 )
@@ -174,9 +175,8 @@ func (d *digest) end(e event) {
 	}
 }
 
-// unfinished counts the tests of a package that had not ended when the package
-// ended. go test prints no result for a test that hung or that ended the whole
-// program.
+// unfinished counts the tests that had not ended when their package ended. If a
+// test hangs or ends the whole program, go test prints no result for it.
 func (d *digest) unfinished(pkg string) {
 	var left []string
 	for at := range d.lines {
@@ -223,8 +223,7 @@ func complaints(lines []string) []string {
 	return last(own)
 }
 
-// ending returns the end of a failed test: its own messages, and its last
-// lines.
+// ending returns the end of a failed test: its own messages and its last lines.
 func ending(lines []string) []string {
 	end := last(lines)
 	return append(complaints(lines[:len(lines)-len(end)]), end...)

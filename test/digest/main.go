@@ -1,8 +1,8 @@
 // Digest runs tests and prints a summary. It prints a line for each test that
 // has ended, except tests that passed within a second. At the end it prints
-// each failure with the messages and the last lines of the test, and the notes
-// of the tests (lines that begin with NOTE: and the name of the test). The last
-// lines of a long run therefore show its result.
+// each failure with the messages and the last lines of the test. It also prints
+// the notes of the tests (lines that begin with NOTE: and the name of the
+// test). The last lines of a long run therefore show its result.
 //
 //	digest [-once] [-skipped FILE] LOG ./test/vm -- go test -json -count=1
 //	digest -only FILE LOG -- go test -json -count=1
@@ -14,9 +14,9 @@
 // test may have one such note: notes.txt lists the tests that have had one, and
 // a second note fails.
 //
-// -once does not repeat failed tests; it is for tests that do not depend on
-// time. -skipped writes the packages in which a test was skipped, if nothing
-// failed.
+// With -once, failed tests are not repeated. This is for tests that do not
+// depend on time. With -skipped, if nothing failed, the packages in which a
+// test was skipped are written to a file.
 //
 // The exit status is 1 if anything failed or nothing ran.
 package main
@@ -55,7 +55,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: digest [-once] [-skipped FILE] LOG PACKAGE... -- go test -json [FLAG...]\n       digest [-once] -only FILE LOG -- go test -json [FLAG...]")
 		os.Exit(2)
 	}
-	// An interrupt ends the tests; the output so far is still summarised.
+	// An interrupt ends the tests. The output so far is still summarised.
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	var err error
@@ -78,12 +78,12 @@ func main() {
 	}
 }
 
-// A tester runs go test -json with more arguments and passes the output to
-// read. Failed tests are also an error.
+// A tester runs go test -json with more arguments, and passes the output to
+// read. It returns an error if a test failed.
 type tester func(read func(io.Reader) error, more ...string) error
 
-// goTest returns the tester of a command. After an interrupt it does not start
-// the command any more.
+// goTest returns the tester of a command. After an interrupt, the tester does
+// not start the command any more.
 func goTest(command []string, interrupted <-chan os.Signal) tester {
 	return func(read func(io.Reader) error, more ...string) error {
 		if len(interrupted) > 0 {
@@ -105,8 +105,8 @@ func goTest(command []string, interrupted <-chan os.Signal) tester {
 	}
 }
 
-// run runs the tests, writes the digest to out, and writes the complete output
-// to the file log. which are the packages, or arguments that select tests.
+// run runs the tests. It writes the digest to out, and the complete output to
+// the file log. which are the packages, or arguments that select tests.
 func run(test tester, which []string, o options, out io.Writer, log string) (ok bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return false, err
@@ -135,7 +135,8 @@ func run(test tester, which []string, o options, out io.Writer, log string) (ok 
 	return d.ok(), file.Close()
 }
 
-// writeSkipped writes a line with package and test for each skipped test.
+// writeSkipped writes one line for each skipped test, with its package and its
+// name.
 func writeSkipped(file string, skips map[place]bool) error {
 	var lines []string
 	for at := range skips {
@@ -145,8 +146,9 @@ func writeSkipped(file string, skips map[place]bool) error {
 	return os.WriteFile(file, []byte(strings.Join(lines, "")), 0o644)
 }
 
-// readSkipped returns the arguments of go test that run the tests in the file.
-// If another of the packages has a test of the same name, it runs, too.
+// readSkipped returns the arguments with which go test runs the tests in the
+// file. If another of the packages has a test of the same name, this test runs,
+// too.
 func readSkipped(file string) ([]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -19,18 +19,19 @@ type note struct {
 	lines []string
 }
 
-// series matches the part of a test's name that is a kernel series.
+// series matches a kernel series in the name of a test.
 var series = regexp.MustCompile(`^\d+\.\d+$`)
 
-// nameOf returns the name of a test in notes.txt. It contains the package but
-// not the kernel, because the test counts as one test on all kernels.
+// nameOf returns the name of a test in notes.txt. It contains the package. It
+// does not contain the kernel, because the tests on all kernels count as one
+// test.
 func nameOf(pkg, test string) string {
 	parts := slices.DeleteFunc(strings.Split(test, "/"), series.MatchString)
 	return strings.TrimPrefix(pkg, "tenon.sh/tenon/") + " " + strings.Join(parts, "/")
 }
 
-// parseNotes parses lines of "DATE COMMIT PACKAGE TEST"; # begins a comment. It
-// maps "PACKAGE TEST" to "DATE COMMIT".
+// parseNotes parses lines of the form "DATE COMMIT PACKAGE TEST". A # begins a
+// comment. It maps "PACKAGE TEST" to "DATE COMMIT".
 func parseNotes(text string) (map[string]string, error) {
 	known := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -54,9 +55,9 @@ func parseNotes(text string) (map[string]string, error) {
 	return known, nil
 }
 
-// judgeNotes turns a note into a failure if the test already had a note, in
-// notes.txt or in this run. For each other note it records the line that
-// notes.txt lacks.
+// judgeNotes turns a note into a failure if the test already had a note, either
+// in notes.txt or in this run. For each other note it records the line that
+// notes.txt must get.
 func (d *digest) judgeNotes(known map[string]string, now string) {
 	seen := make(map[string]string)
 	for _, n := range d.notes {
@@ -76,7 +77,7 @@ func (d *digest) judgeNotes(known map[string]string, now string) {
 	}
 }
 
-// today returns DATE and COMMIT for a line of notes.txt.
+// today returns DATE and COMMIT for a new line of notes.txt.
 func today() string {
 	commit := "unknown"
 	if out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {

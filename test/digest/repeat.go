@@ -10,8 +10,8 @@ import (
 // something is broken, and no test is repeated.
 const accidents = 3
 
-// repeat runs each failed test once more, alone. A test that then passes gives
-// a note instead of a failure.
+// repeat runs each failed test once more, alone. If the test then passes, it
+// gets a note instead of a failure.
 func (d *digest) repeat(test tester) {
 	failed := d.failed()
 	if len(failed) > accidents {
@@ -46,8 +46,9 @@ func (d *digest) repeat(test tester) {
 	}
 }
 
-// failed returns the failed tests that can be repeated. It leaves out packages
-// whose tests did not all end, because some tests may not have run.
+// failed returns the failed tests that can be repeated. If not all tests of a
+// package have ended, it omits that package, because some of its tests may not
+// have run.
 func (d *digest) failed() []place {
 	var tests []place
 	for _, f := range d.failures {
