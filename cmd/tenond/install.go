@@ -87,7 +87,7 @@ func (i installation) install(ctx context.Context) error {
 }
 
 // writeConfig writes the default configuration. It does not overwrite an
-// existing file. If the existing file has faults, it returns an error.
+// existing file, but returns an error if that file has faults.
 func (i installation) writeConfig() error {
 	path := filepath.Join(i.root, i.config)
 	_, err := config.Load(path)
@@ -142,7 +142,7 @@ func (i installation) uninstall(ctx context.Context, stateDir string) error {
 		return err
 	}
 	// Remove the units even if a knob cannot be restored, because tenon restore
-	// can try again without them.
+	// can try again without the units.
 	err := errors.Join(putBack(ctx, i.out, stateDir), i.removeUnits())
 	return errors.Join(err, i.systemctl(ctx, [][]string{{"daemon-reload"}}))
 }
@@ -161,8 +161,8 @@ func (i installation) removeUnits() error {
 	return errors.Join(errs...)
 }
 
-// putBack removes the lease, so that the watchdog stops writing, and restores
-// all knobs.
+// putBack restores all knobs. Before that, it removes the lease, so that the
+// watchdog stops writing.
 func putBack(ctx context.Context, out io.Writer, stateDir string) error {
 	if err := lease.Disarm(ctx, stateDir); err != nil {
 		return err

@@ -53,8 +53,8 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.daemonSet, "daemonset", "", "the DaemonSet that this is a pod of, as NAMESPACE/NAME: if that is deleted, put everything back when asked to stop")
 }
 
-// open returns nil if the node belongs to no cluster. The client of the API
-// server logs to log.
+// open returns nil if the node belongs to no cluster. The client for the API
+// server writes its log to log.
 func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
@@ -112,8 +112,8 @@ type stay struct {
 	node            string
 	namespace, name string // of the DaemonSet; an empty name: there is none
 	log             *slog.Logger
-	// known means that tenond has read the DaemonSet at least once. After that,
-	// a denial shows a change.
+	// known means that tenond has read the DaemonSet at least once. If the API
+	// server then denies access, something has changed.
 	known atomic.Bool
 }
 
@@ -127,7 +127,7 @@ func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *stay {
 	return s
 }
 
-// begin tries to read the DaemonSet until it succeeds or ctx ends.
+// begin tries to read the DaemonSet until it succeeds, or until ctx ends.
 func (s *stay) begin(ctx context.Context) {
 	for s.name != "" && !s.known.Load() && ctx.Err() == nil {
 		if _, err := s.ask(ctx); err == nil {
@@ -150,9 +150,9 @@ func (s *stay) ask(ctx context.Context) (bool, error) {
 	return leaves, err
 }
 
-// ends reports whether tenond must stop because its DaemonSet, its node or its
-// namespace is being deleted. If the API server cannot answer, ends assumes
-// that the DaemonSet stays. If tenond could read the DaemonSet and the
+// ends reports whether tenond must stop for good, because its DaemonSet, its
+// node or its namespace is being deleted. If the API server cannot answer, ends
+// assumes that the DaemonSet stays. If tenond could read the DaemonSet and the
 // namespace before, and the API server now denies both, the release was
 // uninstalled.
 func (s *stay) ends() bool {
@@ -180,15 +180,15 @@ func (s *stay) ends() bool {
 }
 
 const (
-	// asksWithin is the maximum time in which the API server must answer
-	// whether the DaemonSet stays. putsBackWithin is the maximum time in which
-	// the agent must restore all knobs. releasesWithin is the maximum time in
-	// which the container runtime must restore the values of containers. The
-	// pod has 90 s for all three, and for the end of the loop and of the
-	// watchdog.
+	// The pod has 90 s for the three times below, and for the end of the loop
+	// and of the watchdog. asksWithin is how long the API server may take to
+	// say whether the DaemonSet stays. putsBackWithin is how long the agent may
+	// take to restore all knobs. releasesWithin is how long the container
+	// runtime may take to restore the values of containers.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second
-	// asksAgain is the time until the next attempt while the answer is unknown.
+	// asksAgain is how long tenond waits before it asks again, while the answer
+	// is unknown.
 	asksAgain = 30 * time.Second
 )

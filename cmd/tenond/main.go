@@ -1,4 +1,4 @@
-// Command tenond is the node agent: it keeps best-effort work within the CPU
+// Command tenond is the node agent, which keeps best-effort work within the CPU
 // and memory that the latency-sensitive services of this machine leave idle.
 package main
 
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Exit statuses. systemd shows them. exitConfig has the value that sysexits.h
+// Exit statuses, which systemd shows. exitConfig has the value that sysexits.h
 // defines.
 const (
 	exitFailure = 1

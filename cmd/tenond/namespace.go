@@ -32,9 +32,9 @@ func enterCgroups(pid int) error {
 	return nil
 }
 
-// restartIn executes this program in a cgroup namespace, with the same pid.
-// Only the calling thread enters the namespace. After exec, this thread is the
-// whole process.
+// restartIn executes this program again in a cgroup namespace, with the same
+// pid. Only the calling thread enters the namespace. After exec, this thread is
+// the whole process.
 func restartIn(namespace string) error {
 	there, err := os.Open(namespace)
 	if err != nil {
@@ -68,7 +68,7 @@ func restartIn(namespace string) error {
 	}
 	err = syscall.Exec(self, os.Args, os.Environ())
 	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWCGROUP); back != nil {
-		// Without the panic, one thread would stay in another namespace than
+		// Without the panic, this thread would stay in another namespace than
 		// the rest of the process.
 		panic(fmt.Sprintf("return to the cgroup namespace, after %v: %v", err, back))
 	}
