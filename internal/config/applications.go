@@ -15,9 +15,8 @@ const (
 	hostBestEffort = "host-best-effort"
 )
 
-// Place returns where the cgroup of a program is: the base (see HostCgroup),
-// and the path below the base. The path is empty if the program has no cgroup
-// of its own.
+// Place returns where the cgroup of a program is: the base (see HostCgroup), and the
+// path below the base. The path is empty if the program has no cgroup of its own.
 func (h HostApplication) Place() (base, path string) {
 	c := h.Cgroup
 	if c == (HostCgroup{}) {

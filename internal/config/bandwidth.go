@@ -19,8 +19,7 @@ type Bandwidth struct {
 
 const aBandwidth = `a whole number of percent from 0 to 100, or an amount in quotes such as "50M"`
 
-// readBandwidth distinguishes the two notations as IntOrString of Kubernetes
-// does.
+// readBandwidth distinguishes the two notations as IntOrString of Kubernetes does.
 func readBandwidth(n *yaml.Node, _ key) (Bandwidth, error) {
 	switch n.ShortTag() {
 	case "!!int":

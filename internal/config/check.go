@@ -11,9 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Check returns the faults of s that do not depend on its source: values that
-// are out of range, and values that contradict each other. The faults have no
-// line.
+// Check returns the faults of s that do not depend on its source: values that are out
+// of range, and values that contradict each other. The faults have no line.
 func (s Strategies) Check() []Fault {
 	c := checker{bad: map[string]bool{}}
 	c.mapping(reflect.ValueOf(s), "")
@@ -21,9 +20,8 @@ func (s Strategies) Check() []Fault {
 	return c.faults
 }
 
-// faults returns the faults of f that its parser did not find. It does not
-// report the same mistake twice: a key that the parser refused, or that was
-// misspelt, does not count as missing.
+// faults returns the faults of f that its parser did not find. It does not report the same
+// mistake twice: a key that the parser refused, or that was misspelt, does not count as missing.
 func (f file) faults(found []Fault, meant []string) []Fault {
 	c := checker{bad: map[string]bool{}}
 	for _, fault := range found {
@@ -178,9 +176,8 @@ func (c *checker) pair(p pair, set, usual any, path string) {
 }
 
 // crossed returns which key has the wrong value, and the problem, if the two
-// percentages in a mapping contradict each other. If a percentage is not set,
-// its default counts. If it has no default, the two do not contradict each
-// other.
+// percentages in a mapping contradict each other. If a percentage is not set, its
+// default counts. If it has no default, the two do not contradict each other.
 func (p pair) crossed(set, usual any) (name, problem string) {
 	l, lowSet := percentOf(set, p.low).Value()
 	h, highSet := percentOf(set, p.high).Value()
@@ -220,9 +217,8 @@ func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
 	panic("config: no key " + name + " in " + v.Type().String())
 }
 
-// parent returns the field that contains a field: "rules[1]" for
-// "rules[1].class", and "rules" for "rules[1]". For a top-level key it returns
-// "", which is the file.
+// parent returns the field that contains a field: "rules[1]" for "rules[1].class", and
+// "rules" for "rules[1]". For a top-level key it returns "", which is the file.
 func parent(field string) string {
 	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

@@ -5,8 +5,7 @@ import (
 	"reflect"
 )
 
-// The keys of Koordinator's ConfigMap slo-controller-config and of ACK's
-// ack-slo-config.
+// The keys of Koordinator's ConfigMap slo-controller-config and of ACK's ack-slo-config.
 const (
 	keyThreshold     = "resource-threshold-config"
 	keyQOS           = "resource-qos-config"
@@ -39,9 +38,8 @@ type Cluster struct {
 // same Cluster, but without the faults of the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
-// Colocates reports whether colocation-config is enabled for the cluster. If it
-// is not, no node offers batch resources, because a single node cannot enable
-// it.
+// Colocates reports whether colocation-config is enabled for the cluster. If it is not,
+// no node offers batch resources, because a single node cannot enable it.
 func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 
 // Notices name each unknown key, with the key that was probably meant. They are

@@ -16,8 +16,7 @@ const (
 	annotationReservation = "node.koordinator.sh/reservation"
 )
 
-// A ratio is a label of a node. Its value replaces a percentage of
-// colocation-config.
+// A ratio is a label of a node. Its value replaces a percentage of colocation-config.
 type ratio struct {
 	label string
 	most  float64
@@ -33,8 +32,7 @@ var ratios = []ratio{
 
 // A NodeConfig is the configuration of one node of a cluster.
 type NodeConfig struct {
-	// Strategies has the keys that are set for the node. Other keys have their
-	// defaults.
+	// Strategies has the keys that are set for the node. Other keys have their defaults.
 	Strategies Strategies
 	// Policy is the configuration of the policies. Its Overcommit.ReservedCPU
 	// and ReservedMemory come from the node's annotation.
@@ -47,11 +45,10 @@ type NodeConfig struct {
 	Notices []string
 }
 
-// Node returns the configuration of a node with these labels and annotations.
-// It has five sources, and each overrides those before it: defaults, the
-// ConfigMap's settings for all nodes, the first entry that selects the node,
-// the node's annotation, its labels. An annotation or label with a fault is
-// ignored.
+// Node returns the configuration of a node with these labels and annotations. It has
+// five sources, and each overrides those before it: defaults, the ConfigMap's settings
+// for all nodes, the first entry that selects the node, the node's annotation, its
+// labels. An annotation or label with a fault is ignored.
 func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Fault) {
 	var n NodeConfig
 	n.Strategies.Threshold = choose(&n, c.threshold, labels)
@@ -122,9 +119,8 @@ func (n *NodeConfig) overlaid(c Colocation, labels, annotations map[string]strin
 	return c, faults
 }
 
-// annotation reads an annotation of the node n. Unknown keys and values without
-// an effect are notices and not faults: the annotation may be for Koordinator or
-// for a newer version.
+// annotation reads an annotation of the node n. Unknown keys and values without an effect are
+// notices and not faults: the annotation may be for Koordinator or for a newer version.
 func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	v, notices, faults := ReadLenientJSON[T](text)
 	for i := range faults {
@@ -136,8 +132,7 @@ func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	return v, faults
 }
 
-// reservation is the content of the annotation: which resources of a node pods
-// do not get.
+// reservation is the content of the annotation: which resources of a node pods do not get.
 type reservation struct {
 	Resources struct {
 		CPU    node.Maybe[unit.MilliCPU] `json:"cpu,omitzero"`
@@ -147,11 +142,10 @@ type reservation struct {
 	Policy node.Maybe[string] `json:"applyPolicy,omitzero" oneof:"Default ReservedCPUsOnly"`
 }
 
-// reserve applies the reservation in the annotation to the batch resources. The
-// reserved CPU is also not available to BE. If the annotation gives CPUs by
-// number, these belong to the system: BE never runs on them, no workload gets
-// them as exclusive CPUs, and the batch resources are reduced by their number.
-// With ReservedCPUsOnly no amount is subtracted.
+// reserve applies the reservation in the annotation to the batch resources. The reserved CPU is
+// also not available to BE. If the annotation gives CPUs by number, these belong to the system:
+// BE never runs on them, no workload gets them as exclusive CPUs, and the batch resources are
+// reduced by their number. With ReservedCPUsOnly no amount is subtracted.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](n, text, annotationReservation)

@@ -21,9 +21,8 @@ func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 	return ParseConfigMapOver(Cluster{}, data)
 }
 
-// ParseConfigMapOver does the same as ParseConfigMap, with one difference: if a
-// key has a fault, it keeps the content that it had in the last Cluster. If a
-// key is missing, it has its defaults.
+// ParseConfigMapOver does the same as ParseConfigMap, with one difference: if a key has a fault,
+// it keeps the content that it had in the last Cluster. If a key is missing, it has its defaults.
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {
 	c := Cluster{texts: map[string]string{}}
 	s := source{data: data, last: last.texts, to: &c}
@@ -109,8 +108,7 @@ type layerReader[T any] struct {
 	faults, notices []Fault
 }
 
-// An entry has settings for some nodes. If it has no selector, it applies to no
-// node.
+// An entry has settings for some nodes. If it has no selector, it applies to no node.
 type entry struct {
 	Name     node.Maybe[string]
 	Selector *nodeselect.Selector
@@ -275,8 +273,7 @@ func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, path string) 
 	}
 }
 
-// strangers adds a notice for each key that is neither clusterStrategy nor the
-// list of entries.
+// strangers adds a notice for each key that is neither clusterStrategy nor the list of entries.
 func (r *layerReader[T]) strangers(root *yaml.Node) {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		name := root.Content[i]

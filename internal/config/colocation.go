@@ -7,9 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Colocation is colocation-config. It configures the batch resources: CPU and
-// memory that other work has not requested, or has requested and left idle.
-// Percentages are of the node's capacity.
+// Colocation is colocation-config. It configures the batch resources: CPU and memory that other
+// work has not requested, or has requested and left idle. Percentages are of the node's capacity.
 type Colocation struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 

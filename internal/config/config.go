@@ -1,6 +1,5 @@
-// Package config parses the versioned configuration file of tenond into a
-// struct with defaults. It finds all faults at once. Each fault has its line,
-// its field and the accepted range.
+// Package config parses the versioned configuration file of tenond into a struct with defaults.
+// It finds all faults at once. Each fault has its line, its field and the accepted range.
 package config
 
 import (
@@ -20,8 +19,7 @@ import (
 // MaxSize is the maximum size of the file, in bytes.
 const MaxSize = syntax.MaxSize
 
-// defaultPeriod is the default of Period. Koordinator's CPU suppress has the
-// same period.
+// defaultPeriod is the default of Period. Koordinator's CPU suppress has the same period.
 const defaultPeriod = time.Second
 
 // Config is the configuration of a node.
@@ -30,9 +28,8 @@ type Config struct {
 	Period time.Duration
 	// Signals selects the events that wake the loop.
 	Signals Signals
-	// Rules say which cgroups are managed, and with which class. The first rule
-	// that matches a cgroup applies. Tenon never changes a cgroup that no rule
-	// matches.
+	// Rules say which cgroups are managed, and with which class. The first rule that
+	// matches a cgroup applies. Tenon never changes a cgroup that no rule matches.
 	Rules []match.Rule
 	// ContainerSockets are the sockets of the container runtimes, in the
 	// notation of package container. If it is empty, the usual paths count.
@@ -46,8 +43,7 @@ type Config struct {
 
 // A Fault is one mistake in a file.
 type Fault struct {
-	// Line is the line of the mistake, counted from 1. It is 0 if the mistake
-	// has no line.
+	// Line is the line of the mistake, counted from 1. It is 0 if the mistake has no line.
 	Line int
 	// Field is the dotted path of the key, such as "rules[1].class". It is
 	// empty if the fault concerns the whole file.

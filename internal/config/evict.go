@@ -48,8 +48,7 @@ func (t Threshold) evictsByAllocatable() bool {
 	return t.CPUEvictPolicy.Or("") == "evictByAllocatable"
 }
 
-// evictNotices names keys that are set, but have no effect because another key
-// is missing.
+// evictNotices names keys that are set, but have no effect because another key is missing.
 func (t Threshold) evictNotices() []string {
 	if !t.Enable.Or(false) {
 		return nil

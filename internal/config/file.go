@@ -20,15 +20,13 @@ type file struct {
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
 	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
 	CPUs       node.Maybe[string]        `json:"cpus"`
-	// MemoryBandwidth is the bandwidth behind one L3 cache, in bytes per
-	// second.
+	// MemoryBandwidth is the bandwidth behind one L3 cache, in bytes per second.
 	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
 	Signals         signals                `json:"signals"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
 	Slices          []workers.Slice        `json:"slices"`
-	// ContainerSockets are the sockets of the container runtimes. Rules on
-	// containers need them.
+	// ContainerSockets are the sockets of the container runtimes. Rules on containers need them.
 	ContainerSockets []string `json:"containerSockets"`
 	Strategies
 }
@@ -98,17 +96,15 @@ func (f file) cpus() unit.CPUSet {
 	return set
 }
 
-// valueOf returns the value of a key that must be set. A check or a default
-// ensures that.
+// valueOf returns the value of a key that must be set. A check or a default ensures that.
 func valueOf[T any](m node.Maybe[T]) T {
 	v, _ := m.Value()
 	return v
 }
 
-// leastMemory is the smallest memory.max that a workload may have. With less,
-// the kernel kills a program when it starts, so container runtimes also refuse
-// less than 6 MB. The usual cause of a smaller limit is a missing suffix
-// (limits: {memory: 4}).
+// leastMemory is the smallest memory.max that a workload may have. With less, the
+// kernel kills a program when it starts, so container runtimes also refuse less than 6
+// MB. The usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
 const leastMemory unit.Bytes = 6 << 20
 
 // file makes the checks of the file that the tags of the struct cannot express.

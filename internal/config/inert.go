@@ -10,10 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A ConfigMap may be older than Tenon, and then no webhook has checked it. If
-// Koordinator accepts a value that has no effect in Tenon, this must not
-// disable the whole section. Therefore the parser leaves out such values one by
-// one, with a notice for each.
+// A ConfigMap may be older than Tenon, and then no webhook has checked it. If Koordinator accepts
+// a value that has no effect in Tenon, this must not disable the whole section. Therefore the
+// parser leaves out such values one by one, with a notice for each.
 
 // leaveOut unsets the values of s that Koordinator accepts but that have no
 // effect, and returns a notice for each.
@@ -93,9 +92,8 @@ func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
 	return ""
 }
 
-// leaveOut unsets both percentages of the pair in the given mapping, if they
-// contradict each other, and returns a notice. It does not unset a pair that
-// has an effect even then.
+// leaveOut unsets both percentages of the pair in the given mapping, if they contradict each
+// other, and returns a notice. It does not unset a pair that has an effect even then.
 func (p pair) leaveOut(mapping, usual any, path string) []Fault {
 	name, problem := p.crossed(reflect.ValueOf(mapping).Elem().Interface(), usual)
 	if problem == "" {

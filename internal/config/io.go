@@ -67,8 +67,7 @@ func (c IO) latency() time.Duration {
 	return time.Duration(min(shortest, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }
 
-// blocks makes the checks of block devices that the tags of the struct cannot
-// express.
+// blocks makes the checks of block devices that the tags of the struct cannot express.
 func (c *checker) blocks(q QOS) {
 	for _, class := range q.classes() {
 		for i, b := range class.BlkIO.Blocks {
@@ -78,8 +77,7 @@ func (c *checker) blocks(q QOS) {
 	}
 }
 
-// noticesOfBlocks names settings of blkioQOS that this version does not
-// support.
+// noticesOfBlocks names settings of blkioQOS that this version does not support.
 func (q QOS) noticesOfBlocks() []string {
 	var notices []string
 	for _, class := range q.classes() {

@@ -61,11 +61,10 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 	return "", true
 }
 
-// means returns the kernel feature that makes BE work give way, if the
-// configuration selects one. In Koordinator, the default of the key is 0, and
-// this value selects no feature, because another mechanism makes BE work give
-// way. In Tenon, 0 selects the weaker feature, so a key that is not set must
-// select none.
+// means returns the kernel feature that makes BE work give way, if the configuration
+// selects one. In Koordinator, the default of the key is 0, and this value selects no
+// feature, because another mechanism makes BE work give way. In Tenon, 0 selects the
+// weaker feature, so a key that is not set must select none.
 func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {

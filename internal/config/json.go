@@ -8,20 +8,18 @@ import (
 	"tenon.sh/tenon/internal/config/syntax"
 )
 
-// ReadJSON parses JSON text, such as an annotation of a pod, into a struct with
-// the tags of this package (see key). A key has the same meaning and range as
-// in the configuration. The value null means that the key is not set. ReadJSON
-// finds all faults, but without line numbers. If there is any fault, it returns
-// the zero value.
+// ReadJSON parses JSON text, such as an annotation of a pod, into a struct with the
+// tags of this package (see key). A key has the same meaning and range as in the
+// configuration. The value null means that the key is not set. ReadJSON finds all
+// faults, but without line numbers. If there is any fault, it returns the zero value.
 func ReadJSON[T any](text string) (T, []Fault) {
 	v, _, faults := readJSON[T](text, false)
 	return v, faults
 }
 
-// ReadLenientJSON does the same as ReadJSON, for texts that may be written for
-// Koordinator. In three cases it returns a notice instead of a fault: for an
-// unknown key, for a key in another case, and for a value that Koordinator
-// accepts but that has no effect.
+// ReadLenientJSON does the same as ReadJSON, for texts that may be written for Koordinator. In
+// three cases it returns a notice instead of a fault: for an unknown key, for a key in another
+// case, and for a value that Koordinator accepts but that has no effect.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 	return readJSON[T](text, true)
 }

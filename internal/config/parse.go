@@ -18,9 +18,8 @@ import (
 // wrong, more faults do not help.
 const maxFaults = 100
 
-// A parser walks through a YAML document and the struct that it fills, in
-// parallel. It records the line of each field, so that faults found later also
-// have a line.
+// A parser walks through a YAML document and the struct that it fills, in parallel. It
+// records the line of each field, so that faults found later also have a line.
 type parser struct {
 	faults []Fault
 	lines  map[string]int
@@ -72,8 +71,7 @@ func (p *parser) line(n *yaml.Node) int {
 	return n.Line
 }
 
-// lineOf returns the line of the field or, if it has none, of the nearest field
-// that contains it.
+// lineOf returns the line of the field or, if it has none, of the nearest field that contains it.
 func (p *parser) lineOf(field string) int {
 	for {
 		if line, ok := p.lines[field]; ok || field == "" {
@@ -123,9 +121,8 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	}
 }
 
-// inner reads n, which must be a mapping or a list. A key without a value
-// counts as an empty mapping or list, because all keys below it may be
-// commented out.
+// inner reads n, which must be a mapping or a list. A key without a value counts as an
+// empty mapping or list, because all keys below it may be commented out.
 func (p *parser) inner(n *yaml.Node, path string, k key, to reflect.Value) {
 	switch empty := isNull(n); to.Kind() {
 	case reflect.Struct:

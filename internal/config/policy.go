@@ -10,9 +10,8 @@ import (
 
 // Policy returns the configuration of the policies.
 func (s Strategies) Policy() policy.Config {
-	// If the configuration does not mention the class, it has its default. If
-	// the configuration disables the class explicitly, the class does not keep
-	// BE off any core, as in Koordinator.
+	// If the configuration does not mention the class, it has its default. If the configuration
+	// disables the class explicitly, the class does not keep BE off any core, as in Koordinator.
 	lsrOff := !s.QOS.LSRClass.CPU.Enable.Or(true)
 	s = s.orDefaults()
 	return policy.Config{
@@ -34,9 +33,8 @@ func (s Strategies) Policy() policy.Config {
 	}
 }
 
-// memory returns the memory shares of each class whose memoryQOS sets any. If
-// the memoryQOS of a class is disabled, its shares are in Off. LSE has the same
-// shares as LSR.
+// memory returns the memory shares of each class whose memoryQOS sets any. If the memoryQOS of a
+// class is disabled, its shares are in Off. LSE has the same shares as LSR.
 func (q QOS) memory() memory.Config {
 	var m memory.Config
 	for _, class := range q.classes() {

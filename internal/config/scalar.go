@@ -15,14 +15,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A reader parses a value. If it fails, its error names the value and the
-// accepted values.
+// A reader parses a value. If it fails, its error names the value and the accepted values.
 type reader[T any] func(*yaml.Node, key) (T, error)
 
-// maybe reads n into a key that may stay unset. In JSON, null means unset. In a
-// ConfigMap or an annotation, an empty text also means unset, because templates
-// write it when a value is not set. In YAML, a key without a value is a fault,
-// because it is probably a mistake.
+// maybe reads n into a key that may stay unset. In JSON, null means unset. In a ConfigMap or an
+// annotation, an empty text also means unset, because templates write it when a value is not set.
+// In YAML, a key without a value is a fault, because it is probably a mistake.
 func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
 	if (p.pinned > 0 || p.lenient) && isNull(n) || p.lenient && isEmpty(n) {
 		return
@@ -68,8 +66,7 @@ func readText(n *yaml.Node, k key) (string, error) {
 	return "", refuse(n, k.want(aText))
 }
 
-// readWhole reads a whole number. If a key can only be 0 or 1, it also accepts
-// true and false.
+// readWhole reads a whole number. If a key can only be 0 or 1, it also accepts true and false.
 func readWhole[T ~int64](n *yaml.Node, k key) (T, error) {
 	if k.span.isSwitch() && n.ShortTag() == "!!bool" {
 		on, err := readBool(n, k)

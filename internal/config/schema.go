@@ -69,8 +69,7 @@ const (
 	aText     = "text"
 )
 
-// want describes which values of k are accepted, such as "a whole number from 0
-// to 100".
+// want describes which values of k are accepted, such as "a whole number from 0 to 100".
 func (k key) want(noun string) string {
 	switch {
 	case len(k.words) == 1:

@@ -5,9 +5,8 @@ import "tenon.sh/tenon/internal/model/node"
 // Signals selects the kernel signals that wake the loop, if the kernel has
 // them. Without these signals, the loop runs once per period.
 type Signals struct {
-	// RunQueueDelay means that BPF measures how long services wait for a CPU,
-	// and wakes the loop if they wait too long. It makes every context switch
-	// slower.
+	// RunQueueDelay means that BPF measures how long services wait for a CPU, and wakes
+	// the loop if they wait too long. It makes every context switch slower.
 	RunQueueDelay bool
 	// Pressure means that PSI triggers wake the loop.
 	Pressure bool

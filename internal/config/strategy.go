@@ -5,11 +5,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Strategies holds the configured strategies of one node. The keys, their
-// meanings and their ranges are those of the ConfigMap of Koordinator and ACK
-// (slo-controller-config, ack-slo-config). So the file and the ConfigMap use
-// the same struct. A key that is not set is absent. Its default is in
-// default.go. docs/configuration.md describes each key.
+// Strategies holds the configured strategies of one node. The keys, their meanings and their
+// ranges are those of the ConfigMap of Koordinator and ACK (slo-controller-config,
+// ack-slo-config). So the file and the ConfigMap use the same struct. A key that is not set is
+// absent. Its default is in default.go. docs/configuration.md describes each key.
 type Strategies struct {
 	Threshold  Threshold  `json:"resource-threshold-config,omitzero" section:"nodeStrategies"`
 	QOS        QOS        `json:"resource-qos-config,omitzero" section:"nodeStrategies"`
@@ -138,8 +137,7 @@ type MemoryQOS struct {
 	PageCacheReclaimSync  node.Maybe[bool]         `json:"pageCacheReclaimSync,omitzero" later:"false"`
 }
 
-// ResctrlQOS is the share that a class has of the L3 cache and of the memory
-// bandwidth.
+// ResctrlQOS is the share that a class has of the L3 cache and of the memory bandwidth.
 type ResctrlQOS struct {
 	Enable               node.Maybe[bool]         `json:"enable,omitzero"`
 	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100"`
@@ -160,9 +158,8 @@ type Block struct {
 	IO   IO                 `json:"ioCfg,omitzero"`
 }
 
-// IO holds the limits, the weight and the latency target on one Block, for all
-// work of a class together. Rates are per second, and a rate of 0 means no
-// limit. Latencies are in microseconds.
+// IO holds the limits, the weight and the latency target on one Block, for all work of a class
+// together. Rates are per second, and a rate of 0 means no limit. Latencies are in microseconds.
 type IO struct {
 	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.."`
 	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`
@@ -191,8 +188,7 @@ type NetworkQOS struct {
 	EgressLimit    node.Maybe[Bandwidth] `json:"egressLimit,omitzero" later:""`
 }
 
-// Burst is cpu-burst-config: how much CPU time an LS workload may save and
-// borrow for its bursts.
+// Burst is cpu-burst-config: how much CPU time an LS workload may save and borrow for its bursts.
 type Burst struct {
 	Policy                     node.Maybe[string]       `json:"policy,omitzero" oneof:"none cpuBurstOnly cfsQuotaBurstOnly auto"`
 	CPUBurstPercent            node.Maybe[unit.Percent] `json:"cpuBurstPercent,omitzero" range:"1..10000"`

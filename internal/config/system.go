@@ -18,8 +18,7 @@ type System struct {
 	TotalNetworkBandwidth     node.Maybe[unit.Bytes]      `json:"totalNetworkBandwidth,omitzero" later:""`
 }
 
-// Normalization is cpu-normalization-config: how fast a CPU is, relative to
-// other models.
+// Normalization is cpu-normalization-config: how fast a CPU is, relative to other models.
 type Normalization struct {
 	Enable       node.Maybe[bool]      `json:"enable,omitzero" later:"false"`
 	DefaultRatio node.Maybe[float64]   `json:"defaultRatio,omitzero" range:"1..5"`

@@ -1,7 +1,6 @@
-// Package control implements the local socket through which tenon shows the
-// inputs, wants and writes of tenond. The agent records them, with reasons and
-// times, in a Ledger and serves them. The clients are tenon status, explain and
-// top.
+// Package control implements the local socket through which tenon shows the inputs,
+// wants and writes of tenond. The agent records them, with reasons and times, in a
+// Ledger and serves them. The clients are tenon status, explain and top.
 package control
 
 import (
@@ -23,17 +22,15 @@ import (
 // directory. Only root may connect to it.
 func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
 
-// A Status describes the agent and its node at one moment. Its JSON keys are
-// stable. Amounts of use are means over about a second. Unknown values are
-// absent.
+// A Status describes the agent and its node at one moment. Its JSON keys are stable.
+// Amounts of use are means over about a second. Unknown values are absent.
 type Status struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	// At is the time of the last snapshot. It is absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Ticks uint64    `json:"turns"`
-	// Blind is the reason why the last tick could not read the node. It is
-	// empty if it could.
+	// Blind is the reason why the last tick could not read the node. It is empty if it could.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
@@ -75,9 +72,8 @@ type Node struct {
 	Busy        []CPU                     `json:"busy,omitempty"`
 }
 
-// CPU is the use of one CPU. If the kernel counts how much each workload uses
-// each CPU, there is also the use by class. On cgroup v1, this is so for
-// latency-sensitive work.
+// CPU is the use of one CPU. If the kernel counts how much each workload uses each CPU,
+// there is also the use by class. On cgroup v1, this is so for latency-sensitive work.
 type CPU struct {
 	ID    unit.CPU                     `json:"id"`
 	Busy  unit.MilliCPU                `json:"busy_mcpu"`
@@ -107,9 +103,8 @@ type Workload struct {
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
 	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
 	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
-	// DelayP99 describes how long the workload's threads wait for a CPU: 99 of
-	// 100 waits are shorter. Objective is the upper bound for it in the
-	// configuration.
+	// DelayP99 describes how long the workload's threads wait for a CPU: 99 of 100
+	// waits are shorter. Objective is the upper bound for it in the configuration.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
 	// Waits lists the workloads that had the CPU while this workload waited,
@@ -118,8 +113,7 @@ type Workload struct {
 	// Run is Frozen or Ended. It is absent if the workload runs, or if this is
 	// not known. It is known only while eviction is enabled.
 	Run node.Run `json:"run,omitempty"`
-	// Misfit says why the CPU limit does not fit the workload. It is absent if
-	// the limit fits.
+	// Misfit says why the CPU limit does not fit the workload. It is absent if the limit fits.
 	Misfit *misfit.Misfit `json:"misfit,omitempty"`
 	// Slice is the virtual worker of the workload. It is absent if the
 	// workload's rule has no slice.
@@ -139,8 +133,7 @@ type Knob struct {
 	node.Knob
 	Now    *string `json:"now"`    // null: the value could not be read
 	Before *string `json:"before"` // null: Tenon has not changed it
-	// Intent is the intent of the policy. It is empty if no policy has a want
-	// for the knob.
+	// Intent is the intent of the policy. It is empty if no policy has a want for the knob.
 	Intent plan.Intent `json:"intent,omitempty"`
 	Want   string      `json:"want,omitempty"` // the wanted value, for the intent to set
 	Policy string      `json:"policy,omitempty"`
@@ -172,9 +165,8 @@ type Explanation struct {
 	Trials *trial.Status `json:"trials,omitempty"`
 	// Effects say what the trials found about the service that is explained.
 	Effects []trial.Effect `json:"effects,omitempty"`
-	// Watermark says what the threshold of CPU suppress has cost best-effort
-	// work. It is set if the explanation is about isolation, best-effort work
-	// or the bound of such work.
+	// Watermark says what the threshold of CPU suppress has cost best-effort work. It is set if
+	// the explanation is about isolation, best-effort work or the bound of such work.
 	Watermark *price.Watermark `json:"watermark,omitempty"`
 	Knobs     []Knob           `json:"knobs"`
 }

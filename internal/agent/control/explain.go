@@ -11,9 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// trialsName is the name under which tenon explain shows the isolation and its
-// trials. If a workload or cgroup has this name, tenon explain shows that
-// instead.
+// trialsName is the name under which tenon explain shows the isolation and its trials.
+// If a workload or cgroup has this name, tenon explain shows that instead.
 const trialsName = "isolation"
 
 // mostInputs is how many workloads the explanation of a knob lists at most.

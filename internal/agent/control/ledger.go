@@ -14,16 +14,14 @@ import (
 )
 
 const (
-	// window is the minimum time over which the use is measured. It is needed
-	// because ticks that events cause can be too close together to compute a
-	// rate.
+	// window is the minimum time over which the use is measured. It is needed because
+	// ticks that events cause can be too close together to compute a rate.
 	window = 900 * time.Millisecond
 	// recent is how many writes the Ledger keeps.
 	recent = 20
 )
 
-// A Ledger records the ticks of a running agent. From these it can compute
-// answers at any time.
+// A Ledger records the ticks of a running agent. From these it can compute answers at any time.
 type Ledger struct {
 	version string
 	started time.Time
@@ -36,9 +34,8 @@ type Ledger struct {
 	// older and newer are the two snapshots from which rates are computed. To
 	// save memory, their knobs are removed.
 	older, newer node.Snapshot
-	// olderScheduler and newerScheduler are the status of the BE scheduler at
-	// the times of these two snapshots. They are nil if no scheduler was
-	// loaded.
+	// olderScheduler and newerScheduler are the status of the BE scheduler at the times
+	// of these two snapshots. They are nil if no scheduler was loaded.
 	olderScheduler, newerScheduler *node.SchedulerStatus
 
 	knobs  map[node.Knob]*account
@@ -64,8 +61,7 @@ func NewLedger(version string) *Ledger {
 // before the first tick.
 func (l *Ledger) Show(h *health.Health) { l.health = h }
 
-// Observe records a tick. If the tick could not read the node, it records the
-// error.
+// Observe records a tick. If the tick could not read the node, it records the error.
 func (l *Ledger) Observe(t tick.Tick, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +89,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 	}
 }
 
-// measure keeps two snapshots that are at least window apart. They are the last
-// such snapshots.
+// measure keeps two snapshots that are at least window apart. They are the last such snapshots.
 func (l *Ledger) measure(t tick.Tick) {
 	s := t.Snapshot
 	passed := s.At.Sub(l.newer.At)
@@ -125,8 +120,7 @@ func (l *Ledger) done(w record.Write) {
 		a.wrote, a.did = w, l.ticks
 	}
 	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
-		// If a write fails in every tick, it must not displace the other writes
-		// from the list.
+		// If a write fails in every tick, it must not displace the other writes from the list.
 		i := slices.IndexFunc(l.recent, func(r record.Write) bool { return r.Knob == w.Knob && r.Error == w.Error })
 		if i >= 0 {
 			l.recent = slices.Delete(l.recent, i, i+1)
@@ -138,9 +132,8 @@ func (l *Ledger) done(w record.Write) {
 	l.recent = append(l.recent, w)
 }
 
-// knob returns the state of one knob. The snapshot of a tick is older than the
-// tick's writes, so if there is a later write, its value counts. The caller
-// holds l.mu.
+// knob returns the state of one knob. The snapshot of a tick is older than the tick's
+// writes, so if there is a later write, its value counts. The caller holds l.mu.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
 	all := Knob{Knob: k, Now: text(now), Before: text(before)}

@@ -121,8 +121,7 @@ func (q QOS) Best() (node.Mechanism, error) {
 	return base, nil
 }
 
-// Base returns the isolation mechanism that is in use when Tenon has unloaded
-// all stronger ones.
+// Base returns the isolation mechanism that is in use when Tenon has unloaded all stronger ones.
 func (q QOS) Base() (node.Mechanism, error) {
 	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
 		if q.can(base) == nil {
@@ -217,9 +216,8 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// settled reports whether the result of a request is known. If the mechanism is
-// not in use, fault is the reason. before is how often the mechanism had failed
-// before the request.
+// settled reports whether the result of a request is known. If the mechanism is not in use, fault
+// is the reason. before is how often the mechanism had failed before the request.
 func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil

@@ -101,8 +101,7 @@ func (q QOS) describe(b *strings.Builder) {
 	_ = rest.Flush()
 }
 
-// describeSelection prints which mechanism is in use, why, and the state of all
-// other mechanisms.
+// describeSelection prints which mechanism is in use, why, and the state of all other mechanisms.
 func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "mechanism\t%s", shownMechanism(l.Mechanism))

@@ -12,8 +12,7 @@ func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	return v
 }
 
-// Named returns the name of a workload. It adds the state if the workload is
-// frozen or has ended.
+// Named returns the name of a workload. It adds the state if the workload is frozen or has ended.
 func (w Workload) Named() string {
 	if w.Run == "" {
 		return string(w.ID)

@@ -20,11 +20,9 @@ import (
 )
 
 const (
-	// patience is how long a client may take to send a request, or to read a
-	// line of the answer.
+	// patience is how long a client may take to send a request, or to read a line of the answer.
 	patience = 5 * time.Second
-	// streams is how many clients may receive the status after each tick at the
-	// same time.
+	// streams is how many clients may receive the status after each tick at the same time.
 	streams = 8
 )
 
@@ -38,8 +36,7 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slo
 	return serveAgain(ctx, present, stateDir, l, o, log)
 }
 
-// serveAgain does the same as Serve. every is the time between two checks that
-// the socket exists.
+// serveAgain does the same as Serve. every is the time between two checks that the socket exists.
 func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	for again := false; ; again = true {
 		err := serve(ctx, every, stateDir, l, o, log)

@@ -92,8 +92,7 @@ func (l *Ledger) bounds() []node.Knob {
 	return all
 }
 
-// elapsed returns the time between the two snapshots. It returns 0 if there is
-// only one snapshot.
+// elapsed returns the time between the two snapshots. It returns 0 if there is only one snapshot.
 func (l *Ledger) elapsed() time.Duration {
 	if l.older.At.IsZero() {
 		return 0
@@ -123,8 +122,7 @@ func (l *Ledger) workloads() []Workload {
 			CPULimit: w.CPULimit, MemoryLimit: w.MemoryLimit, MemoryRequest: w.MemoryRequest,
 		}
 		if held, known := l.rate(then.Throttled, now.Throttled).Value(); known {
-			// The kernel adds up the throttled time of all CPUs, so the share
-			// can exceed 100 %.
+			// The kernel adds up the throttled time of all CPUs, so the share can exceed 100 %.
 			c.Throttled = node.Some(min(unit.Percent(held/10), 100))
 		}
 		c.Objective = w.Objective.RunQueueDelay

@@ -130,8 +130,7 @@ func (s Status) describe(b *strings.Builder) {
 // mostMisfits is the maximum number of misfits in the text of a status.
 const mostMisfits = 5
 
-// misfits lists the first mostMisfits workloads whose CPU limit does not fit
-// them.
+// misfits lists the first mostMisfits workloads whose CPU limit does not fit them.
 func (s Status) misfits() []Workload {
 	var all []Workload
 	for _, w := range s.Workloads {

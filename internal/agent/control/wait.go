@@ -13,8 +13,7 @@ import (
 // mostWaits is how many runners the status lists for each workload at most.
 const mostWaits = 5
 
-// waitsOf returns for how long a workload waited for each runner, between the
-// two snapshots.
+// waitsOf returns for how long a workload waited for each runner, between the two snapshots.
 func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	elapsed := l.elapsed()
 	now := waiting(l.newer.Waits, id)

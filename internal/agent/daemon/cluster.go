@@ -197,11 +197,10 @@ func (c *cluster) layout() kube.Layout {
 // unknown reports whether the pods or the configuration are not known yet.
 func (c *cluster) unknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
-// take stores the list of pods from the kubelet or the API server. The list may
-// lack running pods. A kubelet that has just started lists no pods, or only
-// static ones, until it has reached the API server. It also does not list a pod
-// that was deleted by force. Therefore a pod stays known until its cgroup has
-// no process.
+// take stores the list of pods from the kubelet or the API server. The list may lack
+// running pods. A kubelet that has just started lists no pods, or only static ones,
+// until it has reached the API server. It also does not list a pod that was deleted by
+// force. Therefore a pod stays known until its cgroup has no process.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
 		c.last.Facts = known.Facts

@@ -44,8 +44,7 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	}
 	c.cfg.facts = facts
 	if !c.cfg.read {
-		// If a key has a fault, the value that the last daemon used stays in
-		// force.
+		// If a key has a fault, the value that the last daemon used stays in force.
 		c.cfg.last, _ = config.ParseConfigMap(k.Config)
 		c.cfg.read = true
 	}
@@ -96,8 +95,7 @@ func waits(m *absence.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
-// tellConfig computes the status of the configuration, and logs each change of
-// it.
+// tellConfig computes the status of the configuration, and logs each change of it.
 func (c *cluster) tellConfig(faults []config.Fault) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.last.HasConfig {
@@ -135,8 +133,7 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	c.cfg.status = next
 }
 
-// configTrouble returns why the watch cannot read the configuration, or "" if
-// it can.
+// configTrouble returns why the watch cannot read the configuration, or "" if it can.
 func (c *cluster) configTrouble() string {
 	_, err := c.configs.Trouble()
 	if err == nil {

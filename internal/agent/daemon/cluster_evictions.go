@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	// refusedFor is how long a pod stays exempt from eviction after the API
-	// server refused it. busyFor is how long after a temporary error, such as
-	// 429.
+	// refusedFor is how long a pod stays exempt from eviction after the API server
+	// refused it. busyFor is how long after a temporary error, such as 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
 	// Tenon sends an eviction at most attempts times, with attemptEvery between
@@ -246,8 +245,7 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	}
 }
 
-// errAway means that Tenon did not send the eviction because the API server is
-// away.
+// errAway means that Tenon did not send the eviction because the API server is away.
 var errAway = fmt.Errorf("the API server has been silent for %v", awayAfter)
 
 // awayBy reports whether the API server has been silent for longer than
@@ -264,8 +262,7 @@ func answered(err error) bool {
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
 }
 
-// exemptFor returns how long a pod stays exempt from eviction after the answer
-// err.
+// exemptFor returns how long a pod stays exempt from eviction after the answer err.
 func exemptFor(err error) time.Duration {
 	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
@@ -278,9 +275,8 @@ func exemptFor(err error) time.Duration {
 	return busyFor
 }
 
-// first reports whether no earlier refusal for this pod had the same reason. A
-// budget may refuse for days, and each event that Tenon writes is an object in
-// the API server.
+// first reports whether no earlier refusal for this pod had the same reason. A budget
+// may refuse for days, and each event that Tenon writes is an object in the API server.
 func (e *evictionQueue) first(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

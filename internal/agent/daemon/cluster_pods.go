@@ -25,8 +25,7 @@ type podView struct {
 	running []*corev1.Pod
 	// pods are the pods that the API server can evict, by cgroup.
 	pods map[node.CgroupPath]endable
-	// native has, for each pod and container, the limits that the kubelet
-	// enforces.
+	// native has, for each pod and container, the limits that the kubelet enforces.
 	native map[node.CgroupPath]kube.Amounts
 	// before is what native was when the journal was last correct.
 	before map[node.CgroupPath]kube.Amounts
@@ -35,8 +34,7 @@ type podView struct {
 	change func(node.Knob, node.Value) node.Value
 }
 
-// natives returns, for each pod and container, the limits that the kubelet
-// enforces.
+// natives returns, for each pod and container, the limits that the kubelet enforces.
 func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts {
 	all := make(map[node.CgroupPath]kube.Amounts, len(pods))
 	for i := range pods {
@@ -131,13 +129,12 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	return remarks
 }
 
-// isDeleted reports whether a pod was deleted, if a list lacks it. The list of
-// the API server has all pods except static ones. A kubelet that has just
-// started lists few or none of its pods. It takes them from the API server in
-// the order of their creation (pkg/kubelet: HandlePodAdditions). Therefore, if
-// it lists one pod, it knows all older ones. A static pod comes from another
-// source and has no time of creation, and it does not end if its mirror pod is
-// deleted.
+// isDeleted reports whether a pod was deleted, if a list lacks it. The list of the API
+// server has all pods except static ones. A kubelet that has just started lists few or
+// none of its pods. It takes them from the API server in the order of their creation
+// (pkg/kubelet: HandlePodAdditions). Therefore, if it lists one pod, it knows all older
+// ones. A static pod comes from another source and has no time of creation, and it does
+// not end if its mirror pod is deleted.
 func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 	if !ofAPI(p) {
 		return false

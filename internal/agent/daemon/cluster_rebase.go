@@ -37,16 +37,14 @@ func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]
 	return next
 }
 
-// rebase corrects the journal after pods were resized. Then a release restores
-// the value that the kubelet would have written, and not the value that was
-// valid before the resize. rebase does not change a value that the kubelet did
-// not enforce at first. It does not change quotas if the kubelet's quotas are
-// off.
+// rebase corrects the journal after pods were resized. Then a release restores the
+// value that the kubelet would have written, and not the value that was valid before
+// the resize. rebase does not change a value that the kubelet did not enforce at first.
+// It does not change quotas if the kubelet's quotas are off.
 //
-// before holds the amounts of the pods when the journal was last correct. Tenon
-// may also have journaled a knob after a resize, but before the kubelet's
-// write. Then the journaled value equals the amounts before the resize, which
-// are in recent.
+// before holds the amounts of the pods when the journal was last correct. Tenon may
+// also have journaled a knob after a resize, but before the kubelet's write. Then the
+// journaled value equals the amounts before the resize, which are in recent.
 func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.CgroupPath]resize, noQuotas bool) func(node.Knob, node.Value) node.Value {
 	difference := differs(before, now, noQuotas)
 	return func(k node.Knob, v node.Value) node.Value {

@@ -20,13 +20,12 @@ const onItsWay = 30 * time.Second
 // than any real machine has, and fits into the number types of all readers.
 const mostRequested = 1 << 54
 
-// requested is how much of the batch resources the running pods request. The
-// manager publishes at least this amount (manager.Decide). Not all pods count.
+// requested is how much of the batch resources the running pods request. The manager
+// publishes at least this amount (manager.Decide). Not all pods count.
 //
-// A new pod counts only if it fits into the amount beside the other pods. If
-// every pod counted, the scheduler would fill each gap from a queue of work
-// within milliseconds, and the sum of requests would never fall to the amount
-// of the formula.
+// A new pod counts only if it fits into the amount beside the other pods. If every pod
+// counted, the scheduler would fill each gap from a queue of work within milliseconds,
+// and the sum of requests would never fall to the amount of the formula.
 type requested struct {
 	cpu    pledge[unit.MilliCPU]
 	memory pledge[unit.Bytes]

@@ -10,9 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// writeConflicts records Tenon's last write to each knob, and the values that
-// later snapshots show. Package decide/contest uses it. All times are those of
-// snapshots.
+// writeConflicts records Tenon's last write to each knob, and the values that later
+// snapshots show. Package decide/contest uses it. All times are those of snapshots.
 type writeConflicts struct {
 	knobs map[node.Knob]*written
 	at    time.Time // the time of the last snapshot
@@ -26,9 +25,8 @@ type written struct {
 	found []time.Time // the times at which a snapshot had another value, oldest first
 }
 
-// rewritten reports whether a value of this type changes only if a program
-// writes the knob. Values of other types also change when processes start and
-// end.
+// rewritten reports whether a value of this type changes only if a program writes the
+// knob. Values of other types also change when processes start and end.
 func rewritten(v node.Value) bool {
 	switch v.(type) {
 	case node.Run, node.Scheduler, node.Threads:

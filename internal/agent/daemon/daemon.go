@@ -46,9 +46,8 @@ type Options struct {
 	// Watchdog is the command that starts the watchdog. If it is nil, no
 	// watchdog is started.
 	Watchdog []string
-	// Reload delivers a value when the daemon must read its configuration
-	// again. If it is nil, the daemon reads the file again only when the file
-	// changes.
+	// Reload delivers a value when the daemon must read its configuration again. If it
+	// is nil, the daemon reads the file again only when the file changes.
 	Reload <-chan struct{}
 	// Ready is called after the first tick.
 	Ready func()
@@ -196,8 +195,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// home returns the cgroup of this process in the hierarchy of the cpu
-// controller.
+// home returns the cgroup of this process in the hierarchy of the cpu controller.
 func home(fs proc.FS) (node.CgroupPath, error) {
 	entries, err := fs.SelfCgroup()
 	if err != nil {

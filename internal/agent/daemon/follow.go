@@ -119,11 +119,10 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// ApplyAll performs the first steps on the node: as many as host.Together
-// allows in one batch. The caller calls it again for the remaining steps. If
-// thousands of cgroups appear at once, that takes longer than a tick. Therefore
-// ApplyAll prolongs the lease after each batch, so that the watchdog does not
-// take the loop for dead.
+// ApplyAll performs the first steps on the node: as many as host.Together allows in one
+// batch. The caller calls it again for the remaining steps. If thousands of cgroups
+// appear at once, that takes longer than a tick. Therefore ApplyAll prolongs the lease
+// after each batch, so that the watchdog does not take the loop for dead.
 func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	n := host.Together(steps)
 	if n == 1 {

@@ -31,8 +31,7 @@ const (
 	converting = 5 * time.Second
 )
 
-// A guard renews the lease while the loop is alive. The watchdog reads this
-// lease.
+// A guard renews the lease while the loop is alive. The watchdog reads this lease.
 type guard struct {
 	dir   string
 	host  *host.Host
@@ -56,8 +55,7 @@ type guard struct {
 	ticks chan time.Time
 }
 
-// An attempt says when a watchdog was last started, and when the next start is
-// due.
+// An attempt says when a watchdog was last started, and when the next start is due.
 type attempt struct {
 	failed string        // the last logged error
 	waited time.Duration // the wait before this attempt; 0: a watchdog was running
@@ -136,9 +134,8 @@ func (g *guard) end(good bool, period time.Duration) {
 	g.busy, g.good, g.by = false, good, time.Now().Add(period+hung)
 }
 
-// keep renews the lease while ticks are on time, and makes sure that a watchdog
-// runs. It returns when ctx ends, or with an error if another process took the
-// lease.
+// keep renews the lease while ticks are on time, and makes sure that a watchdog runs.
+// It returns when ctx ends, or with an error if another process took the lease.
 func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	ticker := time.NewTicker(lease.Renewal)
 	defer ticker.Stop()
@@ -172,8 +169,7 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 // onTime reports whether ticks are on time. The caller holds g.mu.
 func (g *guard) onTime() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
 
-// hangs reports whether the loop has been late for so long that the lease has
-// expired.
+// hangs reports whether the loop has been late for so long that the lease has expired.
 func (g *guard) hangs() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,8 +183,7 @@ func (g *guard) renew() error {
 	return err
 }
 
-// report reports that a part of the state has a fault, or that the fault has
-// ended.
+// report reports that a part of the state has a fault, or that the fault has ended.
 func (g *guard) report(part, what string, err error) {
 	text := ""
 	if err != nil {

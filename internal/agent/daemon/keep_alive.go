@@ -14,15 +14,14 @@ type keptScheduler interface {
 	Unload() (bool, error)
 }
 
-// keepAlive keeps the BE scheduler alive until ctx ends. The scheduler ends
-// itself if it gets no heartbeat for some time, and the period of the loop may
-// be longer than that time. Therefore keepAlive sends a heartbeat at each tick
-// of the guard while the loop is alive.
+// keepAlive keeps the BE scheduler alive until ctx ends. The scheduler ends itself if
+// it gets no heartbeat for some time, and the period of the loop may be longer than
+// that time. Therefore keepAlive sends a heartbeat at each tick of the guard while the
+// loop is alive.
 //
-// If the loop hangs, the watchdog limits best-effort work by quota, and
-// keepAlive unloads the scheduler. Threads of the scheduler do not obey quotas,
-// and the scheduler would take back the threads that the watchdog moved to the
-// fair class.
+// If the loop hangs, the watchdog limits best-effort work by quota, and keepAlive
+// unloads the scheduler. Threads of the scheduler do not obey quotas, and the scheduler
+// would take back the threads that the watchdog moved to the fair class.
 func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptScheduler, log *slog.Logger) {
 	said, last := "", time.Now()
 	for {

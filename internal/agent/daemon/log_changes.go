@@ -12,9 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A changeLogger logs changes. It writes one line when a fault appears, one
-// when the cause of the fault changes, and one when the fault ends, however
-// many ticks it lasts.
+// A changeLogger logs changes. It writes one line when a fault appears, one when the
+// cause of the fault changes, and one when the fault ends, however many ticks it lasts.
 type changeLogger struct {
 	log       *slog.Logger
 	failing   map[node.Knob]string // the cause of each knob whose last step failed

@@ -19,9 +19,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanismsFile is the file with the mechanism that an operator chose, and
-// with the mechanism failures. The next daemon reads it, even if this one
-// crashed.
+// mechanismsFile is the file with the mechanism that an operator chose, and with the
+// mechanism failures. The next daemon reads it, even if this one crashed.
 const mechanismsFile = "ladder.json"
 
 // A savedMechanisms holds the mechanism that an operator has chosen since boot,
@@ -74,9 +73,8 @@ func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanism
 
 func (r *mechanisms) path() string { return filepath.Join(r.dir, mechanismsFile) }
 
-// Pin makes Tenon use an isolation mechanism, and overrides the configuration.
-// An empty mechanism ends this. Pin saves the choice, then waits until a tick
-// has applied it.
+// Pin makes Tenon use an isolation mechanism, and overrides the configuration. An empty
+// mechanism ends this. Pin saves the choice, then waits until a tick has applied it.
 func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
 	done, err := r.set(mechanism)
 	if err != nil {

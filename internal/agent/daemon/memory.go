@@ -26,8 +26,7 @@ type remembered struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
 	State  policy.State  `json:"state"`
-	// Containers holds the known containers. The key is the address of their
-	// runtime.
+	// Containers holds the known containers. The key is the address of their runtime.
 	Containers map[string][]container.Container `json:"containers,omitempty"`
 }
 

@@ -15,18 +15,16 @@ import (
 )
 
 const (
-	// pressureWindow is the shortest window of a trigger that all kernels
-	// accept from a process with CAP_SYS_RESOURCE. unprivilegedWindow is the
-	// shortest window for a process without it
-	// (Documentation/accounting/psi.rst).
+	// pressureWindow is the shortest window of a trigger that all kernels accept from a
+	// process with CAP_SYS_RESOURCE. unprivilegedWindow is the shortest window for a
+	// process without it (Documentation/accounting/psi.rst).
 	pressureWindow     = 500 * time.Millisecond
 	unprivilegedWindow = 2 * time.Second
 	// A trigger fires when a thread waited for 1/stalled of the window
 	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// mostTriggered is how many workloads may have triggers. It is bounded
-	// because the kernel runs a real-time thread for each cgroup with a
-	// trigger.
+	// mostTriggered is how many workloads may have triggers. It is bounded because the
+	// kernel runs a real-time thread for each cgroup with a trigger.
 	mostTriggered = 32
 	// retryPause is how long Tenon waits before it sets lost triggers again.
 	retryPause = 10 * time.Second
@@ -40,10 +38,9 @@ type watched struct {
 	resource string
 }
 
-// pressure keeps PSI triggers for CPU and memory on the latency-sensitive
-// workloads. On cgroup v1 only the node has pressure files. Then only memory
-// gets a trigger, because some thread always waits for CPU if best-effort work
-// fills the node.
+// pressure keeps PSI triggers for CPU and memory on the latency-sensitive workloads. On
+// cgroup v1 only the node has pressure files. Then only memory gets a trigger, because
+// some thread always waits for CPU if best-effort work fills the node.
 type pressure struct {
 	tree *cgroup.Tree
 	proc string // a mount of procfs

@@ -18,9 +18,8 @@ import (
 // a sender blocks, for at most one tick.
 const wakes = 16
 
-// signals turns notifications of the kernel into events. If the kernel does not
-// support a kind of notification, signals logs that once, and the loop runs
-// only at its period.
+// signals turns notifications of the kernel into events. If the kernel does not support
+// a kind of notification, signals logs that once, and the loop runs only at its period.
 type signals struct {
 	host *host.Host
 	log  *slog.Logger
@@ -86,8 +85,7 @@ func (s *signals) use(on config.Signals) {
 
 // follow sets triggers on the workloads that exist now.
 func (s *signals) follow(workloads []node.Workload) {
-	// If BPF measures each wait, a trigger on the sum of the waits adds no
-	// information.
+	// If BPF measures each wait, a trigger on the sum of the waits adds no information.
 	s.pressure.follow(workloads, s.on.Pressure, !s.delays)
 }
 
@@ -117,8 +115,7 @@ func (s *signals) say(trouble string) {
 	s.trouble = trouble
 }
 
-// close ends the signals. The loop must have stopped receiving events before
-// this call.
+// close ends the signals. The loop must have stopped receiving events before this call.
 func (s *signals) close() error {
 	s.pressure.close()
 	err := s.host.Delays().Stop()

@@ -9,11 +9,10 @@ import (
 	"syscall"
 )
 
-// Attach moves a process with all its threads into the group, in every
-// hierarchy in which the group exists. On v1 it moves the process once per
-// hierarchy. It begins with the cpuset, which can refuse (ENOSPC: the group has
-// no CPUs or memory nodes). After an error the process may have moved in some
-// hierarchies.
+// Attach moves a process with all its threads into the group, in every hierarchy in
+// which the group exists. On v1 it moves the process once per hierarchy. It begins with
+// the cpuset, which can refuse (ENOSPC: the group has no CPUs or memory nodes). After
+// an error the process may have moved in some hierarchies.
 func (t *Tree) Attach(path string, pid int) error {
 	return t.attach(path, pid, func(*hierarchy) string { return "cgroup.procs" })
 }

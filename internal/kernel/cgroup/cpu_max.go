@@ -40,13 +40,12 @@ func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 	return v, nil
 }
 
-// WriteCPUMax changes quota, period and burst. It orders the writes so that the
-// kernel refuses none of them: it lowers the burst before it writes the quota,
-// or raises it afterwards. After an error it restores the old value. The kernel
-// returns EINVAL for values outside the bounds of CPUMax. On v1 it also returns
-// EINVAL if the ratio of quota to period is above the parent's or below a
-// child's. If v has a burst and the kernel has no bursts, WriteCPUMax returns
-// ErrUnsupported.
+// WriteCPUMax changes quota, period and burst. It orders the writes so that the kernel
+// refuses none of them: it lowers the burst before it writes the quota, or raises it
+// afterwards. After an error it restores the old value. The kernel returns EINVAL for
+// values outside the bounds of CPUMax. On v1 it also returns EINVAL if the ratio of
+// quota to period is above the parent's or below a child's. If v has a burst and the
+// kernel has no bursts, WriteCPUMax returns ErrUnsupported.
 func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	old, err := t.ReadCPUMax(path)
 	if err != nil {

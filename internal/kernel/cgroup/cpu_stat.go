@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// CPUStat holds the CPU time and the throttling of a group and the groups below
-// it, since the group was made. The CPU time is exact, unlike that of
-// /proc/stat.
+// CPUStat holds the CPU time and the throttling of a group and the groups below it,
+// since the group was made. The CPU time is exact, unlike that of /proc/stat.
 type CPUStat struct {
 	Usage, User, System time.Duration
 	Periods             int64         // periods of the quota in which it ran

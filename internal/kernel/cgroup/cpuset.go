@@ -6,9 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ReadCPUs reads cpuset.cpus. On v2 an empty set means the CPUs of the parent.
-// On v1 it means that no task may enter the group. The root of v2 lacks the
-// file.
+// ReadCPUs reads cpuset.cpus. On v2 an empty set means the CPUs of the parent. On v1 it
+// means that no task may enter the group. The root of v2 lacks the file.
 func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
 	return readOften(t, cpuset, path, "cpuset.cpus", unit.ParseCPUSet)
 }
@@ -54,10 +53,9 @@ func (t *Tree) WriteMems(path string, nodes unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.mems", nodes.String())
 }
 
-// Partition reads cpuset.cpus.partition (Linux 5.9, isolated 6.1): "member",
-// "root" or "isolated". If the partition is invalid, the result contains the
-// reason: "root invalid (…)". On v1, which has no partitions, it returns
-// ErrUnsupported.
+// Partition reads cpuset.cpus.partition (Linux 5.9, isolated 6.1): "member", "root" or
+// "isolated". If the partition is invalid, the result contains the reason: "root
+// invalid (…)". On v1, which has no partitions, it returns ErrUnsupported.
 func (t *Tree) Partition(path string) (string, error) {
 	const file = "cpuset.cpus.partition"
 	if t.VersionOf(cpuset) == 1 {

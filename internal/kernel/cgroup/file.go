@@ -14,9 +14,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// readFile reads a pseudo file, whose size is 0 according to the kernel. The
-// buffer is larger than nearly every such file, so that one read(2) gets a
-// consistent text.
+// readFile reads a pseudo file, whose size is 0 according to the kernel. The buffer is
+// larger than nearly every such file, so that one read(2) gets a consistent text.
 func readFile(path string) (string, error) {
 	fd, err := openfile.Open(path)
 	if err != nil {

@@ -64,10 +64,9 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 	return made, nil
 }
 
-// enableControllers enables one controller at a time, because the kernel
-// accepts or refuses a list as a whole. If the kernel refuses a controller
-// (EBUSY: the group has processes; EACCES: it is not delegated to us), its
-// files are missing.
+// enableControllers enables one controller at a time, because the kernel accepts or
+// refuses a list as a whole. If the kernel refuses a controller (EBUSY: the group has
+// processes; EACCES: it is not delegated to us), its files are missing.
 func (h *hierarchy) enableControllers(path string) {
 	enabled, _ := h.read(path, "cgroup.subtree_control")
 	for _, c := range []string{cpu, cpuset, memory, pids, block} {
@@ -164,10 +163,9 @@ func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
 }
 
-// childless reports whether a directory contains no other directory. The kernel
-// counts two links for a directory, and one more for each child
-// (fs/kernfs/inode.c: kernfs_refresh_inode). File systems that do not count
-// children show one link.
+// childless reports whether a directory contains no other directory. The kernel counts
+// two links for a directory, and one more for each child (fs/kernfs/inode.c:
+// kernfs_refresh_inode). File systems that do not count children show one link.
 func childless(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.
@@ -222,9 +220,8 @@ func (t *Tree) Paths() ([]string, error) {
 	return paths, nil
 }
 
-// Inode returns the inode number of the group's directory. On v1 it is the
-// directory in the hierarchy of cpu. The number changes when a group is removed
-// and made again.
+// Inode returns the inode number of the group's directory. On v1 it is the directory in
+// the hierarchy of cpu. The number changes when a group is removed and made again.
 func (t *Tree) Inode(path string) (uint64, error) {
 	_, st, err := find(t, path)
 	return st.Ino, err

@@ -95,11 +95,10 @@ func (v Vendor) Read(path string) (Identity, error) {
 
 func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), identityExpels) }
 
-// Write marks a group. If the kernel lacks a level, Write rounds: without the
-// file for siblings, 2 becomes 1; without levels above 0, 1 and 2 become 0.
-// Write returns ErrSwitchedOff if marks are switched off, or if the kernel
-// cannot reset a mark. While core scheduling is on, Write and Switch refuse
-// every mark except 0.
+// Write marks a group. If the kernel lacks a level, Write rounds: without the file for
+// siblings, 2 becomes 1; without levels above 0, 1 and 2 become 0. Write returns
+// ErrSwitchedOff if marks are switched off, or if the kernel cannot reset a mark. While
+// core scheduling is on, Write and Switch refuse every mark except 0.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
 		return fmt.Errorf("mark %s with identity %d: want %d to %d", shown(path), id, identityBE, identityExpels)
@@ -193,9 +192,8 @@ func (v Vendor) Switched() (bool, error) {
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Switch sets whether marks have an effect. While core scheduling is on, it
-// refuses to give them one, because the two together have locked up kernels up
-// to 5.10.134-16.1.
+// Switch sets whether marks have an effect. While core scheduling is on, it refuses to
+// give them one, because the two together have locked up kernels up to 5.10.134-16.1.
 func (v Vendor) Switch(on bool) error {
 	value := "0"
 	if on {
@@ -207,9 +205,8 @@ func (v Vendor) Switch(on bool) error {
 	return v.files.setSysctl(sysctlIdentity, value)
 }
 
-// besideCores returns an error while core scheduling is on. It must be checked
-// each time: any privileged process may have turned it on since the last mark
-// was written.
+// besideCores returns an error while core scheduling is on. It must be checked each
+// time: any privileged process may have turned it on since the last mark was written.
 func (v Vendor) besideCores() error {
 	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
 		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))

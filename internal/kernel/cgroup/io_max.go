@@ -33,9 +33,8 @@ var rates = [...]rate{
 	{"wiops", "blkio.throttle.write_iops_device", func(l *IOLimits) *int64 { return &l.WriteIOPS }},
 }
 
-// ReadIOMax reads io.max (v1: blkio.throttle.*_device): the limits of each
-// device that has any. For the root of v2, which lacks the file, it returns
-// ErrUnsupported.
+// ReadIOMax reads io.max (v1: blkio.throttle.*_device): the limits of each device that
+// has any. For the root of v2, which lacks the file, it returns ErrUnsupported.
 func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	if t.VersionOf(block) == 1 {
 		return t.v1ReadIOMax(path)
@@ -43,11 +42,10 @@ func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	return read(t, block, path, "io.max", parseIOMax)
 }
 
-// WriteIOMax makes limits the content of io.max. A device that is not in limits
-// loses its limits. The kernel takes one device at a time, and whole disks
-// only. If limits contains a partition or a missing device, WriteIOMax returns
-// ENODEV, but still writes the other devices. On v1 the limits of a group do
-// not apply to the groups below it.
+// WriteIOMax makes limits the content of io.max. A device that is not in limits loses
+// its limits. The kernel takes one device at a time, and whole disks only. If limits
+// contains a partition or a missing device, WriteIOMax returns ENODEV, but still writes
+// the other devices. On v1 the limits of a group do not apply to the groups below it.
 func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
 	now, err := t.ReadIOMax(path)
 	if err != nil {

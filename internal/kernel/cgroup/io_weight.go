@@ -80,8 +80,7 @@ func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
 	return errors.Join(errs...)
 }
 
-// parseIOWeight reads "100", or "default 100" followed by lines such as "254:0
-// 50".
+// parseIOWeight reads "100", or "default 100" followed by lines such as "254:0 50".
 func parseIOWeight(text string) (IOWeight, error) {
 	first, _, _ := strings.Cut(text, "\n")
 	n, err := strconv.ParseUint(strings.TrimPrefix(first, "default "), 10, 31)

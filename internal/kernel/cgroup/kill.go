@@ -23,10 +23,9 @@ const (
 	killPoll = 2 * time.Millisecond
 )
 
-// ProcsBelow lists the processes in the group and in all groups below it, in
-// ascending order. On v1 the threads of a process may be in several groups.
-// Then ProcsBelow lists the process if its first thread is in one of the listed
-// groups.
+// ProcsBelow lists the processes in the group and in all groups below it, in ascending
+// order. On v1 the threads of a process may be in several groups. Then ProcsBelow lists
+// the process if its first thread is in one of the listed groups.
 func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -151,12 +150,11 @@ func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	return sent, errors.Join(errs...)
 }
 
-// Kill sends SIGKILL to all processes in the group and below it, including
-// children that are forked meanwhile. It uses cgroup.kill (v2, Linux 5.14).
-// Without that file it freezes the group first, if possible. On v1 it thaws a
-// frozen group, because frozen processes do not die on v1. Kill does not wait:
-// a process in uninterruptible sleep ends when it wakes up. Populated reports
-// whether processes are left.
+// Kill sends SIGKILL to all processes in the group and below it, including children
+// that are forked meanwhile. It uses cgroup.kill (v2, Linux 5.14). Without that file it
+// freezes the group first, if possible. On v1 it thaws a frozen group, because frozen
+// processes do not die on v1. Kill does not wait: a process in uninterruptible sleep
+// ends when it wakes up. Populated reports whether processes are left.
 func (t *Tree) Kill(path string) error {
 	if path == "" {
 		return fmt.Errorf("kill all in %s: %w", shown(path), syscall.EINVAL)

@@ -7,8 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// MemoryUse holds some values of memory.stat, for a group and all groups below
-// it.
+// MemoryUse holds some values of memory.stat, for a group and all groups below it.
 type MemoryUse struct {
 	// InactiveFile is the page cache that was not used lately.
 	InactiveFile unit.Bytes

@@ -6,10 +6,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Pressure reads how long tasks of the group and of all groups below it waited
-// for a resource: the file RESOURCE.pressure, where RESOURCE is cpu, memory, io
-// or (Linux 6.1) irq. It returns ErrUnsupported on v1, and if PSI is off for
-// cgroups.
+// Pressure reads how long tasks of the group and of all groups below it waited for a
+// resource: the file RESOURCE.pressure, where RESOURCE is cpu, memory, io or (Linux
+// 6.1) irq. It returns ErrUnsupported on v1, and if PSI is off for cgroups.
 func (t *Tree) Pressure(path, resource string) (unit.Pressure, error) {
 	h := t.all[0]
 	file := resource + ".pressure"

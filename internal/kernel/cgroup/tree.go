@@ -149,11 +149,10 @@ func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	return found[0], true
 }
 
-// Above reports whether the tree begins above the cgroup namespace of this
-// process. This is so in a container that has its own cgroup namespace and
-// mounts the host's /sys/fs/cgroup. There, the paths in /proc/PID/cgroup are
-// relative to the namespace, such as /../../init.scope. They are not paths of
-// this tree (cgroup_namespaces(7)).
+// Above reports whether the tree begins above the cgroup namespace of this process.
+// This is so in a container that has its own cgroup namespace and mounts the host's
+// /sys/fs/cgroup. There, the paths in /proc/PID/cgroup are relative to the namespace,
+// such as /../../init.scope. They are not paths of this tree (cgroup_namespaces(7)).
 func (t *Tree) Above() bool {
 	return slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.above })
 }

@@ -13,11 +13,10 @@ import (
 // maxWindow is the longest window that the kernel accepts.
 const maxWindow = 10 * time.Second
 
-// A Trigger sends an event when tasks have waited too long for a resource.
-// While any task waits, the kernel checks ten times per window. It sends at
-// most one event per window (Documentation/accounting/psi.rst, "Monitoring for
-// pressure thresholds", Linux 5.2). For each group with triggers, the kernel
-// runs one thread.
+// A Trigger sends an event when tasks have waited too long for a resource. While any
+// task waits, the kernel checks ten times per window. It sends at most one event per
+// window (Documentation/accounting/psi.rst, "Monitoring for pressure thresholds", Linux
+// 5.2). For each group with triggers, the kernel runs one thread.
 type Trigger struct {
 	pressure int // the open pressure file; closing it ends the trigger
 	fired    chan struct{}
@@ -88,9 +87,8 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 	return tr, nil
 }
 
-// Fired receives a value if the trigger has fired since the last receive. The
-// channel is closed when the trigger ends: by Close, or because the group was
-// removed.
+// Fired receives a value if the trigger has fired since the last receive. The channel
+// is closed when the trigger ends: by Close, or because the group was removed.
 func (tr *Trigger) Fired() <-chan struct{} { return tr.fired }
 
 // Err returns why the trigger ended without Close: ErrGone, because the group
@@ -101,8 +99,7 @@ func (tr *Trigger) Err() error {
 	return tr.why
 }
 
-// Close ends the trigger. It may be called for a trigger that has ended
-// already.
+// Close ends the trigger. It may be called for a trigger that has ended already.
 func (tr *Trigger) Close() {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()

@@ -53,8 +53,7 @@ func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	return u, nil
 }
 
-// CPUUsage reads only the CPU time. On v1 it needs one file, while CPUUse needs
-// two.
+// CPUUsage reads only the CPU time. On v1 it needs one file, while CPUUse needs two.
 func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 	if t.VersionOf(cpu) == 1 {
 		return t.v1CPUUsage(path)
@@ -63,10 +62,9 @@ func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 	return u.Usage, err
 }
 
-// UsagePerCPU reads how much CPU time the group and all groups below it have
-// used on each possible CPU, since the group was made (v1:
-// cpuacct.usage_percpu, in ns). On v2, which has no such file, it returns
-// ErrUnsupported.
+// UsagePerCPU reads how much CPU time the group and all groups below it have used on
+// each possible CPU, since the group was made (v1: cpuacct.usage_percpu, in ns). On v2,
+// which has no such file, it returns ErrUnsupported.
 func (t *Tree) UsagePerCPU(path string) (map[unit.CPU]time.Duration, error) {
 	if t.VersionOf(cpuacct) != 1 {
 		return nil, fmt.Errorf("read cpuacct.usage_percpu in %s: cgroup v2 does not count by CPU: %w", shown(path), ErrUnsupported)

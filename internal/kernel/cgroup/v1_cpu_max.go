@@ -11,8 +11,7 @@ const (
 	v1Period = "cpu.cfs_period_us"
 )
 
-// v1ReadQuota reads the files of quota and period. A quota of -1 means no
-// limit.
+// v1ReadQuota reads the files of quota and period. A quota of -1 means no limit.
 func (t *Tree) v1ReadQuota(path string) (CPUMax, error) {
 	q, err := readOften(t, cpu, path, v1Quota, v1ParseQuota)
 	if err != nil {
@@ -29,12 +28,11 @@ func v1ParseQuota(text string) (time.Duration, error) {
 	return parseMicroseconds(text)
 }
 
-// v1ChangeQuota writes quota and period, which are two files on v1. Between the
-// two writes the group has one old and one new value. The order is chosen so
-// that the limit in between is no wider than the old and the new limit allow.
-// The kernel may refuse that order, because the limit in between would be below
-// a child's. Then v1ChangeQuota removes the limit for a moment. Meanwhile the
-// limit of the parent applies.
+// v1ChangeQuota writes quota and period, which are two files on v1. Between the two
+// writes the group has one old and one new value. The order is chosen so that the limit
+// in between is no wider than the old and the new limit allow. The kernel may refuse
+// that order, because the limit in between would be below a child's. Then v1ChangeQuota
+// removes the limit for a moment. Meanwhile the limit of the parent applies.
 func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	quota := func(q time.Duration) error {
 		if q == NoQuota {
@@ -72,9 +70,8 @@ func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	return quota(to.Quota)
 }
 
-// v1PeriodFirst reports whether to write the period before the quota. The order
-// is chosen so that the limit in between has the longer period or the smaller
-// quota.
+// v1PeriodFirst reports whether to write the period before the quota. The order is
+// chosen so that the limit in between has the longer period or the smaller quota.
 func v1PeriodFirst(from, to CPUMax) bool {
 	return from.Quota == NoQuota || (to.Quota != NoQuota && to.Period > from.Period)
 }

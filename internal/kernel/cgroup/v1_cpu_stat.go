@@ -27,8 +27,7 @@ func (t *Tree) v1CPUStat(path string) (CPUStat, error) {
 	return s, nil
 }
 
-// v1ParseCPUStat reads cpu.stat. The file is empty without
-// CONFIG_CFS_BANDWIDTH.
+// v1ParseCPUStat reads cpu.stat. The file is empty without CONFIG_CFS_BANDWIDTH.
 func v1ParseCPUStat(text string) (CPUStat, error) {
 	m, err := parseFlat(text)
 	return CPUStat{

@@ -6,8 +6,7 @@ import "tenon.sh/tenon/internal/model/unit"
 // (Documentation/scheduler/sched-design-CFS.rst, section 7).
 func (t *Tree) v1ReadShares(path string) (unit.Weight, error) {
 	n, err := readOften(t, cpu, path, "cpu.shares", parseCount)
-	// The kernel limits a written value to MaxShares, so a larger number is
-	// never read.
+	// The kernel limits a written value to MaxShares, so a larger number is never read.
 	return unit.WeightOfShares(min(n, unit.MaxShares)), err
 }
 

@@ -2,9 +2,8 @@ package cgroup
 
 import "slices"
 
-// addV1 finds the hierarchy of each controller. Several controllers may share
-// one hierarchy ("cpu,cpuacct"). A named hierarchy, such as systemd's, has no
-// controllers.
+// addV1 finds the hierarchy of each controller. Several controllers may share one
+// hierarchy ("cpu,cpuacct"). A named hierarchy, such as systemd's, has no controllers.
 func (t *Tree) addV1(mounts []mount) {
 	byPoint := map[string]*hierarchy{}
 	for _, c := range controllers {

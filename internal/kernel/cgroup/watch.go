@@ -75,9 +75,8 @@ func newWatcher(h *hierarchy, period time.Duration) *Watcher {
 	}
 }
 
-// Groups returns the sorted paths of all groups below the root, as far as the
-// kernel has reported them. The caller may keep the slice, but must not change
-// it.
+// Groups returns the sorted paths of all groups below the root, as far as the kernel
+// has reported them. The caller may keep the slice, but must not change it.
 func (w *Watcher) Groups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

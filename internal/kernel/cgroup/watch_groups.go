@@ -197,8 +197,7 @@ func (w *Watcher) forget(path string) {
 	if g == nil {
 		return
 	}
-	// The watch stays with the renamed group. It may already belong to the new
-	// name.
+	// The watch stays with the renamed group. It may already belong to the new name.
 	if w.byWatch[g.watch] == path {
 		w.unwatch(g.watch)
 	}

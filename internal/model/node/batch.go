@@ -8,10 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Batch is how much of the node's CPU and memory BE work may request, as
-// Koordinator's resources kubernetes.io/batch-cpu and
-// kubernetes.io/batch-memory. The zero Batch means that colocation is off and
-// BE may request nothing.
+// Batch is how much of the node's CPU and memory BE work may request, as Koordinator's
+// resources kubernetes.io/batch-cpu and kubernetes.io/batch-memory. The zero Batch
+// means that colocation is off and BE may request nothing.
 type Batch struct {
 	CPU    Amount[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory Amount[unit.Bytes]    `json:"memory_bytes,omitzero"`
@@ -22,8 +21,7 @@ type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Value T `json:"value"`
 	// Terms add up to Value. They are from the same computation as Value.
 	Terms []Term[T] `json:"terms,omitempty"`
-	// Policy is the name of the formula. If it is empty, the resource is not
-	// published.
+	// Policy is the name of the formula. If it is empty, the resource is not published.
 	Policy string `json:"policy,omitempty"`
 	// Over is the time over which use was averaged.
 	Over time.Duration `json:"over_ns,omitempty"`

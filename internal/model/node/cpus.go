@@ -54,6 +54,5 @@ func (a CPUOverride) Equal(b CPUOverride) bool {
 		a.CPUs == b.CPUs && a.Request == b.Request && slices.Equal(a.Containers, b.Containers) && (a.Chosen == b.Chosen || a.Chosen != nil && b.Chosen != nil && *a.Chosen == *b.Chosen)
 }
 
-// IsZero reports whether the workload demands nothing. The JSON option omitzero
-// calls it.
+// IsZero reports whether the workload demands nothing. The JSON option omitzero calls it.
 func (a CPUOverride) IsZero() bool { return a.Equal(CPUOverride{}) }

@@ -2,24 +2,21 @@ package node
 
 import "tenon.sh/tenon/internal/model/unit"
 
-// A BlockDevice is a block device of the node. Devices appear and disappear
-// while the node runs. If a configuration names a device, Tenon looks the name
-// up in the present list.
+// A BlockDevice is a block device of the node. Devices appear and disappear while the node runs.
+// If a configuration names a device, Tenon looks the name up in the present list.
 type BlockDevice struct {
 	// Name is the name in the kernel: "vda", "nvme0n1p2", "dm-0".
 	Name string      `json:"name"`
 	ID   unit.Device `json:"id"`
-	// Disk is the whole disk to which a partition belongs. If the device is no
-	// partition, Disk is equal to ID. The kernel counts and limits I/O of whole
-	// disks only.
+	// Disk is the whole disk to which a partition belongs. If the device is no partition, Disk is
+	// equal to ID. The kernel counts and limits I/O of whole disks only.
 	Disk unit.Device `json:"disk"`
 	// Mapped is the name in the device mapper: "vg0-data". It is empty for
 	// devices that are not mapped.
 	Mapped string `json:"mapped,omitempty"`
 	// Below lists the devices that store the data of a mapped device.
 	Below []unit.Device `json:"below,omitempty"`
-	// Weighs is the knob whose weights have an effect on the device:
-	// FileIOWeight under iocost, or FileBFQWeight under the I/O scheduler bfq.
-	// It is empty if no weight has an effect.
+	// Weighs is the knob whose weights have an effect on the device: FileIOWeight under iocost,
+	// or FileBFQWeight under the I/O scheduler bfq. It is empty if no weight has an effect.
 	Weighs File `json:"weighs,omitempty"`
 }

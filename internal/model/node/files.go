@@ -62,8 +62,7 @@ var rowOf = func() map[File]fileRow {
 	return m
 }()
 
-// FilesOf lists the knobs of the given categories. Without an argument, it
-// lists all knobs.
+// FilesOf lists the knobs of the given categories. Without an argument, it lists all knobs.
 func FilesOf(categories ...Category) []File {
 	var files []File
 	for _, r := range fileRows {

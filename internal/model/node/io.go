@@ -76,10 +76,9 @@ func parseIOLimits(text string) (IOLimits, error) {
 }
 
 // IOMax holds the limits of a cgroup on each device
-// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 the
-// limits also apply to the descendants of the cgroup. On v1 they bound only the
-// cgroup's own tasks (Documentation/admin-guide/cgroup-v1/blkio-controller.rst,
-// "Hierarchical Cgroups").
+// (Documentation/admin-guide/cgroup-v2.rst, "io.max", Linux 4.5). On v2 the limits also
+// apply to the descendants of the cgroup. On v1 they bound only the cgroup's own tasks
+// (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, "Hierarchical Cgroups").
 type IOMax struct{ lines string }
 
 // IOMaxOf returns the value with the given lines.
@@ -98,9 +97,8 @@ func (v IOMax) Limits() map[unit.Device]IOLimits {
 // String prints "8:0 rbps=1048576, 254:0 wiops=100", or "max" without limits.
 func (v IOMax) String() string { return cmp.Or(v.lines, "max") }
 
-// Rounded drops limits on operations that are too large for the kernel. The
-// kernel stores such a limit in 32 bits, and the largest number means no limit
-// (block/blk-throttle.c: tg_set_limit).
+// Rounded drops limits on operations that are too large for the kernel. The kernel stores such a
+// limit in 32 bits, and the largest number means no limit (block/blk-throttle.c: tg_set_limit).
 func (v IOMax) Rounded(Kernel) Value {
 	m := v.Limits()
 	for d, l := range m {
@@ -180,10 +178,9 @@ func (v IOWeight) Narrower(o Value) int {
 	return together(orders)
 }
 
-// IOLatency is the target latency of a cgroup's I/O on each device. While the
-// latency exceeds the target, the kernel throttles those sibling cgroups that
-// have a longer target or no target (Documentation/admin-guide/cgroup-v2.rst,
-// "IO Latency", Linux 4.19).
+// IOLatency is the target latency of a cgroup's I/O on each device. While the latency exceeds the
+// target, the kernel throttles those sibling cgroups that have a longer target or no target
+// (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
 type IOLatency struct{ lines string }
 
 // IOLatencyOf returns the value with the given targets. The kernel counts whole

@@ -33,8 +33,7 @@ const (
 	MechanismSiblings Mechanism = "siblings"
 	// MechanismIdle is cpu.idle alone (Linux 5.15).
 	MechanismIdle Mechanism = "cpu.idle"
-	// MechanismWeight gives BE the least weight. It is for kernels without
-	// cpu.idle.
+	// MechanismWeight gives BE the least weight. It is for kernels without cpu.idle.
 	MechanismWeight Mechanism = "weight"
 )
 
@@ -53,9 +52,8 @@ const (
 	FilePolicy File = "policy"
 	// FileCookie is the core-scheduling cookie of the threads in and below a cgroup.
 	FileCookie File = "cookie"
-	// FileSlice is the time slice of the threads in and below a cgroup. It
-	// belongs to no mechanism. Tenon sets it if the cgroup itself cannot be
-	// idle.
+	// FileSlice is the time slice of the threads in and below a cgroup. It belongs to
+	// no mechanism. Tenon sets it if the cgroup itself cannot be idle.
 	FileSlice File = "slice"
 )
 
@@ -89,18 +87,16 @@ func parseIdentity(text string) (Value, error) {
 	return Identity(n), nil
 }
 
-// Scheduler describes the scheduler of BE threads that Tenon has loaded. The
-// zero Scheduler means that none is loaded. When the process that loaded the
-// scheduler ends, the kernel unloads it.
+// Scheduler describes the scheduler of BE threads that Tenon has loaded. The zero Scheduler means
+// that none is loaded. When the process that loaded the scheduler ends, the kernel unloads it.
 type Scheduler struct {
 	Loaded bool
 	// Siblings says that BE threads stay off the siblings of LS threads while
 	// these run, and for the time Hold after they stop.
 	Siblings bool
 	Hold     time.Duration
-	// Headroom is the number of whole cores of each L3 cache that the scheduler
-	// keeps idle for LS threads that wake up. With SchedulerHeadroom, the
-	// scheduler chooses the number.
+	// Headroom is the number of whole cores of each L3 cache that the scheduler keeps idle for LS
+	// threads that wake up. With SchedulerHeadroom, the scheduler chooses the number.
 	Headroom int
 	// Gentle lists LS classes, separated by commas. BE threads may run on the
 	// siblings of the CPUs of these classes.
@@ -110,8 +106,7 @@ type Scheduler struct {
 // SchedulerHeadroom lets the scheduler choose the Headroom.
 const SchedulerHeadroom = -1
 
-// Expels reports whether BE threads stay off the siblings of CPUs that run
-// class c.
+// Expels reports whether BE threads stay off the siblings of CPUs that run class c.
 func (v Scheduler) Expels(c Class) bool {
 	return v.Loaded && v.Siblings && c.Sensitive() && !slices.Contains(strings.Split(v.Gentle, ","), string(c))
 }
@@ -193,8 +188,7 @@ const (
 	// ThreadsBE means that all threads have SCHED_EXT (FilePolicy), the BE
 	// cookie (FileCookie) or the longest possible slice (FileSlice).
 	ThreadsBE Threads = "best-effort"
-	// ThreadsMixed means that some threads are in one state and some in the
-	// other.
+	// ThreadsMixed means that some threads are in one state and some in the other.
 	ThreadsMixed Threads = "mixed"
 )
 
@@ -218,9 +212,8 @@ func parseThreads(text string) (Value, error) {
 
 // Isolation is the state of the isolation mechanisms at run time.
 type Isolation struct {
-	// Failures are the failures of the last hour, oldest first, of mechanisms
-	// that the node supports: the kernel ejected the scheduler, refused to load
-	// it, or refused to write a mark.
+	// Failures are the failures of the last hour, oldest first, of mechanisms that the node
+	// supports: the kernel ejected the scheduler, refused to load it, or refused to write a mark.
 	Failures []Failure `json:"falls,omitempty"`
 	// Foreign is the name of a sched_ext scheduler that another component has
 	// loaded; empty: none.
@@ -228,16 +221,14 @@ type Isolation struct {
 	// Cookies is how many processes, of any class, have a core-scheduling
 	// cookie of another program.
 	Cookies int `json:"cookies,omitempty"`
-	// LSOn is the run time of LS work on each CPU. It is nil if this time is
-	// not counted.
+	// LSOn is the run time of LS work on each CPU. It is nil if this time is not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
 	// Request is the request of an operator to the running agent.
 	Request Request `json:"asked,omitzero"`
 }
 
-// Request is what an operator requested at run time. It overrides the
-// configuration, and failures before it no longer count. The zero Request means
-// that the operator requested nothing.
+// Request is what an operator requested at run time. It overrides the configuration, and failures
+// before it no longer count. The zero Request means that the operator requested nothing.
 type Request struct {
 	At time.Time `json:"at"`
 	// Mechanism is the strongest mechanism to use; empty: as configured.

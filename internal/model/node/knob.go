@@ -41,19 +41,16 @@ func (p CgroupPath) Contains(q CgroupPath) bool {
 	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
-// File names a kind of knob. It stands for one kernel file, or for several
-// files that the kernel couples. Tenon reads, writes and restores coupled files
-// together.
+// File names a kind of knob. It stands for one kernel file, or for several files that
+// the kernel couples. Tenon reads, writes and restores coupled files together.
 type File string
 
 // The knobs of a cgroup.
 const (
-	// FileCPUWeight couples cpu.weight (v1 cpu.shares) and cpu.idle. While a
-	// cgroup is idle, the kernel refuses to write its weight; when idle is
-	// cleared, the kernel resets the weight.
+	// FileCPUWeight couples cpu.weight (v1 cpu.shares) and cpu.idle. While a cgroup is idle, the
+	// kernel refuses to write its weight; when idle is cleared, the kernel resets the weight.
 	FileCPUWeight File = "cpu.weight"
-	// FileCPUMax couples quota, period and burst, because a burst may not
-	// exceed its quota.
+	// FileCPUMax couples quota, period and burst, because a burst may not exceed its quota.
 	FileCPUMax File = "cpu.max"
 	// FileCPUs is cpuset.cpus.
 	FileCPUs File = "cpuset.cpus"

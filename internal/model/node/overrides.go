@@ -7,9 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Overrides are the values that the annotations of one workload set in place of
-// the strategy of its class. If a value is absent, that of the class counts.
-// The zero Overrides sets nothing.
+// Overrides are the values that the annotations of one workload set in place of the strategy of
+// its class. If a value is absent, that of the class counts. The zero Overrides sets nothing.
 type Overrides struct {
 	Burst  BurstOverride  `json:"burst,omitzero"`
 	Memory MemoryOverride `json:"memory,omitzero"`
@@ -70,8 +69,7 @@ type BlockIO struct {
 	// WeightPercent is relative to the weight that the cgroup has without
 	// Tenon. 0 means no change.
 	WeightPercent unit.Percent `json:"ioWeightPercent,omitempty"`
-	// Latency is the target latency. The kernel slows other work to meet it. 0
-	// means no target.
+	// Latency is the target latency. The kernel slows other work to meet it. 0 means no target.
 	Latency time.Duration `json:"latency_ns,omitempty"`
 }
 

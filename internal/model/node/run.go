@@ -6,23 +6,20 @@ import (
 	"slices"
 )
 
-// Run says whether the processes of a cgroup run. A snapshot has Running,
-// Frozen or Ended. While processes that were asked to end still run, it has
-// Running.
+// Run says whether the processes of a cgroup run. A snapshot has Running, Frozen or
+// Ended. While processes that were asked to end still run, it has Running.
 type Run string
 
 // The values of Run.
 const (
 	Running Run = "running"
-	// Frozen means that the kernel stops the processes until the state is
-	// Running again. They keep their memory (cgroup.freeze, Linux 5.2; v1
-	// freezer.state).
+	// Frozen means that the kernel stops the processes until the state is Running
+	// again. They keep their memory (cgroup.freeze, Linux 5.2; v1 freezer.state).
 	Frozen Run = "frozen"
 	// AskedToEnd means that every process got SIGTERM. The processes still run,
 	// so that they can exit.
 	AskedToEnd Run = "asked to end"
-	// Ended means that no process is left after SIGKILL (cgroup.kill, Linux
-	// 5.14).
+	// Ended means that no process is left after SIGKILL (cgroup.kill, Linux 5.14).
 	Ended Run = "ended"
 )
 

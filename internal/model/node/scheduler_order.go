@@ -11,18 +11,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The orders to the BE scheduler (FileScheduler). An order has an effect only
-// while the scheduler is loaded, and is lost when the scheduler is unloaded.
-// The kernel then applies the weights and quotas of cgroups again. So there is
-// nothing to restore: the journal does not contain orders, and Tenon does not
-// release them. A policy cancels an order by the zero value.
+// The orders to the BE scheduler (FileScheduler). An order has an effect only while the scheduler
+// is loaded, and is lost when the scheduler is unloaded. The kernel then applies the weights and
+// quotas of cgroups again. So there is nothing to restore: the journal does not contain orders,
+// and Tenon does not release them. A policy cancels an order by the zero value.
 //
-// The kernel needs a second or more to load the scheduler. During that time the
-// knobs show the orders that the scheduler will get when it is loaded.
+// The kernel needs a second or more to load the scheduler. During that time the knobs show the
+// orders that the scheduler will get when it is loaded.
 const (
-	// FileSchedulerGroup says how the BE scheduler treats the threads in and
-	// below a cgroup. It does not apply to descendants that have their own
-	// order.
+	// FileSchedulerGroup says how the BE scheduler treats the threads in and below a
+	// cgroup. It does not apply to descendants that have their own order.
 	FileSchedulerGroup File = "scheduler.group"
 	// FileSchedulerCap limits the CPU time of all threads in the BE scheduler
 	// together. The knob belongs to the node, so its cgroup is the root.
@@ -44,20 +42,17 @@ const (
 	MaxSchedulerWeight     = 10000
 )
 
-// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no
-// order: the cgroup is then treated as its parent is. The root without an order
-// is treated as SchedulerNormal.
+// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no order: the cgroup is
+// then treated as its parent is. The root without an order is treated as SchedulerNormal.
 type SchedulerGroup struct {
 	// Class is the class of the threads. The scheduler should run all threads
 	// of class SchedulerBE itself, and reports those that it does not run.
 	Class SchedulerClass
-	// Slot is the slot that counts the run time. Slots 1 to SchedulerSlots-1
-	// belong to one cgroup each. All cgroups without their own slot share slot
-	// 0.
+	// Slot is the slot that counts the run time. Slots 1 to SchedulerSlots-1 belong to
+	// one cgroup each. All cgroups without their own slot share slot 0.
 	Slot int
 	// Weight is the share that the slot gets against other slots, from 1 to
-	// MaxSchedulerWeight. It has the meaning of cpu.weight. It is 0 without a
-	// slot.
+	// MaxSchedulerWeight. It has the meaning of cpu.weight. It is 0 without a slot.
 	Weight int
 	// Quota limits the CPU time of the slot's threads together, as cpu.max
 	// does. 0 means no limit.
@@ -83,8 +78,7 @@ func (v SchedulerGroup) String() string {
 // Rounded returns v: the scheduler stores orders without rounding.
 func (v SchedulerGroup) Rounded(Kernel) Value { return v }
 
-// Narrower compares the quotas of two orders for the same slot. It returns 0
-// for other orders.
+// Narrower compares the quotas of two orders for the same slot. It returns 0 for other orders.
 func (v SchedulerGroup) Narrower(o Value) int {
 	w, ok := o.(SchedulerGroup)
 	if !ok || v.Slot == 0 || v.Slot != w.Slot {

@@ -2,20 +2,16 @@ package node
 
 import "time"
 
-// An IsolationStatus is the state of the isolation mechanisms, with counters
-// since the agent started. It is for people and metrics: no decision depends on
-// it.
+// An IsolationStatus is the state of the isolation mechanisms, with counters since the
+// agent started. It is for people and metrics: no decision depends on it.
 type IsolationStatus struct {
-	// Loads is how often the scheduler was loaded. Exits is how often it
-	// exited, by kind.
+	// Loads is how often the scheduler was loaded. Exits is how often it exited, by kind.
 	Loads uint64              `json:"loads,omitempty"`
 	Exits map[ExitKind]uint64 `json:"exits,omitempty"`
-	// LastExit is the last exit of the scheduler. It is zero if the scheduler
-	// never exited.
+	// LastExit is the last exit of the scheduler. It is zero if the scheduler never exited.
 	LastExit SchedulerExit `json:"last_exit,omitzero"`
-	// Strays is how many BE threads Tenon found without the policy or cookie
-	// that they should have. Converted is to how many of these threads Tenon
-	// gave the policy or cookie.
+	// Strays is how many BE threads Tenon found without the policy or cookie that they should
+	// have. Converted is to how many of these threads Tenon gave the policy or cookie.
 	Strays    uint64 `json:"strays,omitempty"`
 	Converted uint64 `json:"converted,omitempty"`
 	// Realtime is the present number of BE threads with a real-time policy.
@@ -25,9 +21,8 @@ type IsolationStatus struct {
 	// that have SCHED_IDLE or set a slice themselves. Tenon does not change
 	// such threads. On their CPU the long slice of other threads has no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
-	// Demotions is how often Tenon moved a thread to the fair class for a while
-	// because it had waited too long. Demoted is how many threads are in the
-	// fair class for that reason now.
+	// Demotions is how often Tenon moved a thread to the fair class for a while because it had
+	// waited too long. Demoted is how many threads are in the fair class for that reason now.
 	Demotions uint64 `json:"spills,omitempty"`
 	Demoted   int    `json:"spilled,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
@@ -52,9 +47,8 @@ type SchedulerStatus struct {
 	Variant string    `json:"variant,omitempty"`
 	Since   time.Time `json:"since"` // time of the load
 
-	// Run is the run time of the threads of each class. Strayed is the run time
-	// of BE threads that ran outside the scheduler. Idle is the idle time of
-	// the CPUs.
+	// Run is the run time of the threads of each class. Strayed is the run time of BE
+	// threads that ran outside the scheduler. Idle is the idle time of the CPUs.
 	Run     map[SchedulerClass]time.Duration `json:"run_ns,omitempty"`
 	Strayed time.Duration                    `json:"strayed_ns"`
 	Idle    time.Duration                    `json:"idle_ns"`
@@ -65,9 +59,8 @@ type SchedulerStatus struct {
 	// idle because such a thread had run there less than the hold time ago.
 	ExpelIdle time.Duration `json:"expel_idle_ns"`
 	HoldIdle  time.Duration `json:"hold_idle_ns"`
-	// ExpelDelay is a histogram of how long BE still ran on the sibling after
-	// an expelling thread had started. DelayBound gives the bounds of the
-	// buckets.
+	// ExpelDelay is a histogram of how long BE still ran on the sibling after an
+	// expelling thread had started. DelayBound gives the bounds of the buckets.
 	ExpelDelay []uint64 `json:"expel_delay_counts,omitempty"`
 	// OldestWait is the longest wait of a thread that waits now.
 	OldestWait time.Duration `json:"oldest_wait_ns"`

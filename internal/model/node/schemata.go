@@ -25,28 +25,24 @@ const (
 	FileMB File = "MB"
 )
 
-// DefaultControlGroup is the control group of all tasks that are in no other
-// control group.
+// DefaultControlGroup is the control group of all tasks that are in no other control group.
 const DefaultControlGroup = "/"
 
 // Resctrl says what the node's resctrl can divide, and which control groups
 // exist. The zero Resctrl means that it was not read.
 type Resctrl struct {
-	// Missing is the reason why resctrl can divide nothing. It is empty if
-	// resctrl works.
+	// Missing is the reason why resctrl can divide nothing. It is empty if resctrl works.
 	Missing string `json:"missing,omitempty"`
-	// Groups is the number of control groups (CLOSIDs) that the hardware
-	// supports, including the default one. Others is how many of them other
-	// programs have created.
+	// Groups is the number of control groups (CLOSIDs) that the hardware supports, including the
+	// default one. Others is how many of them other programs have created.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
 	// Taken lists control groups that have the name of a class but that another
 	// program created. Tenon does not change such groups.
 	Taken []string  `json:"taken,omitempty"`
 	L3    CacheWays `json:"l3,omitzero"`
-	// MBDomains lists the caches behind which memory bandwidth can be divided.
-	// It is nil if the bandwidth cannot be divided. Kernel.MB has the range and
-	// the step.
+	// MBDomains lists the caches behind which memory bandwidth can be divided. It is
+	// nil if the bandwidth cannot be divided. Kernel.MB has the range and the step.
 	MBDomains []CacheID `json:"mb_domains,omitempty"`
 }
 
@@ -68,8 +64,7 @@ type CacheWays struct {
 // lacks the knob, the Bandwidth is zero and rounds nothing.
 type Bandwidth struct {
 	Unit BandwidthUnit `json:"unit,omitempty"`
-	// Values are multiples of Step from Least to Most. The value Most means no
-	// limit.
+	// Values are multiples of Step from Least to Most. The value Most means no limit.
 	Least uint64 `json:"least,omitempty"`
 	Step  uint64 `json:"step,omitempty"`
 	Most  uint64 `json:"most,omitempty"`
@@ -93,8 +88,7 @@ const (
 type CacheUse struct {
 	// Occupancy is how much data of these tasks is in the L3 caches.
 	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
-	// Traffic is how much data these tasks have read from memory and written to
-	// memory.
+	// Traffic is how much data these tasks have read from memory and written to memory.
 	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
 }
 
@@ -158,8 +152,7 @@ func (v L3) count() int {
 	return n
 }
 
-// MB is the memory bandwidth behind each L3 cache, in the unit of
-// Bandwidth.Unit: "0=50;1=100".
+// MB is the memory bandwidth behind each L3 cache, in the unit of Bandwidth.Unit: "0=50;1=100".
 type MB struct{ Schema string }
 
 // MBOf returns the value with the given bandwidth behind each cache.
@@ -213,9 +206,8 @@ func (v MB) sum() (sum uint64) {
 	return sum
 }
 
-// ControlGroup lists the control groups that contain the tasks of a cgroup,
-// sorted and separated by commas. Examples are "BE", "/", and "/,BE" if some
-// tasks are in each of these two.
+// ControlGroup lists the control groups that contain the tasks of a cgroup, sorted and separated
+// by commas. Examples are "BE", "/", and "/,BE" if some tasks are in each of these two.
 type ControlGroup struct{ Groups string }
 
 // ControlGroupsOf returns the value for tasks that are in the given groups.
@@ -278,8 +270,7 @@ func (c Class) Control() string {
 // ControlGroups lists the control groups of all classes.
 var ControlGroups = []string{string(LSR), string(LS), string(BE)}
 
-// ControlGroupPrefix is the prefix of the name of a control group that belongs
-// to one workload.
+// ControlGroupPrefix is the prefix of the name of a control group that belongs to one workload.
 const ControlGroupPrefix = "tenon-"
 
 // IsControlGroup reports whether a control group of Tenon can have this name.

@@ -13,8 +13,7 @@ type Selection struct {
 	// Pinned is the mechanism that the configuration or an operator requested.
 	// If it is empty, Tenon selects the mechanism itself.
 	Pinned Mechanism `json:"pinned,omitempty"`
-	// ByHand says that Pinned comes from an operator and not from the
-	// configuration.
+	// ByHand says that Pinned comes from an operator and not from the configuration.
 	ByHand bool `json:"by_hand,omitempty"`
 	// Mechanisms lists all mechanisms in preference order.
 	Mechanisms []MechanismStatus `json:"rungs,omitempty"`
@@ -28,8 +27,7 @@ type Selection struct {
 // MechanismStatus is the state of one isolation mechanism.
 type MechanismStatus struct {
 	Mechanism Mechanism `json:"rung"`
-	// Can says whether this node supports the mechanism. Why is the evidence
-	// for that.
+	// Can says whether this node supports the mechanism. Why is the evidence for that.
 	Can Verdict `json:"can"`
 	Why string  `json:"why,omitempty"`
 	// Failures is how often the mechanism failed in the last hour.
@@ -37,7 +35,6 @@ type MechanismStatus struct {
 	// Down says that the mechanism failed too often. Before Retry, Tenon tries
 	// it only if an operator requests it.
 	Down bool `json:"down,omitempty"`
-	// Retry is the time of the next try after a failure. It is zero if none is
-	// planned.
+	// Retry is the time of the next try after a failure. It is zero if none is planned.
 	Retry time.Time `json:"retry,omitzero"`
 }

@@ -1,7 +1,6 @@
-// Package node defines the data that all parts of Tenon use: the topology of a
-// machine, its workloads and their use, and the present value of every kernel
-// knob that Tenon may own. A Snapshot holds all data on which a decision may
-// depend.
+// Package node defines the data that all parts of Tenon use: the topology of a machine,
+// its workloads and their use, and the present value of every kernel knob that Tenon
+// may own. A Snapshot holds all data on which a decision may depend.
 package node
 
 import (
@@ -24,22 +23,17 @@ type Snapshot struct {
 	// Busy is for how long each online CPU was not idle since boot.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
-	// Arriving are the workloads that the node will run and that have no cgroup
-	// yet.
+	// Arriving are the workloads that the node will run and that have no cgroup yet.
 	Arriving []Workload `json:"arriving,omitempty"`
-	// SLOViolated says that this snapshot was taken early because an LS
-	// workload waited. The time since the previous snapshot is then too short
-	// to compute useful rates.
+	// SLOViolated says that this snapshot was taken early because an LS workload waited. The time
+	// since the previous snapshot is then too short to compute useful rates.
 	SLOViolated bool `json:"hurt,omitempty"`
-	// Devices are the block devices. It is nil if the snapshot has no I/O
-	// knobs.
+	// Devices are the block devices. It is nil if the snapshot has no I/O knobs.
 	Devices []BlockDevice `json:"devices,omitempty"`
-	// Waits says how long LS workloads waited for each runner. It is nil if
-	// this is not counted.
+	// Waits says how long LS workloads waited for each runner. It is nil if this is not counted.
 	Waits []Wait `json:"waits,omitempty"`
-	// Resctrl says how L3 caches and memory bandwidth can be divided. Cache
-	// says, for each class with a control group, how much of them the class
-	// uses.
+	// Resctrl says how L3 caches and memory bandwidth can be divided. Cache says, for
+	// each class with a control group, how much of them the class uses.
 	Resctrl Resctrl            `json:"resctrl,omitzero"`
 	Cache   map[Class]CacheUse `json:"cache,omitempty"`
 	// Isolation is the state of the isolation mechanisms.
@@ -81,19 +75,16 @@ type Workload struct {
 	// Container is the container's name if the workload is a single container.
 	Container string     `json:"container,omitempty"`
 	Cgroup    CgroupPath `json:"cgroup"`
-	// ContentionRoot is the highest cgroup above the workload that holds only
-	// workloads of its class, so the siblings of this cgroup hold other
-	// classes. Weights apply only between siblings. So the weight of this
-	// cgroup decides between LS and BE.
+	// ContentionRoot is the highest cgroup above the workload that holds only workloads
+	// of its class, so the siblings of this cgroup hold other classes. Weights apply
+	// only between siblings. So the weight of this cgroup decides between LS and BE.
 	ContentionRoot CgroupPath `json:"meet,omitempty"`
-	// IdleCgroup is a cgroup below ContentionRoot. Tenon sets its weight if
-	// another program owns the weight of ContentionRoot. The kubelet, for
-	// example, writes the weights of its QoS cgroups every minute, and does not
-	// start if it cannot write them.
+	// IdleCgroup is a cgroup below ContentionRoot. Tenon sets its weight if another program owns
+	// the weight of ContentionRoot. The kubelet, for example, writes the weights of its QoS
+	// cgroups every minute, and does not start if it cannot write them.
 	IdleCgroup CgroupPath `json:"yields,omitempty"`
 	Usage      Usage      `json:"usage"`
-	// CPULimit and MemoryLimit are the workload's limits. If one is absent,
-	// there is no limit.
+	// CPULimit and MemoryLimit are the workload's limits. If one is absent, there is no limit.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
 	// CPUManagedExternally and MemoryManagedExternally say that another
@@ -108,9 +99,8 @@ type Workload struct {
 	// Weight is the workload's share of CPU against siblings of the same class.
 	// If it is absent, Tenon does not set it.
 	Weight Maybe[unit.Weight] `json:"weight,omitzero"`
-	// EvictionPriority, Priority and SubPriority decide which workload of a
-	// class gives way first. They are compared in this order, and the workload
-	// with the lower value gives way.
+	// EvictionPriority, Priority and SubPriority decide which workload of a class gives way
+	// first. They are compared in this order, and the workload with the lower value gives way.
 	Priority         int `json:"priority,omitempty"`
 	EvictionPriority int `json:"eviction_priority,omitempty"`
 	SubPriority      int `json:"sub_priority,omitempty"`
@@ -130,23 +120,20 @@ type Workload struct {
 	// Grace is how long the workload may take to end after SIGTERM. If it is
 	// absent, the configured time counts.
 	Grace Maybe[time.Duration] `json:"grace,omitzero"`
-	// Ending is AskedToEnd after Tenon asked the processes to end, and Ended
-	// after Tenon killed them. The processes may still run, because they need
-	// the CPU to end. Ending is empty if the workload is not ending, or if it
-	// took so long that Tenon treats the request as cancelled.
+	// Ending is AskedToEnd after Tenon asked the processes to end, and Ended after Tenon killed
+	// them. The processes may still run, because they need the CPU to end. Ending is empty if the
+	// workload is not ending, or if it took so long that Tenon treats the request as cancelled.
 	Ending Run `json:"ending,omitempty"`
 	// EvictionExempt is the reason why Tenon must not evict the workload now.
 	// It is empty if Tenon may evict it.
 	EvictionExempt string `json:"spared,omitempty"`
 	// Containers are the containers of the workload that have limits of their own.
 	Containers []Container `json:"parts,omitempty"`
-	// Overrides are values that the workload has in place of those of its
-	// class.
+	// Overrides are values that the workload has in place of those of its class.
 	Overrides Overrides `json:"asks,omitzero"`
 }
 
-// An Objective is the latency objective of an LS workload. The zero Objective
-// sets none.
+// An Objective is the latency objective of an LS workload. The zero Objective sets none.
 type Objective struct {
 	// RunQueueDelay is a limit for the waits of the workload's threads for a
 	// CPU: 99 of 100 waits should be shorter.

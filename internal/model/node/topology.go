@@ -6,9 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CoreID, CacheID, NUMANode, SocketID and CoreKind are numbers of the parts of
-// a machine. A CoreID is unique on the node. The kernel's core_id, in contrast,
-// is unique only in its socket.
+// CoreID, CacheID, NUMANode, SocketID and CoreKind are numbers of the parts of a machine. A
+// CoreID is unique on the node. The kernel's core_id, in contrast, is unique only in its socket.
 type (
 	CoreID   int
 	CacheID  int
@@ -25,8 +24,7 @@ type LogicalCPU struct {
 	L3     CacheID  `json:"l3"`
 	NUMA   NUMANode `json:"numa"`
 	Socket SocketID `json:"socket"`
-	// Kind is the kind of core: 0 is the fastest, and slower kinds have higher
-	// numbers.
+	// Kind is the kind of core: 0 is the fastest, and slower kinds have higher numbers.
 	Kind CoreKind `json:"kind,omitempty"`
 }
 
@@ -42,8 +40,7 @@ type Topology struct {
 	// Memory lists the NUMA nodes with memory, in ascending order. It is empty
 	// if the kernel shows no NUMA nodes. The node then has one memory.
 	Memory []NUMAMemory `json:"memory,omitempty"`
-	// Isolated are the CPUs that the kernel's command line names in isolcpus=
-	// and nohz_full=.
+	// Isolated are the CPUs that the kernel's command line names in isolcpus= and nohz_full=.
 	Isolated unit.CPUSet `json:"isolated,omitzero"`
 }
 

@@ -6,16 +6,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Usage holds the counters of the node or of one workload. The counters of the
-// node start at boot, and those of a workload when its cgroup is created.
-// Package trend computes rates from two snapshots. A counter that could not be
-// read is absent.
+// Usage holds the counters of the node or of one workload. The counters of the node
+// start at boot, and those of a workload when its cgroup is created. Package trend
+// computes rates from two snapshots. A counter that could not be read is absent.
 type Usage struct {
-	// CPU is the CPU time that was used since boot, or since the cgroup was
-	// created.
+	// CPU is the CPU time that was used since boot, or since the cgroup was created.
 	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
-	// PerCPU is the CPU time that was used on each CPU. It is nil if this is
-	// not counted.
+	// PerCPU is the CPU time that was used on each CPU. It is nil if this is not counted.
 	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	// Throttled is how long a CPU quota throttled the workload.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
@@ -28,8 +25,7 @@ type Usage struct {
 	// quota throttles the workload in most periods.
 	Threads  Maybe[int] `json:"threads,omitzero"`
 	Runnable Maybe[int] `json:"runnable,omitzero"`
-	// Steal is how long a hypervisor did not run CPUs of the node that had
-	// work.
+	// Steal is how long a hypervisor did not run CPUs of the node that had work.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
 	// Delay is the run-queue delay of its threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
@@ -66,10 +62,9 @@ type Stall struct {
 type RunQueueDelay struct {
 	// Sum is the total of all waits.
 	Sum Maybe[time.Duration] `json:"sum,omitzero"`
-	// Counts are the numbers of waits by length. Bucket n counts the waits that
-	// are shorter than 256 ns << n and too long for the buckets before it. The
-	// last bucket counts all longer waits. Counts is nil if the source has only
-	// the sum.
+	// Counts are the numbers of waits by length. Bucket n counts the waits that are
+	// shorter than 256 ns << n and too long for the buckets before it. The last bucket
+	// counts all longer waits. Counts is nil if the source has only the sum.
 	Counts []uint64 `json:"counts,omitempty"`
 	// Timeslices is how often a thread got a CPU, with or without a wait. If
 	// Counts is nil, Sum divided by Timeslices is the mean wait.
@@ -80,8 +75,7 @@ type RunQueueDelay struct {
 // CPU. It counts from when Tenon began to watch the workload.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
-	// Runner is another workload, the waiting workload itself, or one of the
-	// names below.
+	// Runner is another workload, the waiting workload itself, or one of the names below.
 	Runner WorkloadID    `json:"runner"`
 	Time   time.Duration `json:"time"`
 }

@@ -16,8 +16,7 @@ import (
 type Value interface {
 	// String prints the value in the notation that ParseValue reads.
 	fmt.Stringer
-	// Rounded returns the value that the kernel will show after the receiver
-	// was written.
+	// Rounded returns the value that the kernel will show after the receiver was written.
 	Rounded(Kernel) Value
 	// Narrower orders values of one type by how much they allow. It is negative
 	// if the receiver allows less than the other, positive if it allows more,
@@ -74,10 +73,9 @@ func parseCPUWeight(text string) (Value, error) {
 	return CPUWeight{Weight: w}, err
 }
 
-// CPUMax is the CFS bandwidth limit of a cgroup. In each Period it may use
-// Quota of CPU time. It may also use quota that it left unused in earlier
-// periods, at most Burst (Documentation/scheduler/sched-bwc.rst; burst from
-// Linux 5.14).
+// CPUMax is the CFS bandwidth limit of a cgroup. In each Period it may use Quota of CPU
+// time. It may also use quota that it left unused in earlier periods, at most Burst
+// (Documentation/scheduler/sched-bwc.rst; burst from Linux 5.14).
 type CPUMax struct {
 	Quota  time.Duration // NoQuota: unlimited
 	Period time.Duration
@@ -157,9 +155,8 @@ func parseCPUMax(text string) (Value, error) {
 	return v, nil
 }
 
-// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). On v2 the
-// empty set means the set of the parent. On v1 it means that no task may enter
-// the cgroup.
+// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). On v2 the empty set
+// means the set of the parent. On v1 it means that no task may enter the cgroup.
 type CPUs struct{ Set unit.CPUSet }
 
 // String prints the kernel's list format.

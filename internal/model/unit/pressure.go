@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Pressure is pressure stall information: the time for which tasks waited for a
-// resource (Documentation/accounting/psi.rst, Linux 4.20). The files of the
-// node and of cgroups have the same format.
+// Pressure is pressure stall information: how long tasks waited for a resource
+// (Documentation/accounting/psi.rst, Linux 4.20). The files of the node and of
+// cgroups have the same format.
 type Pressure struct {
-	// Some is the time during which at least one task waited. Full is the time
-	// during which all runnable tasks waited. Full is zero if the kernel does
-	// not define it for the resource.
+	// Some is about the time in which at least one task waited, and Full about
+	// the time in which all runnable tasks waited. If the kernel does not
+	// define Full for the resource, Full is zero.
 	Some, Full Stall
 }
 
 // Stall is one line of a pressure file.
 type Stall struct {
-	// Avg10, Avg60 and Avg300 say for which share of the last 10, 60 and 300 s
+	// Avg10, Avg60 and Avg300 say in which share of the last 10, 60 and 300 s
 	// tasks waited, from 0 to 1.
 	Avg10, Avg60, Avg300 float64
 	// Total is the waiting time since boot, or since the cgroup was created.

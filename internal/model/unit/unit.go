@@ -1,7 +1,7 @@
 // Package unit holds the typed quantities of Tenon: CPU in thousandths of a
 // CPU, memory in bytes, weights that are exact on both cgroup versions, and
-// sets of CPUs. Parsing turns each input into one of these types, and printing
-// turns it back, so that no code between the two handles bare numbers.
+// sets of CPUs. Code between the parsing of inputs and the printing of outputs
+// uses these types, and no bare numbers.
 package unit
 
 import (
@@ -48,8 +48,8 @@ func (p Percent) String() string { return strconv.FormatInt(int64(p), 10) + "%" 
 // Bytes is an amount of memory in bytes. MaxBytes means "no limit".
 type Bytes int64
 
-// MaxBytes means no limit. The kernel shows it as "max" (cgroup v2) or as the
-// largest page-aligned number (v1).
+// MaxBytes means no limit. On cgroup v2, the kernel shows it as "max", and on
+// v1 as the largest page-aligned number.
 const MaxBytes Bytes = math.MaxInt64
 
 // Percent returns p percent of b, rounded down. It returns 0 if p or b is
@@ -100,13 +100,13 @@ func ParseBytes(s string) (Bytes, error) {
 }
 
 // Weight is a share of contended CPU, in units of 1/256 of a cgroup v2 weight.
-// This unit makes both notations exact: cpu.weight w is 256·w, and cpu.shares s
+// In this unit, both notations are exact. cpu.weight w is 256·w. cpu.shares s
 // of cgroup v1 is 25·s, because the kernel gives weight 100 and shares 1024 the
 // same load weight (kernel/sched/core.c: sched_weight_from_cgroup).
 type Weight int64
 
-// The range of weights and shares that the kernel accepts. It clamps shares to
-// the range and refuses weights outside it
+// The range of weights and shares that the kernel accepts. The kernel clamps
+// shares to the range, and refuses weights outside it
 // (Documentation/admin-guide/cgroup-v2.rst, cpu.weight).
 const (
 	MinWeight, MaxWeight = 1, 10000

@@ -31,8 +31,8 @@ func TestBadAmountsNameTheValueAndTheForm(t *testing.T) {
 	}
 }
 
-// Shares of a v1 node must stay the same when they are read and written again,
-// and so must weights of a v2 node.
+// The shares of a v1 node must stay the same when they are read and written
+// again. This must also hold for the weights of a v2 node.
 func TestWeightIsExactInBothNotations(t *testing.T) {
 	for s := int64(MinShares); s <= MaxShares; s++ {
 		if got := WeightOfShares(s).Shares(); got != s {

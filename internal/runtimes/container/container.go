@@ -1,5 +1,5 @@
-// Package container lists the containers of the container runtimes of this
-// machine, with their labels, over the local sockets of the runtimes.
+// Package container lists the containers of this machine, with their labels. It
+// asks the container runtimes over their local sockets.
 package container
 
 import (
@@ -13,17 +13,17 @@ import (
 
 // A Container is a container that is created, running or paused.
 type Container struct {
-	// ID identifies the container in its runtime. IDs of Docker and Podman are
-	// 64 hexadecimal digits, and the name of the cgroup contains them.
+	// ID identifies the container in its runtime. With Docker and Podman, it
+	// has 64 hexadecimal digits, and the name of the cgroup contains it.
 	ID string
 	// Name is the name of the container, or its ID if it has none.
 	Name   string
 	Labels map[string]string
-	// PID is the first process of the container when it was listed, in the PID
-	// namespace of this machine; 0: not known.
+	// PID is the process that was the first of the container when it was
+	// listed, in the PID namespace of this machine. It is 0 if it is not known.
 	PID int
-	// Cgroup is the path of the cgroup that Locate set. If it is empty, the ID
-	// identifies the cgroup.
+	// Cgroup is the path of the container's cgroup, if Locate has set it. If it
+	// is empty, the ID identifies the cgroup.
 	Cgroup string
 }
 
@@ -47,8 +47,8 @@ var Sockets = []string{
 // or does not run.
 var ErrAbsent = errors.New("there is no such socket")
 
-// Check returns an error if a text is not the address of a socket, as in
-// Sockets.
+// Check returns an error if a text is not the address of a socket. Sockets has
+// examples of addresses.
 func Check(address string) error {
 	kind, socket, _ := strings.Cut(address, "://")
 	switch {
@@ -59,8 +59,8 @@ func Check(address string) error {
 	return fmt.Errorf("%q: want docker://, podman:// or containerd:// and the absolute path of a socket", address)
 }
 
-// Open makes a client for the runtime at an address, as in Sockets. It does not
-// connect yet.
+// Open makes a client for the runtime at an address. Sockets has examples of
+// addresses. It does not connect yet.
 func Open(address string) (Runtime, error) {
 	if err := Check(address); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// containerd uses the API of containerd. Each request except the list of
-// namespaces is for one namespace.
+// containerd uses the API of containerd. Each request is for one namespace,
+// except the list of namespaces.
 type containerd struct {
 	conn *grpc.ClientConn
 }
@@ -24,16 +24,17 @@ type containerd struct {
 // namespaceHeader is the gRPC header with the namespace of a request.
 const namespaceHeader = "containerd-namespace"
 
-// dockersNamespace is the namespace with the containers of Docker. Their labels
-// are missing in containerd. The client of Docker lists them with labels.
+// dockersNamespace is the namespace with the containers of Docker. In
+// containerd, these containers have no labels, but the client of Docker lists
+// them with labels.
 const dockersNamespace = "moby"
 
 // nerdctlName is the label in which nerdctl stores the name of a container.
 const nerdctlName = "nerdctl/name"
 
-// mostTasks is the maximum size, in bytes, of the list of tasks of a namespace,
-// which is one message. A task takes well below 1 KiB. The default limit of
-// gRPC, 4 MiB, could be too small for ten thousand tasks.
+// mostTasks is the maximum size, in bytes, of the list of the tasks of a
+// namespace, which is one message. A task takes much less than 1 KiB. The
+// default limit of gRPC, 4 MiB, could be too small for ten thousand tasks.
 const mostTasks = 16 << 20
 
 func openContainerd(socket string) (*containerd, error) {
@@ -79,8 +80,8 @@ func (c *containerd) listIn(ctx context.Context) ([]Container, error) {
 	if len(pids) == 0 {
 		return nil, nil
 	}
-	// A stream has no limit on the size of the list. Each container has its
-	// whole specification of some 10 KiB.
+	// In a stream, the size of the list has no limit. Each container comes with
+	// its whole specification, some 10 KiB.
 	found, err := containersapi.NewContainersClient(c.conn).ListStream(ctx, &containersapi.ListContainersRequest{})
 	if err != nil {
 		return nil, err

@@ -12,21 +12,20 @@ import (
 	"time"
 )
 
-// docker uses the Engine API of Docker, which Podman also has
-// (docs.docker.com/reference/api/engine, "List containers").
+// docker uses the Engine API of Docker (docs.docker.com/reference/api/engine,
+// "List containers"). Podman has this API, too.
 type docker struct {
 	kind   string
 	client *http.Client
 }
 
 // listContainers has no version of the API, so that the engine answers in its
-// newest version. An engine refuses a version that is too old for it (Docker
-// 29: below 1.44), and the fields that Tenon reads are the same in all
-// versions. Podman also serves this path.
+// newest version. An engine refuses versions that are too old for it (Docker
+// 29: below 1.44). The fields that Tenon reads are the same in all versions.
+// Podman answers requests to this path, too.
 const listContainers = "http://local/containers/json?all=1"
 
-// mostSaid is the maximum length, in bytes, of the part of an answer that an
-// error message quotes.
+// mostSaid is how many bytes of an answer an error message quotes at most.
 const mostSaid = 200
 
 func openDocker(kind, socket string) *docker {

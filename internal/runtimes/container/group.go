@@ -9,9 +9,9 @@ import (
 // hexadecimal.
 const idLength = 64
 
-// Locate sets the cgroup of each container to the cgroup of its first process,
-// which the function of returns. Call it directly after the listing, because
-// another process may get the same PID later.
+// Locate sets the cgroup of each container, which is the cgroup of its first
+// process. of returns the cgroup of a process. Call Locate directly after the
+// listing, because another process may get the same PID later.
 func Locate(all []Container, of func(pid int) (path string, known bool)) {
 	for i := range all {
 		c := &all[i]
@@ -25,17 +25,17 @@ func Locate(all []Container, of func(pid int) (path string, known bool)) {
 }
 
 // Groups returns the containers by the path of their cgroup. With Docker and
-// Podman, the cgroup of a container is the path that has its ID in its name.
+// Podman, this is the path that has the ID of the container in its name.
 // Otherwise it is the path that Locate set. Groups omits a container whose
-// cgroup is not among the paths or is the root.
+// cgroup is the root or not among the paths.
 func Groups(all []Container, paths []string) map[string]Container {
 	exists := make(map[string]bool, len(paths))
 	byID := map[string]string{}
 	for _, p := range paths {
 		exists[p] = true
 		id := idIn(lastName(p))
-		// If a container has child cgroups with its ID, its own cgroup is the
-		// one with the shortest path.
+		// If a container has child cgroups that also have its ID, its own
+		// cgroup is the one with the shortest path.
 		if had, twice := byID[id]; id != "" && (!twice || len(p) < len(had)) {
 			byID[id] = p
 		}
@@ -53,9 +53,10 @@ func Groups(all []Container, paths []string) map[string]Container {
 	return groups
 }
 
-// CanBe reports whether the name of a cgroup allows it to be a container of the
-// runtimes at these addresses. A containerd cgroup may have any name except the
-// suffixes systemd uses for other units (.service, .slice, .socket).
+// CanBe reports whether a cgroup can be a container of the runtimes at these
+// addresses, to judge by its name. A containerd cgroup may have any name
+// without the suffixes that systemd uses for other units (.service, .slice,
+// .socket).
 func CanBe(path string, addresses []string) bool {
 	name := lastName(path)
 	if idIn(name) != "" {
@@ -71,8 +72,8 @@ func CanBe(path string, addresses []string) bool {
 
 func lastName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// idIn returns the ID in the name of the cgroup of a container:
-// "docker-ID.scope", "libpod-ID" or "ID". It is empty for other names.
+// idIn returns the ID in the name of a container's cgroup: "docker-ID.scope",
+// "libpod-ID" or "ID". For other names it returns "".
 func idIn(name string) string {
 	if strings.HasPrefix(name, "libpod-conmon-") {
 		return "" // the monitor process of Podman
@@ -89,8 +90,8 @@ func idIn(name string) string {
 }
 
 // whole shortens the cgroup path of the first process of a container to the
-// path of the container itself, because a container may create cgroups in its
-// own.
+// path of the container itself. A container may create cgroups in its own
+// cgroup.
 func whole(path, id string) string {
 	path = strings.Trim(path, "/")
 	for i := 0; i <= len(path); i++ {

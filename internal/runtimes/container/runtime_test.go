@@ -152,7 +152,7 @@ func TestPodmanTellsItsContainers(t *testing.T) {
 	}
 	socket := filepath.Join(dir, "podman.sock")
 	serveFor(t, socket, "podman", podman("system", "service", "-t", "0", "unix://"+socket)...)
-	// The flags disable the network and limits that root may not set here. The
+	// The flags disable the network, and limits that root may not set here. The
 	// test needs neither.
 	command(t, "podman", podman("run", "-d", "--name", "encode", "--label", label+"=BE", "--cgroup-parent", "/"+group, "--cgroups", "no-conmon",
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "none", "--no-hosts", "--rootfs", rootfs(t), "/bin/sleep", "600")...)
