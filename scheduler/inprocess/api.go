@@ -1,5 +1,5 @@
-// Package inprocess runs kube-scheduler, with or without the plugin, in this
-// process, against an API server in memory.
+// Package inprocess runs kube-scheduler in this process, with or without the
+// plugin. The API server of the scheduler is in memory.
 package inprocess
 
 import (
@@ -21,10 +21,10 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// API is an API server in memory for pods and nodes. It does as little as
+// API is an API server for pods and nodes in memory. It does as little as
 // possible, so that a measurement covers the scheduler and not the API server.
-// It stores the pods, and sends one watch event for each change. It binds like
-// the API server, with the annotations of the binding, and refuses to bind a
+// It stores the pods, and sends one watch event for each change. Like the real
+// one, it binds pods with the annotations of the binding, and refuses to bind a
 // pod twice. It deletes a pod at once.
 type API struct {
 	*fake.Clientset // implements all other kinds of objects
@@ -40,7 +40,7 @@ type API struct {
 	watchers  []*watcher
 }
 
-// An event is one change, with the resource version after it.
+// An event is one change. Its resource version is that after the change.
 type event struct {
 	watch.Event
 	version int
@@ -273,7 +273,7 @@ func (a *API) Create(pods []*corev1.Pod) {
 	}
 }
 
-// Remove deletes the given pods. It ignores those that do not exist.
+// Remove deletes the given pods. It ignores pods that do not exist.
 func (a *API) Remove(pods []*corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -297,16 +297,16 @@ func (a *API) Pods() []*corev1.Pod {
 	return slices.Collect(maps.Values(a.pods))
 }
 
-// Fail sets a function that decides whether a bind happens, and what the API
-// server answers.
+// Fail sets a function. For each bind, this function decides whether it
+// happens, and what the API server answers.
 func (a *API) Fail(fault func(*corev1.Binding) (happens bool, err error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fault = fault
 }
 
-// Watch calls a function with each change of a pod, in order. after is nil for
-// a deleted pod.
+// Watch calls a function with each change of a pod, in the order of the
+// changes. If the pod was deleted, after is nil.
 func (a *API) Watch(changed func(before, after *corev1.Pod)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -31,7 +31,7 @@ import (
 	"tenon.sh/tenon/scheduler/inprocess"
 )
 
-// sixteen is a machine with two L3 caches of four cores with two threads each.
+// sixteen is a machine with two L3 caches. Each has four cores of two threads.
 var sixteen = func() node.Topology {
 	var t node.Topology
 	for c := range 16 {
@@ -41,7 +41,7 @@ var sixteen = func() node.Topology {
 }()
 
 // A bed is a set of nodes with agents, and an API server. An independent
-// checker reads its watch events.
+// checker reads the watch events of this server.
 type bed struct {
 	t       *testing.T
 	api     *inprocess.API
@@ -134,8 +134,8 @@ func (b *bed) check(before, after *corev1.Pod) {
 	})
 }
 
-// agents simulates the agents of the nodes. They follow the contracts with the
-// decision of the real agent, and report.
+// agents simulates the agents of the nodes. They decide as the real agent does,
+// follow the contracts, and send reports.
 func (b *bed) agents() {
 	had, sequence := map[string]hold.Had{}, map[string]int64{}
 	last := map[string]string{}
@@ -188,7 +188,7 @@ func decide(had hold.Had, pods []*corev1.Pod) hold.Grants {
 	return hold.Decide(facts.Pool{}, 0, had, s)
 }
 
-// start starts a scheduler that retries a refused pod soon.
+// start starts a scheduler. It retries a refused pod soon.
 func (b *bed) start(ctx context.Context) context.CancelFunc {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(ctx)
@@ -198,7 +198,7 @@ func (b *bed) start(ctx context.Context) context.CancelFunc {
 	return stop
 }
 
-// settles waits until no pod waits although a node has room for it, and until
+// settles waits for two things: no pod waits while a node has room for it, and
 // the nodes have reported all pods.
 func (b *bed) settles() {
 	b.t.Helper()
@@ -274,7 +274,7 @@ func eventually(t *testing.T, is func() error) {
 	t.Fatal(err)
 }
 
-// rounds returns the number of rounds of a test: few, or many if
+// rounds returns how many rounds a test has. There are few of them, unless
 // TENON_TEST_LONG is set.
 func rounds(few, many int) int {
 	if os.Getenv("TENON_TEST_LONG") != "" {
@@ -297,7 +297,7 @@ func (b *bed) churn(rnd *rand.Rand, round int) {
 	b.api.Remove(pods[:min(len(pods), rnd.IntN(8))])
 }
 
-// TestNoCPUIsOwnedTwiceThroughFaults makes an unreliable API server: it loses
+// TestNoCPUIsOwnedTwiceThroughFaults uses an unreliable API server. It loses
 // answers to binds that happened, is unavailable for a while, and answers with
 // conflicts. Meanwhile schedulers end, others replace them, and pods are
 // created and deleted.
@@ -346,9 +346,9 @@ func TestNoCPUIsOwnedTwiceThroughFaults(t *testing.T) {
 }
 
 // TestTwoSchedulersAtOnceEndWithoutOverlaps runs two active schedulers for the
-// same pods. Each may give the same CPU to a pod before it has seen the other's
-// bind. Then the node decides which pod gets the CPU, and both schedulers
-// follow its report.
+// same pods. Each may give a CPU to a pod before it has seen that the other
+// gave it to another pod. Then the node decides which pod gets the CPU, and
+// both schedulers follow its report.
 func TestTwoSchedulersAtOnceEndWithoutOverlaps(t *testing.T) {
 	b := newBed(t, 3)
 	defer b.start(t.Context())()

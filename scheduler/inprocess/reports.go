@@ -55,7 +55,8 @@ func (r *Reports) Put(report v1alpha1.NodeReport) {
 	r.changed = make(chan struct{})
 }
 
-// snapshot returns all reports, and the number of changes before it.
+// snapshot returns all reports. It also returns how many changes there have
+// been so far.
 func (r *Reports) snapshot() ([]v1alpha1.NodeReport, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/scheduler/plugin"
 )
 
-// configuration is the configuration from docs/scheduler.md for a scheduler
-// that replaces the cluster's own.
+// configuration is the configuration in docs/scheduler.md for a scheduler that
+// replaces the one of the cluster.
 const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -27,7 +27,7 @@ profiles:
       bind: {enabled: [{name: TenonCPUs}]}
 `
 
-// Start starts a scheduler, and returns its informers when they have the state
+// Start starts a scheduler. It returns its informers when they have the state
 // of the cluster. The scheduler ends with ctx. If reports is nil, it is
 // kube-scheduler without the plugin.
 func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Option) (informers.SharedInformerFactory, error) {

@@ -120,8 +120,8 @@ type block struct {
 	bytes               float64       // allocated memory for one pod
 }
 
-// block measures the scheduling of pods. It then deletes the pods, and does not
-// measure the deletion.
+// block measures how fast pods are scheduled. It then deletes the pods. The
+// deletion is not measured.
 func (a *arm) block(ctx context.Context, o options, share, round int) (block, error) {
 	pods := make([]*corev1.Pod, o.pods)
 	asking := 0

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The hardware of a node has sockets × L3 caches × cores × threads.
+// The hardware of a node: sockets × L3 caches × cores × threads.
 const (
 	sockets, caches, cores, threads = 2, 4, 8, 2
 	cpus                            = sockets * caches * cores * threads
@@ -30,8 +30,8 @@ type contents struct {
 	reports []v1alpha1.NodeReport
 }
 
-// cluster makes nodes with pods that are already bound. A third of these pods
-// own two CPUs each, according to the report of their node.
+// cluster makes nodes with pods that are already bound. According to the
+// reports of the nodes, a third of these pods own two CPUs each.
 func cluster(nodes, bound int) contents {
 	var c contents
 	var t node.Topology

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// An empty plugin filters and scores the same pods as Tenon's plugin, without
-// doing any work. Its cost is the cost of the framework for any plugin that
+// An empty is a plugin that filters and scores the same pods as Tenon's plugin,
+// but does no work. Its cost is the cost of the framework for any plugin that
 // filters and scores nodes.
 type empty struct{}
 

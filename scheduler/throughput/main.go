@@ -1,14 +1,15 @@
-// Command throughput compares the cost of scheduling a pod with and without the
-// plugin, in one process, with the framework and the queue of kube-scheduler
-// and an API server in memory.
+// Command throughput measures how much CPU it costs to schedule a pod with and
+// without the plugin. It uses one process, the framework and the queue of
+// kube-scheduler, and an API server in memory.
 //
 //	go run ./throughput -nodes 1000,5000 -rounds 12 -out DIR
 //
-// Each round measures, for each share of pods that ask for CPUs, each scheduler
-// once, in random order: kube-scheduler, the same again, and kube-scheduler
-// with the plugin. The same pods are scheduled on the same nodes. The figure of
-// a block is the CPU time of the process for each pod. The ratio of the two equal
-// schedulers says how exact the comparison is.
+// In each round, there is one part for each share of pods that ask for CPUs. In
+// each part, three schedulers are measured once, in random order:
+// kube-scheduler, kube-scheduler once more, and kube-scheduler with the plugin.
+// The same pods are scheduled on the same nodes. The figure of a block is the
+// CPU time of the process for each pod. The ratio of the two equal schedulers
+// says how exact the comparison is.
 //
 //	go run ./throughput -memory -nodes 5000 -bound 50000
 //
