@@ -39,7 +39,7 @@ type document struct {
 // key names a document, such as DaemonSet tenond.
 func (d document) key() string { return d.str("kind") + " " + d.str("metadata", "name") }
 
-// at returns the value below keys; nil if there is none.
+// at returns the value below keys, or nil if there is none.
 func (d document) at(keys ...string) any {
 	var v any = d.object
 	for _, k := range keys {
@@ -54,7 +54,7 @@ func (d document) str(keys ...string) string {
 	return s
 }
 
-// render runs helm template with values over those of the chart.
+// render runs helm template. values replace those of the chart.
 func render(t *testing.T, values map[string]any) ([]document, error) {
 	t.Helper()
 	return renderChart(t, dir, values)
@@ -114,7 +114,7 @@ func split(t *testing.T, file, text string) []document {
 	}
 }
 
-// must renders the chart and fails the test on an error.
+// must renders the chart. On an error, it fails the test.
 func must(t *testing.T, values map[string]any) map[string]document {
 	t.Helper()
 	documents, err := render(t, values)
@@ -131,7 +131,7 @@ func must(t *testing.T, values map[string]any) map[string]document {
 	return of
 }
 
-// set returns values with one value at a path: set(false, "agent", "nri",
+// set returns values that have one value at a path: set(false, "agent", "nri",
 // "enabled").
 func set(value any, keys ...string) map[string]any {
 	for _, k := range slices.Backward(keys) {

@@ -50,8 +50,8 @@ func containers(d document) (all []document) {
 }
 
 // TestRightsAreNarrow looks for permissions that no part of Tenon needs: all
-// verbs or kinds, Secrets of others, commands in pods, permissions for other
-// users.
+// verbs or kinds, Secrets of others, commands in pods, and permissions for
+// other users.
 func TestRightsAreNarrow(t *testing.T) {
 	for key, d := range must(t, nil) {
 		rules, _ := d.at("rules").([]any)
@@ -140,7 +140,7 @@ func TestTheReadmeExplainsEveryValue(t *testing.T) {
 	golden(t, dir+"/README.md", string(head)+"\n"+table.String())
 }
 
-// explain writes a row for each single value.
+// explain writes one row of the table for each value.
 func explain(t *testing.T, table *strings.Builder, prefix string, m *yaml.Node) {
 	t.Helper()
 	for i := 0; i < len(m.Content); i += 2 {
@@ -175,8 +175,8 @@ func shown(t *testing.T, n *yaml.Node) string {
 	return "`" + string(text) + "`"
 }
 
-// TestEveryVariableInAnArgumentIsSet checks the variables $(NAME) in arguments,
-// because the kubelet leaves $(NAME) unchanged if no such variable exists.
+// TestEveryVariableInAnArgumentIsSet checks the variables $(NAME) in arguments.
+// If there is no such variable, the kubelet leaves $(NAME) unchanged.
 func TestEveryVariableInAnArgumentIsSet(t *testing.T) {
 	for key, d := range must(t, everything()) {
 		for _, c := range containers(d) {

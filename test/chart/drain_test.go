@@ -29,8 +29,8 @@ func (n nodesOnly) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableR
 	return n.client.Resource(gv.WithResource(resource)), kind != "Node" && kind != "PriorityClass", err
 }
 
-// TestTheOnlyNodeCanBeDrained checks that the manager has a disruption budget
-// only if an evicted replica can start on another node.
+// TestTheOnlyNodeCanBeDrained checks the disruption budget of the manager.
+// There must be one only if an evicted replica can start on another node.
 func TestTheOnlyNodeCanBeDrained(t *testing.T) {
 	for nodes, budget := range []bool{true, false, true, true} { // 0: helm template knows no cluster
 		var objects []runtime.Object

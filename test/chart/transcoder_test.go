@@ -19,8 +19,8 @@ import (
 
 const transcoderDir = "../../deploy/chart/transcoder"
 
-// transcode renders the chart of the transcoding jobs by Helm 4 and by Helm 3,
-// and fails if they differ.
+// transcode renders the chart of the transcoding jobs by Helm 4 and by Helm 3.
+// If the results differ, it fails.
 func transcode(t *testing.T, values map[string]any) ([]document, error) {
 	t.Helper()
 	four, err := renderChart(t, transcoderDir, values)
@@ -77,8 +77,8 @@ func valuesOf(kind string, parallelism int, cpu, memory string, more map[string]
 
 // TestPublishedValuesGiveThePublishedJobs renders twelve sets of values of the
 // published experiment. Names, arguments, requests and limits must equal those
-// of the published chart. Amounts of memory with a fraction of a byte are
-// rounded up.
+// of the published chart. If an amount of memory has a fraction of a byte, it
+// is rounded up.
 func TestPublishedValuesGiveThePublishedJobs(t *testing.T) {
 	trailer := "sintel_trailer-1080p.mp4"
 	burst := func(rule any) map[string]any { return map[string]any{"burst": rule} }
@@ -185,7 +185,7 @@ func args(box document) string {
 }
 
 // TestThePublishedChoiceOfFilmsIsKept computes the published formula for 1 to
-// 192 jobs. For example, four of 8 jobs read film 1, and 107 of 192 jobs read
+// 192 jobs. For example, four of 8 jobs must read film 1, and 107 of 192 jobs
 // film 24.
 func TestThePublishedChoiceOfFilmsIsKept(t *testing.T) {
 	formula := func(parallelism, job int) int { return 1 + 23%(1+parallelism%(job+1)) }
@@ -224,8 +224,9 @@ func TestThePublishedChoiceOfFilmsIsKept(t *testing.T) {
 	}
 }
 
-// TestAnIndexedJobHasANameThatPodsMayHave checks that the name has no dot, which
-// the API server refuses for an Indexed Job, and that each pod finds its number.
+// TestAnIndexedJobHasANameThatPodsMayHave checks that the name has no dot,
+// because the API server refuses a dot in the name of an Indexed Job. It also
+// checks that each pod finds its number.
 func TestAnIndexedJobHasANameThatPodsMayHave(t *testing.T) {
 	for _, c := range []struct {
 		values         map[string]any
@@ -250,8 +251,8 @@ func TestAnIndexedJobHasANameThatPodsMayHave(t *testing.T) {
 	}
 }
 
-// TestTheDefaultsOfTheTranscoderAreBaseline checks the rules of the Pod Security
-// standard "baseline" that a pod of this chart could break.
+// TestTheDefaultsOfTheTranscoderAreBaseline checks the rules of the Pod
+// Security standard "baseline" that a pod of this chart could break.
 func TestTheDefaultsOfTheTranscoderAreBaseline(t *testing.T) {
 	for name, c := range map[string]struct {
 		values   map[string]any

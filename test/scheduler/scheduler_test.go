@@ -1,9 +1,8 @@
 // Package scheduler tests the decisions of the BE scheduler, bpf/scheduler.h,
-// outside of the kernel, in a simulator and in a model checker. The simulator
-// (sim) calls the header's functions as the kernel would. The model checker
-// (protocol) tries all interleavings of the protocol between the CPUs of a
-// core. Both are C programs, because the header is C, and the tests compile
-// them.
+// outside the kernel. The simulator (sim) calls the functions of this header as
+// the kernel would. The model checker (protocol) tries all interleavings of the
+// protocol between the CPUs of a core. Both are C programs, because the header
+// is C, and the tests compile them.
 package scheduler
 
 import (
@@ -27,8 +26,8 @@ var seed = flag.Uint64("seed", 1, "seed of the simulator's random numbers")
 func strict() bool { return os.Getenv("TENON_TEST_STRICT") == "1" }
 
 // build compiles the C files of a folder and returns the program. The process
-// itself copies the files, because the test cache tracks only files that the
-// test opens.
+// of the test itself copies the files, because the test cache tracks only files
+// that the test opens.
 func build(t *testing.T, folder string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
@@ -129,8 +128,8 @@ func TestInvariantsHold(t *testing.T) {
 	}
 }
 
-// TestEachRuleIsNeeded switches off each rule. The check of that rule must then
-// fail in one of a few runs. With the rule, these runs pass.
+// TestEachRuleIsNeeded switches off one rule at a time. Then the check of that
+// rule must fail in one of a few runs. With the rule, these runs must pass.
 func TestEachRuleIsNeeded(t *testing.T) {
 	sim := build(t, "sim")
 	for name, c := range map[string]struct{ rules, breaks, args string }{
@@ -177,7 +176,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// broken returns the first line of the output that reports a violation of an
+// broken returns the first line of the output that reports a violation of the
 // invariant.
 func broken(out, invariant string) (string, bool) {
 	for line := range strings.Lines(out) {
@@ -188,9 +187,9 @@ func broken(out, invariant string) (string, bool) {
 	return "", false
 }
 
-// TestProtocolHoldsInEveryOrder tries all interleavings. BE must never stay
-// beside LSX, and must never wait on an idle CPU, unless a kick is in flight.
-// If a CPU sees that LSX has left, it must also see the hold.
+// TestProtocolHoldsInEveryOrder tries all interleavings. Unless a kick is in
+// flight, BE must never stay beside LSX, and must never wait on an idle CPU. If
+// a CPU sees that LSX has left, it must also see the hold.
 func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	check := build(t, "protocol")
 	for name, args := range map[string]string{
@@ -211,7 +210,7 @@ func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	}
 }
 
-// TestProtocolCheckCanFail removes a step of the protocol or the memory order.
+// TestProtocolCheckCanFail removes a step of the protocol, or the memory order.
 // The check must then report the expected fault.
 func TestProtocolCheckCanFail(t *testing.T) {
 	check := build(t, "protocol")
@@ -235,8 +234,8 @@ func TestProtocolCheckCanFail(t *testing.T) {
 }
 
 // TestObjectsOrderTheirBits checks the compiled scheduler. The protocol needs
-// full memory order. In BPF, only atomic operations that return the old value
-// have it.
+// full memory order. In BPF, only those atomic operations have it that return
+// the old value.
 func TestObjectsOrderTheirBits(t *testing.T) {
 	objects, err := filepath.Glob("../../internal/kernel/scx/*_bpfel.o")
 	if err != nil || len(objects) == 0 {

@@ -1,5 +1,5 @@
-// Package typed reads the shell commands of a page of the documentation, so
-// that tests can run the commands that the page tells a reader to type.
+// Package typed reads the shell commands of a page of the documentation. With
+// it, tests can run what the page tells a reader to type.
 package typed
 
 import "strings"
@@ -12,8 +12,8 @@ type Command struct {
 }
 
 // Commands returns the commands of a page in order. It reads the blocks
-// "```sh", and those blocks indented by four spaces that begin with one of the
-// programs. A line that continues a comment is not a command.
+// "```sh". It also reads blocks that are indented by four spaces, if they begin
+// with one of the programs. A line that continues a comment is not a command.
 func Commands(text string, programs ...string) []Command {
 	var all []Command
 	shell, fenced, before := false, false, ""
@@ -49,8 +49,8 @@ func withoutComment(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// Bare returns a command without sudo and without the folder of the program, so
-// that "sudo bin/tenon top" and "tenon top" are the same command.
+// Bare returns a command without sudo and without the folder of the program.
+// For "sudo bin/tenon top" and "tenon top", it returns the same.
 func (c Command) Bare() string {
 	return strings.TrimPrefix(strings.TrimPrefix(c.Text, "sudo "), "bin/")
 }

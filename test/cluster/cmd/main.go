@@ -160,8 +160,8 @@ func attached(c *cluster.Cluster, command func(context.Context, string, ...strin
 	return cmd.Run()
 }
 
-// folder returns the folder of this program, where make cluster also puts helm
-// and kubectl-tenon.
+// folder returns the folder of this program. make cluster puts helm and
+// kubectl-tenon into the same folder.
 func folder() (string, error) {
 	program, err := os.Executable()
 	return filepath.Dir(program), err
@@ -202,8 +202,8 @@ func up(ctx context.Context, name string, args []string) error {
 	return nil
 }
 
-// typed returns the command with which a user starts this program. It begins
-// with sudo if make started the program with sudo.
+// typed returns the command with which a user starts this program. If make
+// started it with sudo, the command begins with sudo.
 func typed() string {
 	if os.Getenv("SUDO_USER") != "" {
 		return "sudo " + os.Args[0]
@@ -211,8 +211,8 @@ func typed() string {
 	return os.Args[0]
 }
 
-// keepOff returns the kubelet configuration of a node whose pods must not use
-// the given CPUs.
+// keepOff returns the kubelet configuration of a node. The pods of this node
+// must not use the given CPUs.
 func keepOff(cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return ""

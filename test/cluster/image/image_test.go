@@ -32,7 +32,7 @@ func hello(t *testing.T, text string) Layout {
 	return l
 }
 
-// fetch requests a path and compares the content with the digest that the
+// fetch requests a path. It compares the content with the digest that the
 // registry returns.
 func fetch(t *testing.T, server *httptest.Server, path string) (body []byte, kind string) {
 	t.Helper()
@@ -52,8 +52,8 @@ func fetch(t *testing.T, server *httptest.Server, path string) (body []byte, kin
 	return body, answer.Header.Get("Content-Type")
 }
 
-// TestRegistryServesAnImage pulls an image like a client, from its name to the
-// last file.
+// TestRegistryServesAnImage pulls an image as a client does, from its name to
+// the last file.
 func TestRegistryServesAnImage(t *testing.T) {
 	server := httptest.NewServer(Registry{{Dir: t.TempDir()}, hello(t, "good morning")}.Handler())
 	defer server.Close()
@@ -136,8 +136,8 @@ func TestRegistryHasOnlyWhatItWasGiven(t *testing.T) {
 	}
 }
 
-// TestImportedImageIsServedUnderItsNewName imports an archive of another tool,
-// with another name or none.
+// TestImportedImageIsServedUnderItsNewName imports an archive of another tool.
+// In the archive, the image has another name or none.
 func TestImportedImageIsServedUnderItsNewName(t *testing.T) {
 	from := hello(t, "from an archive")
 	archive := filepath.Join(t.TempDir(), "image.tar")

@@ -1,4 +1,4 @@
-// Package image makes OCI images of the machine's own programs and serves them
+// Package image makes OCI images of the machine's own programs, and serves them
 // as a registry. The test cluster gets all its images from this registry.
 package image
 
@@ -24,8 +24,8 @@ const (
 	typeLayer    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// nameKey is the annotation with the full name of an image in the index of a
-// layout, as in exports of containerd.
+// nameKey is the annotation that has the full name of an image. It is in the
+// index of a layout, as in exports of containerd.
 const nameKey = "io.containerd.image.name"
 
 // A Descriptor points to a blob (OCI image specification, descriptor.md).
@@ -48,9 +48,9 @@ type Layout struct {
 	Dir string
 }
 
-// Find returns the descriptor of the image with that full name, such as
-// docker.io/library/nginx:1, or of the blob with that digest. If there is none,
-// the error is fs.ErrNotExist.
+// Find returns the descriptor of an image or of a blob. name is the full name
+// of the image, such as docker.io/library/nginx:1, or the digest of the blob.
+// If there is none, the error is fs.ErrNotExist.
 func (l Layout) Find(name string) (Descriptor, error) {
 	in, err := l.read()
 	if err != nil {
@@ -78,8 +78,8 @@ func (l Layout) Names() ([]string, error) {
 	return names, nil
 }
 
-// Import adds the first image of an OCI archive (a layout as a tar file) under
-// that full name.
+// Import adds the first image of an OCI archive (a layout as a tar file), and
+// gives it the full name name.
 func (l Layout) Import(archive, name string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -112,8 +112,8 @@ func (l Layout) Import(archive, name string) error {
 	return l.name(name, in.Manifests[0])
 }
 
-// name makes a full name refer to a manifest. It removes the old image of that
-// name.
+// name makes a full name refer to a manifest. If another image has that name,
+// it is removed.
 func (l Layout) name(name string, d Descriptor) error {
 	in, err := l.read()
 	if err != nil {

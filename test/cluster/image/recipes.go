@@ -18,7 +18,8 @@ const (
 	BusyBox = "docker.io/library/busybox:1"
 	NGINX   = "docker.io/koordinatorsh/nginx:v1.18-koord-exmaple" //nolint:misspell // the published name
 	FFmpeg  = "registry.cn-zhangjiakou.aliyuncs.com/acs/ffmpeg-4-4-1-for-slo-test:v0.1"
-	// Transcoder has the files of FFmpeg, so that both have the same layer.
+	// Transcoder has the files of FFmpeg, so that both images have the same
+	// layer.
 	Transcoder = "docker.io/jrottenberg/ffmpeg:ubuntu"
 )
 
@@ -48,8 +49,8 @@ var recipes = []recipe{
 
 const clip = "/apps/ffmpeg/input/HD2-h264.ts"
 
-// Build makes the images of the test cluster from programs of this machine in
-// cache/cluster/images. It skips images whose programs have not changed.
+// Build makes the images of the test cluster in cache/cluster/images, from
+// programs of this machine. It skips images whose programs have not changed.
 func Build(ctx context.Context, cache string) (Layout, error) {
 	l := Layout{Dir: filepath.Join(cache, "cluster", "images")}
 	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
@@ -92,9 +93,9 @@ func Build(ctx context.Context, cache string) (Layout, error) {
 	return l, os.WriteFile(keyFile, []byte(key), 0o644)
 }
 
-// BuildSmall makes the images in dir. In place of ffmpeg it uses a small
-// program that works from time to time, for machines that need minutes to copy
-// 250 MB.
+// BuildSmall makes the images in dir. It is for machines that need minutes to
+// copy 250 MB: instead of ffmpeg it uses a small program that works from time
+// to time.
 func BuildSmall(ctx context.Context, dir string) (Layout, error) {
 	l := Layout{Dir: dir}
 	for _, r := range recipes {
@@ -146,9 +147,10 @@ func busybox(_ context.Context, _ string, programs []string) (*Root, error) {
 	return r, r.Program("/bin/busybox", programs[0])
 }
 
-// nginx reads /apps/nginx/conf/nginx.conf, which the manifests mount, and
-// serves its own page. It logs no requests, because at tens of thousands of
-// requests per second the log would be a second workload.
+// nginx returns an image that reads /apps/nginx/conf/nginx.conf, which the
+// manifests mount. It serves the usual page of nginx. It does not log requests,
+// because at tens of thousands of requests per second the log would be a second
+// workload.
 func nginx(ctx context.Context, cache string, programs []string) (*Root, error) {
 	r, err := busybox(ctx, cache, programs)
 	if err != nil {
@@ -178,8 +180,8 @@ func ffmpeg(ctx context.Context, cache string, programs []string) (*Root, error)
 	return r, r.Program("/usr/bin/ffmpeg", programs[1])
 }
 
-// standIn has the name of ffmpeg's image and works for a moment every two
-// seconds.
+// standIn returns an image that has the name of ffmpeg's image. It works for a
+// moment every two seconds.
 func standIn(ctx context.Context, cache string, programs []string) (*Root, error) {
 	r, err := busybox(ctx, cache, programs)
 	if err != nil {
@@ -197,8 +199,8 @@ done
 	return r, nil
 }
 
-// filmArgs renders four seconds of 1080p30 with moving shapes and noise,
-// because an encoder needs almost no CPU for a flat or still picture.
+// filmArgs are the arguments that render four seconds of 1080p30 with moving
+// shapes and noise. An encoder needs almost no CPU for a flat or still picture.
 func filmArgs(out string) []string {
 	return []string{
 		"-nostdin", "-hide_banner", "-loglevel", "error", "-y",
@@ -209,7 +211,7 @@ func filmArgs(out string) []string {
 	}
 }
 
-// page has the length of nginx's own page, 612 bytes.
+// page is as long as nginx's own page: 612 bytes.
 var page = func() string {
 	text := "<!doctype html><title>Tenon</title>\n" + strings.Repeat("<p>nginx answers, ffmpeg waits.</p>\n", 20)
 	return text[:612]

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// A Root is the content of an image during its assembly: files by their path in
-// the image, without the leading slash.
+// A Root is the content of an image before it is packed. It has the files by
+// their path in the image, without the leading slash.
 type Root struct {
 	entries map[string]entry
 }
@@ -66,8 +66,8 @@ func (r *Root) File(name, from string) error {
 	return nil
 }
 
-// Program adds a program of this machine and its shared libraries, at the paths
-// where the loader looks for them.
+// Program adds a program of this machine and its shared libraries. They get the
+// paths at which the loader looks for them.
 func (r *Root) Program(name, from string) error {
 	if err := r.File(name, from); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (r *Root) add(name string, e entry) {
 	r.entries[name] = e
 }
 
-// pack writes the root as a layer. The same files give the same bytes.
+// pack writes the root as a layer. The same files always give the same bytes.
 func (r *Root) pack(w io.Writer) error {
 	t := tar.NewWriter(w)
 	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
@@ -131,8 +131,8 @@ func (r *Root) pack(w io.Writer) error {
 	return t.Close()
 }
 
-// Add adds an image of one layer to the layout. A container that specifies no
-// command runs entry.
+// Add adds an image of one layer to the layout. If a container specifies no
+// command, it runs entry.
 func (l Layout) Add(name string, root *Root, entry ...string) error {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(root.pack(w)) }()

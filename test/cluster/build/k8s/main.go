@@ -1,6 +1,6 @@
-// Command hyper contains the Kubernetes programs in one binary, and runs the
-// program by whose name it is called. Linking it takes a fifth of the time for
-// five binaries, and it needs a third of the space.
+// Command hyper contains the Kubernetes programs in one binary. It runs the
+// program that has the name by which it is called. Linking it takes a fifth of
+// the time that five binaries take, and it needs a third of their space.
 package main
 
 import (
