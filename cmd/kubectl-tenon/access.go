@@ -42,8 +42,8 @@ func (a *access) namespace(given string) (string, error) {
 	return found, nil
 }
 
-// client returns a client for nodes, pods, reports, and profiles with what they
-// refer to.
+// client returns a client for nodes, pods, reports and profiles, and for the
+// objects to which profiles refer.
 func (a *access) client() (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
@@ -82,9 +82,9 @@ func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocati
 	return profiles.Items, nil
 }
 
-// webhook reads what changes pods at their creation. Its answer names what it
-// cannot read and does not fail, because most pods need the same CPUs without
-// these changes.
+// webhook reads everything that changes pods at their creation. If it cannot
+// read something, it does not fail, but its answer names it, because most pods
+// need the same CPUs without these changes.
 func (a *access) webhook(ctx context.Context) survey.Webhook {
 	var w survey.Webhook
 	unread := func(what string, err error) {

@@ -26,7 +26,7 @@ import (
 var version string
 
 // defaultNamespace is the namespace of Tenon if neither a flag nor the pod
-// gives another.
+// names another one.
 const defaultNamespace = "tenon-system"
 
 // ackNamespace and ackName are the namespace and the name of the ConfigMap on

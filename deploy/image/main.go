@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// make builds the programs of an image for each machine and packs them.
+// make builds the programs of an image for each machine, and packs them.
 func (o order) make(ctx context.Context, p product) (digest, path string, err error) {
 	var layers []layer
 	for _, arch := range o.arches {
@@ -174,8 +174,8 @@ func kubernetes(path string) (string, error) {
 	return "", fmt.Errorf("%s names no release of k8s.io/kubernetes", path)
 }
 
-// tag makes a valid tag from a version. It removes the characters of git
-// describe and of semantic versions that a tag must not have.
+// tag makes a valid tag from a version. It removes characters that git describe
+// and semantic versions may contain, but a tag may not.
 func tag(version string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {

@@ -191,8 +191,8 @@ func (s nodeSize) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// of returns the machine, with as many CPUs on each core as the measured one has
-// if the user did not say.
+// of returns the machine. If the user did not say how many CPUs are on each
+// core, it takes the number of the measured machine.
 func (s nodeSize) of(measured concurrency.Node) concurrency.Node {
 	threads := s.threads
 	if threads == 0 {

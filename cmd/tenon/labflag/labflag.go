@@ -71,8 +71,8 @@ func (f *Bytes) String() string {
 // text.
 func (f *Bytes) Type() string { return "BYTES" }
 
-// Load is a percentage, or the source of the load on a service: a URL or a
-// command. The user may give the flag twice to set both.
+// A Load is a percentage, or the source of the load on a service, which is a
+// URL or a command. The user may give the flag twice to set both.
 type Load struct {
 	Percent Percent
 	Target  string

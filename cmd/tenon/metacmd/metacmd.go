@@ -17,9 +17,10 @@ import (
 
 // A Frame has what the commands need from the program that contains them.
 type Frame struct {
-	// Usage marks an error as one of the command line.
+	// Usage marks an error as an error of the command line.
 	Usage func(error) error
-	// Print writes v as JSON if the user asked for JSON, otherwise text.
+	// Print writes v as JSON if the user asked for JSON. Otherwise it writes
+	// text.
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Prepare fills in the settings of an experiment that have no flag.
 	Prepare func(*lab.Config) error
@@ -60,7 +61,7 @@ reason, and so is what went wrong in those that count. With -o json, the medians
 		},
 	}
 	cmd.Flags().StringVar(&base, "base", base, "the mode to which the others are compared")
-	// It fails only for a flag that does not exist.
+	// This returns an error only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("base", cobra.FixedCompletions([]string{string(report.Exclusive), string(report.ExclusiveWarm), string(report.ExclusiveAwake), string(report.Default), string(report.Tenon)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

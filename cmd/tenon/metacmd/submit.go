@@ -63,10 +63,10 @@ does one of a machine on which two equal modes differ.`,
 	return cmd
 }
 
-// runProtocol runs the experiment and returns the directory of its results. It
-// writes the protocol when the machine has passed all checks. An experiment
-// that ends without a run leaves no files. One that fails after some runs can
-// still be submitted.
+// runProtocol runs the experiment, and returns the directory of its results.
+// When the machine has passed all checks, it writes the protocol. If an
+// experiment ends without a run, it leaves no files. If it fails after some
+// runs, these can still be submitted.
 func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	p := submission.Fixed()
 	if err := p.Fits(privateWords()); err != nil {
@@ -104,8 +104,8 @@ func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	return c.Out, err
 }
 
-// bundle shows the content of the submission of the results in a directory, and
-// writes it if the user agrees.
+// bundle shows the content of the submission for the results in a directory. If
+// the user agrees, it writes the submission.
 func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	b, err := submission.Make(from, privateWords())
 	if err != nil {
