@@ -23,9 +23,9 @@ type Pair struct {
 
 // Comparisons compares modes without Tenon with modes of Tenon. It judges all
 // comparisons together, so that their number does not make a false difference
-// more likely (stat.Compare). It prefers no outcome: a tie is reported as a
-// tie, with its reason. If the A/A control of a measure does not resolve its
-// margin, no tie is claimed.
+// more likely (stat.Compare). It does not prefer any outcome: it reports a tie
+// as a tie, with its reason. If the A/A control of a measure does not resolve
+// its margin, Comparisons claims no tie.
 func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	var claims []report.Claim
 	var tests []stat.Comparison
@@ -51,9 +51,9 @@ func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	return claims
 }
 
-// TooFew returns the reason why an estimate has too few blocks for a verdict;
-// empty: it has enough, or there is no estimate. A skewed sample needs more
-// blocks than a symmetric one.
+// TooFew returns the reason why an estimate has too few blocks for a verdict.
+// It returns "" if it has enough, or if there is no estimate. A skewed sample
+// needs more blocks than a symmetric one.
 func TooFew(e stat.Estimate) string {
 	if e.Enough || e.Blocks == 0 {
 		return ""
@@ -84,9 +84,9 @@ func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution
 	return text
 }
 
-// InOrder makes the claims of a mode about several measures. They are judged in
-// the given order, and a claim counts as met only if all before it are met. The
-// probability of any false claim is then that of a single one.
+// InOrder makes the claims of a mode about several measures. It judges them in
+// the given order. A claim counts as met only if all claims before it are met.
+// The probability of any false claim is then that of a single one.
 func InOrder(measures []report.Measure, claim func(report.Measure) report.Claim) []report.Claim {
 	var claims []report.Claim
 	first := ""
@@ -104,8 +104,8 @@ func InOrder(measures []report.Measure, claim func(report.Measure) report.Claim)
 	return claims
 }
 
-// ExplainTies appends the reason of a tie to the first tie, and a reference to
-// the first tie to the others.
+// ExplainTies appends the reason of a tie to the first tie. To the other ties
+// it appends a reference to the first one.
 func ExplainTies(ev report.Evidence, claims []report.Claim) []report.Claim {
 	why := " " + whyTie(ev)
 	for i, c := range claims {
@@ -167,7 +167,7 @@ func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement s
 	return c
 }
 
-// Bounded prints a ratio with those bounds that decide about the claim.
+// Bounded prints a ratio with the bounds that decide the claim.
 func Bounded(what string, e stat.Estimate) string {
 	i := report.IntervalOf(e)
 	text := what + ": " + report.FormatRatio(i) + medianText(i)
@@ -192,7 +192,7 @@ func medianText(i report.Interval) string {
 	return text
 }
 
-// Refusal explains why this experiment cannot claim anything as fine as the
+// Refusal explains why this experiment cannot claim differences as small as the
 // margin of a measure.
 func Refusal(ev report.Evidence, m report.Measure) string {
 	r, limit := ev.Resolution(m), m.MarginOf(ev.Experiment)

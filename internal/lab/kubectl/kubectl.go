@@ -1,5 +1,6 @@
-// Package kubectl gives the lab access to a Kubernetes cluster: it runs the
-// program kubectl, so that each login method of the user also works here.
+// Package kubectl gives the lab access to a Kubernetes cluster. It runs the
+// program kubectl, so that each login method of the user works for the lab,
+// too.
 package kubectl
 
 import (
@@ -28,7 +29,8 @@ type Client struct {
 	Args []string // arguments before the command: the context and the namespace
 }
 
-// Find returns a client for a context (empty: the current one) and a namespace.
+// Find returns a client for a context and a namespace. If the context is empty,
+// it is the current one.
 func Find(context, namespace string) (Client, error) {
 	path, err := Program.Find()
 	if err != nil {
@@ -145,8 +147,8 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 // shellPatience is the maximum time in which a container must answer a line.
 const shellPatience = 15 * time.Second
 
-// A Shell runs a script in a container. For each line that it receives, the
-// script prints some lines and then a line with a full stop.
+// A Shell runs a script in a container. For each line that the script receives,
+// it prints some lines and then a line with a full stop.
 type Shell struct {
 	*site.Process
 	in, out *os.File

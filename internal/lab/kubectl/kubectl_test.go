@@ -14,8 +14,8 @@ import (
 func fake(t *testing.T, script string) Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubectl")
-	// A process that another test forks meanwhile would hold the file open for
-	// writing, and the kernel would not execute it (ETXTBSY).
+	// If another test forked meanwhile, its process would hold the file open
+	// for writing, and the kernel would not execute the file (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
@@ -37,8 +37,8 @@ func TestKubectlComplains(t *testing.T) {
 	}
 }
 
-// TestAWatchEndsWhenItsReaderHasSeenEnough also checks that Watch starts a
-// watch again when the API server ends it.
+// TestAWatchEndsWhenItsReaderHasSeenEnough also checks that Watch starts the
+// command again when the API server ends the watch.
 func TestAWatchEndsWhenItsReaderHasSeenEnough(t *testing.T) {
 	k := fake(t, "echo one; echo two")
 	seen := map[string]int{}

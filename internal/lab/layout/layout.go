@@ -10,8 +10,8 @@ import (
 // Width is the width of the terminal in columns.
 const Width = 100
 
-// Pad fills s with spaces to width characters, on the left, or on the right if
-// width is negative.
+// Pad fills s with spaces up to the width, in characters. It adds the spaces on
+// the left. If width is negative, it adds them on the right.
 func Pad(s string, width int) string {
 	if width < 0 {
 		return s + strings.Repeat(" ", max(-width-Runes(s), 0))
@@ -19,8 +19,8 @@ func Pad(s string, width int) string {
 	return strings.Repeat(" ", max(width-Runes(s), 1)) + s
 }
 
-// Paragraph wraps text after head and indents the following lines to the
-// width of head.
+// Paragraph writes head and then text. It wraps the text, and indents the
+// following lines to the width of head.
 func Paragraph(b *bytes.Buffer, head, text string) {
 	indent := strings.Repeat(" ", Runes(head))
 	for i, l := range Wrap(text, Width-Runes(head)) {

@@ -1,6 +1,6 @@
 // Package memory holds the records, the analysis and the presentation of the
-// memory experiment. In it a service runs beside batch work with a large demand
-// for memory.
+// memory experiment. In this experiment, a service runs beside batch work that
+// needs much memory.
 package memory
 
 import (
@@ -13,8 +13,8 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "memory"
 
-// An Experiment is the configuration of an experiment and its machine:
-// experiment.json.
+// An Experiment is the configuration of an experiment, and its machine
+// (experiment.json).
 type Experiment struct {
 	report.Experiment
 	// Memory defines how memory is divided.
@@ -39,11 +39,11 @@ type ModeResult struct {
 	Memory Summary `json:"memory"`
 }
 
-// A Result is the result of an experiment: result.json.
+// A Result is the result of an experiment (result.json).
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A remembered experiment is an experiment with the memory use of its runs. The
-// key is the index of the run.
+// A remembered is an experiment with the memory use of its runs. The key is the
+// index of the run.
 type remembered struct {
 	experiment Experiment
 	uses       map[int]Use
@@ -84,7 +84,8 @@ type Setup struct {
 	HogHeld   unit.Bytes `json:"be_anon_bytes"`  // the anonymous memory of the batch work
 	Request   unit.Bytes `json:"ls_request"`     // the memory request in the service's rule
 	HogLimit  unit.Bytes `json:"be_limit_bytes"` // the limit of the batch work's rule
-	// The percentages that the mode tenond configures; 0: not configured.
+	// The percentages that the mode tenond configures. A percentage of 0 is not
+	// configured.
 	MinPercent        int `json:"ls_min_percent"`
 	LowPercent        int `json:"ls_low_percent"`
 	ThrottlingPercent int `json:"be_throttling_percent"`
@@ -92,9 +93,9 @@ type Setup struct {
 
 // A Use is the use of memory in the measured part of a run.
 type Use struct {
-	// LSRefaults is the number of pages of the service that were read again
-	// soon after the kernel had reclaimed them. LSMajorFaults is the number of
-	// page faults that waited for a device.
+	// LSRefaults is how many pages of the service had to be read again soon
+	// after the kernel had reclaimed them. LSMajorFaults is how many page
+	// faults waited for a device.
 	LSRefaults    int64      `json:"ls_refaults"`
 	LSMajorFaults int64      `json:"ls_major_faults"`
 	BERefaults    int64      `json:"be_refaults"`
@@ -126,8 +127,8 @@ func (m remembered) processed(r report.Run) float64 {
 	return report.Positive(float64(m.uses[r.Index].BEBytes) / (1 << 20) / r.Length.Seconds())
 }
 
-// held returns the metric for the share of the service's working set that was
-// in memory.
+// held returns the metric for how much of the service's working set was in
+// memory, as a share.
 func (m remembered) held(r report.Run) float64 {
 	set := m.experiment.Memory.Set
 	return report.Known(float64(m.uses[r.Index].LSHeld)/float64(set), set > 0)

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Summary is the result of one mode of the memory experiment: medians over
-// the blocks with a valid run.
+// A Summary is the result of one mode of the memory experiment. Its values are
+// medians over the blocks with a valid run.
 type Summary struct {
 	Refaults    report.Number `json:"ls_refaults_per_second"`
 	MajorFaults report.Number `json:"ls_major_faults_per_second"`
@@ -90,7 +90,7 @@ func (m remembered) study() report.Study {
 	}
 }
 
-// colours is the legend of the pictures: which colour stands for what.
+// colours is the legend of the pictures: it says which colour stands for what.
 const colours = `<li><svg viewBox="0 0 30 10"><rect class="ls" width="30" height="10"/></svg>pages of the service (LS)</li>
 <li><svg viewBox="0 0 30 10"><rect class="be" width="30" height="10"/></svg>page cache of the batch work (BE)</li>
 <li><svg viewBox="0 0 30 10"><rect class="anon" width="30" height="10"/></svg>its own memory</li>
@@ -143,7 +143,7 @@ func (m remembered) figures(common []report.Row) []report.Row {
 	}...)
 }
 
-// plots returns two plots of the colocation experiment and the plots about
+// plots returns two plots of the colocation experiment, and the plots about
 // memory.
 func (m remembered) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	ratios := common.P99Ratio
@@ -159,8 +159,8 @@ func (m remembered) plots(ev report.Evidence, r report.Result, common report.Com
 	}
 }
 
-// picture shows how much memory each side had in one run. It is empty if that
-// is unknown.
+// picture shows how much memory each side had in one run. If this is unknown,
+// the picture is empty.
 func (m remembered) picture(used []report.Run) template.HTML {
 	e := m.experiment
 	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Readings) > 1 })

@@ -1,6 +1,6 @@
-// Package meter counts what the processes in a cgroup do and wait for during an
-// experiment: CPU time and throttling, waits for a CPU, and the kernel's
-// performance counters.
+// Package meter counts what the processes in a cgroup do during an experiment:
+// CPU time and throttling, waits for a CPU, and the kernel's performance
+// counters.
 package meter
 
 import (
@@ -32,8 +32,8 @@ type Reading struct {
 }
 
 // Follow starts to count the events of a process and of all its descendants.
-// Counting begins when the process next executes a program. Earlier counts are
-// dropped.
+// The counting begins when the process next executes a program. Earlier counts
+// are dropped.
 func (m *Meter) Follow(pid int) {
 	m.Close()
 	m.count = count(pid)
@@ -71,8 +71,8 @@ var events = []perf.Event{perf.Migrations, perf.Switches, perf.Cycles, perf.Inst
 // counters count what one process and its descendants do.
 type counters []*perf.Counter // in the order of events; nil: this machine cannot count it
 
-// count starts to count. It omits an event if the machine or the privileges of
-// the user do not allow to count it.
+// count starts to count. If the machine or the privileges of the user do not
+// allow an event to be counted, count omits it.
 func count(pid int) counters {
 	all := make(counters, len(events))
 	for i, e := range events {
@@ -103,8 +103,8 @@ func (c counters) close() {
 	}
 }
 
-// Between returns how often an event happened between two readings; absent:
-// this machine cannot count it.
+// Between returns how often an event happened between two readings. The result
+// is absent if this machine cannot count the event.
 func Between(a, b Reading, e perf.Event) node.Maybe[float64] {
 	if !b.valid[e.Name] {
 		return node.Maybe[float64]{}

@@ -13,13 +13,13 @@ import (
 type Threads struct {
 	total proc.SchedStat
 	// last holds the last counters of each thread by its ID. It keeps those of
-	// threads that seem to be gone, because a list of processes may omit one
+	// threads that seem to have ended, because a list of processes may omit one
 	// that still runs.
 	last map[int]proc.SchedStat
 }
 
-// Read reads the threads of processes, and returns the sum over all threads
-// that it has read so far. It skips what ends meanwhile.
+// Read reads the threads of processes. It returns the sum over all threads that
+// it has ever read. It skips threads and processes that end meanwhile.
 func (t *Threads) Read(fs proc.FS, pids []int) (proc.SchedStat, error) {
 	if t.last == nil {
 		t.last = map[int]proc.SchedStat{}

@@ -1,5 +1,5 @@
-// Package pi computes digits of π with many threads, as the job of the
-// published experiment on CPU pinning does. It checks its digits with a second
+// Package pi computes digits of π with many threads, like the job of the
+// published experiment on CPU pinning. It checks its digits with a second
 // formula.
 package pi
 
@@ -18,8 +18,8 @@ import (
 // of these errors is far less than a digit.
 const guard = 64
 
-// most is the maximum number of digits. Up to it, the sum of the errors of all
-// terms fits into guard.
+// most is the maximum number of digits. For at most that many digits, the sum
+// of the errors of all terms fits into guard.
 const most = 10_000_000
 
 // A Task is a computation.
@@ -27,13 +27,13 @@ type Task struct {
 	Threads int
 	Digits  int // number of digits after the decimal point
 	Rounds  int // times that each thread computes its terms
-	// Ready is called when all threads exist and none has begun to compute;
-	// nil: nothing is called.
+	// Ready is called when all threads exist and none has begun to compute. It
+	// may be nil.
 	Ready func()
 }
 
-// Check returns an error for a field that is out of range. The error names the
-// field and the range.
+// Check returns an error if a field is out of range. The error names the field
+// and the range.
 func (t Task) Check() error {
 	switch {
 	case t.Threads < 1 || t.Threads > 9000: // the Go runtime ends a program with 10,000 threads
@@ -47,10 +47,10 @@ func (t Task) Check() error {
 }
 
 // Compute returns π with the digits of the task, such as "3.1415" for four. The
-// last digit is not rounded. It uses the series of Bailey, Borwein and Plouffe
-// (Mathematics of Computation 66, 1997), and gives the terms to the threads in
-// turn, so that no term is lost. Each thread is a thread of the system, and all
-// of them exist before the first begins to compute.
+// last digit is not rounded. Compute uses the series of Bailey, Borwein and
+// Plouffe (Mathematics of Computation 66, 1997). It gives the terms to the
+// threads in turn, so that no term is lost. Each thread is a thread of the
+// system, and all of them exist before the first one begins to compute.
 func (t Task) Compute() string {
 	bits := bitsOf(t.Digits)
 	terms := int(bits)/4 + 1
@@ -108,7 +108,7 @@ func text(v *big.Int, bits uint, digits int) string {
 	return s[:1] + "." + s[1:]
 }
 
-// A Report says what one computation did and found.
+// A Report says what one computation did, and what it found.
 type Report struct {
 	Threads int     `json:"threads_seen"` // of the process, before it computes
 	Digits  int     `json:"digits"`
@@ -117,8 +117,8 @@ type Report struct {
 	First   string  `json:"first"`        // digits
 }
 
-// Report computes the digits and checks them. threads returns the number of
-// threads of this process.
+// Report computes the digits and checks them. threads returns how many threads
+// this process has.
 func (t Task) Report(threads func() (int, error)) (Report, error) {
 	if err := t.Check(); err != nil {
 		return Report{}, err

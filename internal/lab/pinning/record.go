@@ -1,6 +1,7 @@
 // Package pinning holds the records, the analysis and the presentation of the
-// experiment on CPU pinning. The experiment shows what a quota, the choice of
-// CPUs and warm CPUs each do to a job of many threads and to web servers.
+// experiment on CPU pinning. The experiment shows how a quota, the choice of
+// CPUs, and warm CPUs change the speed of a job with many threads and of web
+// servers.
 package pinning
 
 import (
@@ -26,8 +27,8 @@ const Kind = "pinning"
 // A Mode is a way to give work its CPUs.
 type Mode string
 
-// The modes. In each mode the work has as much CPU time as its limit allows.
-// The only exception is the job in mode shared-free, which uses all CPUs.
+// The modes. In each mode the work gets as much CPU time as its limit allows.
+// There is one exception: in mode shared-free, the job uses all CPUs.
 const (
 	Shared      Mode = "shared"       // a quota, on all CPUs
 	SharedAA    Mode = "shared-aa"    // the same again, to show the resolution of this machine
@@ -46,8 +47,8 @@ const (
 	NGINX = "nginx" // web servers
 )
 
-// An Experiment is the configuration of the experiment and its machine:
-// experiment.json.
+// An Experiment is the configuration of the experiment, and its machine
+// (experiment.json).
 type Experiment struct {
 	Schema      int               `json:"schema"` // 1
 	Kind        string            `json:"kind"`   // pinning
@@ -81,8 +82,8 @@ func (e Experiment) EndedBy(end report.End) any {
 }
 
 // A Run is one part of the experiment in one mode: a line of runs.jsonl. Its
-// counters are those of the job, or those of all servers together while the
-// closed loop ran.
+// counters are those of the job. For servers, they are the sums over all
+// servers while the closed loop ran.
 type Run struct {
 	Index     int         `json:"index"`
 	Block     int         `json:"block"`
@@ -103,9 +104,9 @@ type Run struct {
 	Void      []string    `json:"void,omitempty"`
 }
 
-// A ClosedLoop holds the columns of wrk. With several servers, the requests are
-// the sum, the average is weighted by the requests, and the other values are
-// those of the slower server.
+// A ClosedLoop holds the columns of wrk. If there are several servers, the
+// requests are the sum, the average is weighted by the requests, and the other
+// values are those of the slower server.
 type ClosedLoop struct {
 	Rate  float64 `json:"requests_per_second"`
 	Mean  float64 `json:"mean_us"`
@@ -117,7 +118,7 @@ type ClosedLoop struct {
 	P99   float64 `json:"p99_us"`
 }
 
-// An OpenLoop holds the latencies at a fixed rate, in the same form as
+// An OpenLoop holds the latencies at a fixed rate. Its form is that of
 // ClosedLoop.
 type OpenLoop struct {
 	Rate float64 `json:"offered_per_second"`
@@ -145,8 +146,8 @@ func AddRun(dir string, r Run) error {
 	return nil
 }
 
-// Load reads an experiment and its runs. It ignores an incomplete last line,
-// which a killed experiment leaves.
+// Load reads an experiment and its runs. If the experiment was killed, the last
+// line may be incomplete, and Load ignores it.
 func Load(dir string) (Experiment, []Run, error) {
 	var e Experiment
 	raw, data, err := archive.OpenExperiment(dir)

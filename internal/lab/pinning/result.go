@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Result is the result of an experiment: result.json.
+// A Result is the result of an experiment (result.json).
 type Result struct {
 	Experiment Experiment `json:"experiment"`
 	Parts      []Part     `json:"parts"`
@@ -21,10 +21,10 @@ type Result struct {
 type Part struct {
 	Name  string `json:"part"`
 	Modes []Row  `json:"modes"`
-	// Factors explain the change from shared to pinned by single differences.
+	// Factors divide the change from shared to pinned into single differences.
 	Factors []Factor `json:"factors"`
 	// Claims is false if the machine is too small for claims about the speed of
-	// this part. Then only the counters have a meaning.
+	// this part. Then only the counters mean something.
 	Claims bool `json:"claims_speed"`
 }
 
@@ -39,8 +39,8 @@ type Row struct {
 	speed  stat.Sample                // of the figure by which the part is judged
 }
 
-// A Factor compares two modes that differ in one thing, and so shows what this
-// thing does.
+// A Factor compares two modes that differ in one thing. It shows the effect of
+// this thing.
 type Factor struct {
 	Of     string          `json:"of"` // the step that the comparison belongs to, see steps
 	From   Mode            `json:"from"`
@@ -105,16 +105,17 @@ func perCPU(of func(Run) *float64) func(Run) (float64, bool) {
 // speed is the figure by which each part is judged.
 var speed = map[string]string{Pi: "seconds", NGINX: "requests_per_second"}
 
-// A step is the difference between two modes that a factor is about.
+// A step is the difference between two modes. A factor is about such a
+// difference.
 type step struct {
 	of       string
 	from, to Mode
 }
 
 // steps lists the differences that a part shows. In mode shared-free the job
-// uses all CPUs, which is more than its limit. That mode therefore differs from
-// others in more than one thing. A web server has as many workers as its limit
-// has CPUs.
+// uses all CPUs, which is more than its limit. Therefore that mode differs from
+// other modes in more than one thing. A web server has as many workers as its
+// limit has CPUs.
 var steps = map[string][]step{
 	Pi: {
 		{"the same again", Shared, SharedAA},

@@ -31,7 +31,7 @@ func title(p Part, e Experiment) string {
 	return text
 }
 
-// sentences say what each difference does to the speed of a part.
+// sentences say how each difference changes the speed of a part.
 func sentences(p Part) []string {
 	if !p.Claims {
 		return []string{"This machine is too small for claims about speed: read the waits and the moves only."}

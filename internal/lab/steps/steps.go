@@ -1,6 +1,5 @@
-// Package steps is the service of the reaction experiment: a process that sleeps
-// between steps and is busy during each of them, and that measures its own
-// delays.
+// Package steps is the service of the reaction experiment. Its process sleeps
+// between steps and is busy during each of them. It measures its own delays.
 package steps
 
 import (
@@ -24,9 +23,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Plan is the work of the service of the reaction experiment. The service
-// sleeps between the steps. During each step, one thread on each CPU works for
-// Work in every Period. Times count from the start of the process.
+// A Plan is the work of the service. The service sleeps between the steps.
+// During each step, one thread on each CPU works for Work in every Period.
+// Times count from the start of the process.
 type Plan struct {
 	CPUs   unit.CPUSet   `json:"cpus"`
 	Period time.Duration `json:"period_ns"`
@@ -34,15 +33,15 @@ type Plan struct {
 	Steps  []At          `json:"steps"`
 }
 
-// An At is the time of a step, since the start of the process.
+// An At is when a step begins, counted from the start of the process.
 type At struct {
 	At     time.Duration `json:"at_ns"`
 	Length time.Duration `json:"length_ns"`
 }
 
 // Schedule draws the start times of the steps. The first step starts after
-// lead. Before each further step there is a pause between least and most. The
-// same seed gives the same times.
+// lead. Before each other step there is a pause of at least least and at most
+// most. The same seed gives the same times.
 func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) []At {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]At, steps)
@@ -56,9 +55,9 @@ func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) [
 }
 
 // A Latencies holds the measurements of one step. A cycle is due every Period,
-// and ends when its Work is done. The delay of a cycle is the time from its due
-// time to its end, minus Work. It is therefore the time for which the thread
-// waited for a CPU before and during the cycle.
+// and ends when its Work is done. The delay of a cycle is the time from when it
+// is due to its end, minus Work. It is therefore how long the thread waited for
+// a CPU before and during the cycle.
 type Latencies struct {
 	Began  time.Time       `json:"began"`  // due time of the first cycle
 	Delays []time.Duration `json:"delays"` // delays of the cycles of all threads, in the order of Due
@@ -172,10 +171,11 @@ func burn(length time.Duration) {
 	runtime.KeepAlive(x)
 }
 
-// longestNap bounds how long it takes to notice that ctx has ended.
+// longestNap bounds how long it takes until the process notices that ctx has
+// ended.
 const longestNap = 200 * time.Millisecond
 
-// sleepUntil blocks this thread. After a sleep of the Go runtime, another
+// sleepUntil blocks this thread. If the Go runtime slept instead, another
 // thread would have to wake up first.
 func sleepUntil(ctx context.Context, at time.Duration) {
 	for now := site.MonotonicNow(); now < at && ctx.Err() == nil; now = site.MonotonicNow() {

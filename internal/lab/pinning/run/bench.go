@@ -43,8 +43,8 @@ type bench struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, no process and
-// no cgroup of the experiment is left. If it returns an error together with an
-// Outcome that has runs, the Outcome describes the runs that had finished.
+// no cgroup of the experiment is left. If it returns an error and an Outcome
+// with runs, these are the runs that had ended before the error.
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -260,7 +260,7 @@ func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	return err
 }
 
-// during calls do, and reads the meters before, during and after that.
+// during calls do. It reads the meters before do, while it runs, and after it.
 func (b *bench) during(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
 	readAll := func() (list []meter.Reading, err error) {
 		for _, m := range meters {
@@ -318,8 +318,8 @@ func fill(r *pinning.Run, from, to []meter.Reading) {
 	}
 }
 
-// watch starts to watch the tested CPUs. It returns a function that returns
-// what other work has done since then that makes the run void.
+// watch starts to watch the tested CPUs. The function that it returns says what
+// other work has done since then, if that makes the run void.
 func (b *bench) watch() (func() ([]string, error), error) {
 	read := func() (frame.Reading, error) {
 		s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: frame.Recording{NoPSI: true}}

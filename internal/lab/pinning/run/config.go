@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Config configures the experiment. The comment of a field names its default,
-// which the zero value selects.
+// A Config configures the experiment. If a field is zero, it has the default
+// that its comment names.
 type Config struct {
 	site.Setting
 	Parts    []string       // pi and nginx

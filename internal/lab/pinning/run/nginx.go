@@ -18,7 +18,7 @@ import (
 // published.
 const connections = 100
 
-// prepareServers finds the programs and gives each server a directory and a
+// prepareServers finds the programs, and gives each server a directory and a
 // port.
 func (b *bench) prepareServers(ctx context.Context) error {
 	var n work.NGINX
@@ -43,8 +43,8 @@ func (b *bench) prepareServers(ctx context.Context) error {
 	return nil
 }
 
-// runNGINX starts the servers. It sends first the closed load and then the open
-// load.
+// runNGINX starts the servers. First it sends the closed-loop load, and then
+// the open-loop load.
 func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error {
 	var meters []*meter.Meter
 	for i, n := range b.servers {
@@ -105,7 +105,8 @@ func (b *bench) everyServer(f func(i int) error) error {
 	return nil
 }
 
-// closed sends a closed-loop load to a server: as many requests as it answers.
+// closed sends a closed-loop load to a server. It has as many requests as the
+// server answers.
 func (b *bench) closed(ctx context.Context, i int) (*load.WrkResult, error) {
 	c := load.WrkConfig{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
 	argv := append([]string{b.wrk}, c.Args()...)
@@ -159,8 +160,9 @@ func (b *bench) open(ctx context.Context, r *pinning.Run) error {
 	return err
 }
 
-// openLoad returns the site of the client of a server, with CPUs of its own,
-// and the load that the client sends. Each client has its own schedule.
+// openLoad returns two things. The site is that of the client of a server, and
+// has CPUs of its own. The load is what this client sends; each client has its
+// own schedule.
 func (b *bench) openLoad(i, block int) (*site.Site, load.Config) {
 	client := *b.Site
 	client.Place.Client = b.pollers[i]

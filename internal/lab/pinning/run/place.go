@@ -48,8 +48,8 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 	d.service, d.client, d.servers = sets[0], sets[1], 2
 	d.each = min(max(d.service.Len()/2, 1), d.limit)
 	if cpus < 3 {
-		// There is one worker on both CPUs. The client's thread is on one of
-		// them.
+		// There is one worker on both CPUs, and the thread of the client is on
+		// one of them.
 		d.servers, d.each, d.service = 1, 1, tested
 		d.refused = append(d.refused, fmt.Sprintf("nginx: two servers and their client need 3 CPUs, the machine has %d: no claim about requests per second or latency, and no open loop", cpus))
 		return d, nil
@@ -82,8 +82,8 @@ type seat struct {
 	quota unit.MilliCPU // 0: none
 }
 
-// seats returns the seats of n equal pieces of work, each with the limit, in a
-// mode.
+// seats returns the seats of n equal pieces of work in a mode. Each piece has
+// the limit.
 func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []seat {
 	sizes := make([]int, n)
 	for i := range sizes {

@@ -110,8 +110,8 @@ func measured(t *testing.T, c Config) map[pinning.Mode]pinning.Run {
 }
 
 // TestPiRunsWithAllItsThreads checks the job in each mode. It must have all its
-// threads and correct digits. On a single CPU it must never change the CPU, and
-// only a quota may throttle it.
+// threads, and correct digits. On a single CPU, it must never change the CPU.
+// Only a quota may throttle it.
 func TestPiRunsWithAllItsThreads(t *testing.T) {
 	c := little(t)
 	c.Parts, c.Modes, c.Threads, c.Digits, c.Rounds = []string{pinning.Pi}, []pinning.Mode{pinning.Shared, pinning.SharedWarm, pinning.Pinned}, 300, 3000, 40

@@ -34,8 +34,8 @@ func CheckGolden(t *testing.T, name string, got []byte) {
 }
 
 // CheckTable compares got, the rows of a table, with rows in a Markdown file.
-// Those rows begin after the head of the table that follows the marker <!--
-// NAME -->, and end before the next line that is not a row.
+// These rows follow the head of the first table after the marker <!-- NAME -->.
+// They end before the next line that is not a row.
 func CheckTable(t *testing.T, path, name, got string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
