@@ -1,6 +1,6 @@
-// Package blockio handles block I/O on the real node: it lists the block
-// devices, and reads and writes the knobs of cgroups that limit and weight I/O
-// on them.
+// Package blockio handles block I/O on the real node. It lists the block
+// devices. It also reads and writes the knobs of cgroups that limit and weight
+// I/O on them.
 package blockio
 
 import (
@@ -14,13 +14,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// verifyWithin is the maximum age of the list of devices. The list must be read
-// again because the I/O scheduler of a device may change at any time.
+// verifyWithin is the maximum age of the list of devices. The I/O scheduler of
+// a device may change at any time, and the list must then be read again.
 const verifyWithin = 5 * time.Second
 
 // Devices is the list of the block devices of a node. It reads the list again
-// when a device appears, disappears or changes its size (one file of the kernel
-// shows this), and otherwise every verifyWithin. It is safe for concurrent use.
+// when a device appears, disappears or changes its size, which one file of the
+// kernel shows. It also reads the list again every verifyWithin. It is safe for
+// concurrent use.
 type Devices struct {
 	fs   proc.FS
 	tree *cgroup.Tree // nil: this machine has no usable cgroups
@@ -32,8 +33,8 @@ type Devices struct {
 	known []node.BlockDevice
 }
 
-// New returns the devices of a node. tree has the cgroups of the node; nil: the
-// node has no usable cgroups.
+// New returns the devices of a node. tree has the cgroups of the node. It is
+// nil if the node has no usable cgroups.
 func New(fs proc.FS, tree *cgroup.Tree) *Devices { return &Devices{fs: fs, tree: tree} }
 
 // Show sets which knobs of block I/O snapshots must contain: those in files. It

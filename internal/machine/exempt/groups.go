@@ -1,5 +1,5 @@
-// Package exempt holds the cgroups that are exempt from isolation, because a
-// thread must run in order to freeze or to exit.
+// Package exempt holds the cgroups that are exempt from isolation. A thread
+// must be able to run in order to freeze or to exit.
 package exempt
 
 import (
@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// For is how long a cgroup that was asked to end, or killed, is exempt from
-// isolation so that it can end. If an eviction is cancelled, Tenon does not
-// learn of it. After this time the remaining threads are best-effort again. A
-// further kill starts the time again.
+// For is how long a cgroup is exempt from isolation after it was asked to end,
+// or killed, so that it can end. If an eviction is cancelled, Tenon does not
+// learn about it. After this time the remaining threads are best-effort again.
+// Another kill starts the time again.
 const For = 30 * time.Second
 
 // An exemption says until when the threads of one cgroup are exempt from
@@ -42,8 +42,9 @@ type Groups struct {
 
 // New returns the exempt cgroups of a tree. At first there are none. makeFair
 // moves the threads of a cgroup to the fair class, if isolation has put them
-// into another. ended is called when a cgroup is no longer exempt but has not
-// ended; notIdle says that its weight differs from what snapshots showed.
+// into another class. ended is called when a cgroup is not exempt any more,
+// although it has not ended. notIdle says that its weight differs from what
+// snapshots have shown.
 func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
 	return &Groups{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
 }
@@ -56,7 +57,7 @@ func (g *Groups) Has(p node.CgroupPath) bool {
 	return is
 }
 
-// Ending returns the last request to end a cgroup; empty: there was none.
+// Ending returns the last request to end a cgroup, or "".
 func (g *Groups) Ending(p node.CgroupPath) node.Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +75,7 @@ func (g *Groups) Killed(p node.CgroupPath) {
 }
 
 // Add makes a cgroup exempt until the given time, and moves its threads to the
-// fair class. ends is the request to end the cgroup; empty: there is none.
+// fair class. ends is the request to end the cgroup, or empty.
 func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	inode, err := g.tree.Inode(string(p))
 	if err != nil {
@@ -86,10 +87,10 @@ func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	return g.makeFair(p)
 }
 
-// ClearIdle clears cpu.idle of a killed cgroup if Tenon set it. An idle cgroup
-// beside busy services gets little CPU time, so that a large process would free
-// its memory slowly. A cgroup that was only asked to end stays idle, because
-// its processes may still do other work.
+// ClearIdle clears cpu.idle of a killed cgroup if Tenon set it. Beside busy
+// services, an idle cgroup gets little CPU time, so that a large process would
+// free its memory slowly. If a cgroup was only asked to end, it stays idle,
+// because its processes may still do other work.
 func (g *Groups) ClearIdle(p node.CgroupPath) error {
 	k := node.Knob{Cgroup: p, File: node.FileCPUWeight}
 	s, err := g.journal.State()
@@ -114,8 +115,8 @@ func (g *Groups) ClearIdle(p node.CgroupPath) error {
 }
 
 // Weight returns the weight that snapshots show for a cgroup. While Tenon has
-// cleared cpu.idle of an ending cgroup, that is the policy's value. Otherwise
-// the next tick would undo the change.
+// cleared cpu.idle of an ending cgroup, this is the policy's value. Otherwise
+// the next tick would set cpu.idle again.
 func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
 	g.mu.Lock()
 	v, isExempt := g.exempt[k.Cgroup]
@@ -151,8 +152,8 @@ func (g *Groups) End(p node.CgroupPath) {
 	}
 }
 
-// EndOver ends exemptions whose cgroup has ended or whose time is over. Later
-// processes in such a cgroup are new work.
+// EndOver ends the exemptions of cgroups that have ended, and those whose time
+// is over. Processes that start in such a cgroup later are new work.
 func (g *Groups) EndOver(at time.Time) {
 	g.mu.Lock()
 	all := maps.Clone(g.exempt)

@@ -14,13 +14,13 @@ import (
 // was cleared.
 const DefaultWeight = 100 * unit.Weight(256)
 
-// A betweenFunc reports whether now is a possible value of a knob if the change
+// A betweenFunc reports whether now is a possible value of a knob whose change
 // from one value to the other was interrupted. It is not called if now equals
 // from or to.
 type betweenFunc func(from, to, now node.Value) bool
 
-// whole is the betweenFunc of a knob that changes in one write, so that there
-// is no value in between.
+// whole is the betweenFunc of a knob that changes in one write. Such a knob has
+// no value in between.
 func whole(_, _, _ node.Value) bool { return false }
 
 // betweens has the function for each knob. A knob of several coupled kernel
@@ -28,8 +28,8 @@ func whole(_, _, _ node.Value) bool { return false }
 // value.
 var betweens = map[node.File]betweenFunc{
 	node.FileCPUWeight: typed(func(from, _, now node.CPUWeight) bool {
-		// When idle is cleared, the kernel resets the weight before Tenon
-		// writes the new one.
+		// When idle is cleared, the kernel resets the weight. Only then does
+		// Tenon write the new weight.
 		return from.Idle && now == node.CPUWeight{Weight: DefaultWeight}
 	}),
 	node.FileCPUMax: typed(func(f, t, n node.CPUMax) bool {
@@ -62,8 +62,8 @@ var betweens = map[node.File]betweenFunc{
 	node.FileSlice:  whole,
 }
 
-// Between reports whether now is a possible value of a knob with file f if the
-// change from one value to the other was interrupted.
+// Between reports whether now is a possible value of a knob whose change from
+// one value to the other was interrupted. f is the file of the knob.
 func Between(f node.File, from, to, now node.Value) bool {
 	if now == from || now == to {
 		return true
@@ -107,8 +107,8 @@ func waysBetween(from, to, now node.L3) bool {
 		(maps.Equal(code, fromCode) || maps.Equal(code, toCode)) && (maps.Equal(data, fromData) || maps.Equal(data, toData))
 }
 
-// linesBetween reports whether every line of now is a mix of those of from and
-// to. none is the value that a missing line stands for.
+// linesBetween reports whether every line of now is a mix of the lines of from
+// and to. A missing line has the value none.
 func linesBetween[T any](from, to, now map[unit.Device]T, none T, mixed func(from, to, now T) bool) bool {
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {
 		if v, has := m[d]; has {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Files are the files of a cgroup with their content, under the names that the
-// cgroup version has. One File of package node may consist of several of them.
+// Files are the files of a cgroup with their content. Their names depend on the
+// cgroup version. One File of package node may consist of several of them.
 type Files struct {
 	Version int
 	Text    map[string]string
@@ -20,7 +20,7 @@ type Files struct {
 type Writing struct{ File, Text string }
 
 // NoLimitV1 is the number by which cgroup v1 shows that there is no memory
-// limit. It depends on the page size; this one is for pages of 4 KiB.
+// limit. It depends on the page size, and NoLimitV1 is for pages of 4 KiB.
 const NoLimitV1 = unit.MaxBytes / 4096 * 4096
 
 // Number reads a file with one number. "max" counts as the largest number.
@@ -90,8 +90,8 @@ func (f Files) Max() node.CPUMax {
 	return v
 }
 
-// OfMax returns the writes that set the bandwidth limit v. Their order is one
-// that the kernel accepts whatever the present value is.
+// OfMax returns the writes that set the bandwidth limit v. Whatever the present
+// value is, the kernel accepts them in this order.
 func (f Files) OfMax(v node.CPUMax) []Writing {
 	micro := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 	quota := map[int]string{1: "-1", 2: "max"}[f.Version]

@@ -1,5 +1,5 @@
-// Package knob has the adapters by which a node, real or simulated, reads and
-// writes each kind of knob, and the values that a knob may have during a
+// Package knob has the adapters by which a real or simulated node reads and
+// writes each kind of knob. It also knows which values a knob may have during a
 // change.
 package knob
 

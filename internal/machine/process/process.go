@@ -1,5 +1,6 @@
-// Package process identifies the processes of the journal, although the kernel
-// gives pids again, and finds the processes that descend from them.
+// Package process identifies the processes of the journal, and finds their
+// descendants. The pid alone does not identify a process, because the kernel
+// gives pids again.
 package process
 
 import (
@@ -20,15 +21,15 @@ func Of(fs proc.FS, pid int) (journal.Process, error) {
 	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
 }
 
-// Alive reports whether the process still runs; a zombie does not.
+// Alive reports whether the process still runs. A zombie does not.
 func Alive(fs proc.FS, p journal.Process) bool {
 	s, err := fs.PIDStat(p.PID)
 	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
 }
 
-// Signal sends a signal to exactly this process. It opens a pidfd first and
-// then compares the start time, so that it cannot signal another process with a
-// reused pid. If the process has ended, that is no error.
+// Signal sends a signal to exactly this process. It first opens a pidfd and
+// then compares the start time, so that it cannot signal another process that
+// has the same pid now. If the process has ended, this is no error.
 func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
@@ -40,7 +41,7 @@ func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	}
 }
 
-// AddDescendants adds to found all descendants of the processes in it.
+// AddDescendants adds to found all descendants of the processes that are in it.
 func AddDescendants(fs proc.FS, found map[int]journal.Process) {
 	pids, err := fs.PIDs()
 	if err != nil {

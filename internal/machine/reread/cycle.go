@@ -1,6 +1,5 @@
-// Package reread says which of many values must be read again now: each value
-// is read once within a given time, and the reads are spread evenly over that
-// time.
+// Package reread says which of many values must be read again now. Each value
+// is read once within a given time. The reads are spread evenly over that time.
 package reread
 
 import (
@@ -17,13 +16,13 @@ const (
 	Unchanged = 15 * time.Second
 )
 
-// MostPerSecond is the largest number of values that a cycle with Slower reads
-// in a second. On a node with thousands of cgroups each value is read less
+// MostPerSecond is the maximum number of values that a cycle with Slower reads
+// per second. On a node with thousands of cgroups each value is read less
 // often, so that the cost does not grow with the node.
 const MostPerSecond = 200
 
-// Slower returns the time within which n values are read again: within, or more
-// if n is too large for MostPerSecond.
+// Slower returns the time within which n values are read again. Usually this is
+// within. If n is too large for MostPerSecond, it is longer.
 func Slower(within time.Duration, n int) time.Duration {
 	return max(within, time.Duration(n)*time.Second/MostPerSecond)
 }
@@ -36,8 +35,8 @@ type Cycle struct {
 	next int
 }
 
-// Due returns which of n items must be read at the given time. Each item is due
-// once within the given time. The first call starts the cycle and returns none.
+// Due returns which of n items must be read at the time at. Each item is due
+// once in the time within. The first call starts the cycle, and returns none.
 func (c *Cycle) Due(at time.Time, n int, within time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if !c.at.IsZero() {

@@ -6,7 +6,7 @@ import (
 )
 
 // TestEveryItemIsReadWithinItsTime checks that each item is read within its
-// time, and no more often than necessary. The number of items and the times of
+// time, but not more often than necessary. The number of items and the times of
 // the calls are random.
 func TestEveryItemIsReadWithinItsTime(t *testing.T) {
 	const within = 10 * time.Second

@@ -17,15 +17,16 @@ type Report struct {
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
 	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their cgroups no longer have
 	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
-	// Damage says how the journal was damaged. Changes may then remain that the
-	// journal does not contain any more. Empty: it was whole.
+	// Damage says how the journal was damaged. Changes that the journal does
+	// not contain any more may then remain. It is empty if the journal was
+	// whole.
 	Damage string `json:"damage,omitempty"`
-	// Recovered is the number of knobs and cgroups that only the notes at the
-	// cgroups recorded, and not the journal.
+	// Recovered is the number of knobs and cgroups that were recorded only by
+	// the notes at the cgroups, and not by the journal.
 	Recovered int `json:"recovered,omitempty"`
 }
 
-// A Change is a knob with the value that the restore found, and the value from
+// A Change is a knob. It has the value that the restore found, and the value
 // before Tenon's first write.
 type Change struct {
 	Knob node.Knob `json:"knob"`
@@ -33,9 +34,9 @@ type Change struct {
 	To   string    `json:"to"`
 }
 
-// Busy is a cgroup that the restore did not remove, with the processes in it.
-// If it has no processes, it contains cgroups that Tenon did not make or that
-// are busy.
+// A Busy is a cgroup that the restore did not remove, with the processes in it.
+// If there are no processes, the cgroup contains other cgroups, which Tenon did
+// not make or which are busy.
 type Busy struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	PIDs   []int           `json:"pids,omitempty"`
@@ -46,7 +47,7 @@ func (r Report) Empty() bool {
 	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls) == 0 && r.Damage == ""
 }
 
-// String prints one line for each thing that the restore did or left.
+// String prints one line for each thing that the restore did or did not do.
 func (r Report) String() string {
 	var b strings.Builder
 	if len(r.Killed) > 0 {
@@ -94,7 +95,7 @@ func (g Busy) occupants() string {
 }
 
 // gone adds the cgroups of knobs to the list of cgroups that do not exist any
-// more. It adds each only once.
+// more. It adds each cgroup only once.
 func (r *Report) gone(knobs []node.Knob) {
 	listed := map[node.CgroupPath]bool{}
 	for _, p := range r.Gone {

@@ -37,9 +37,9 @@ func Threads(tree *cgroup.Tree, p node.CgroupPath) ([]int, error) {
 	return ThreadsBut(tree, p, func(node.CgroupPath) bool { return false })
 }
 
-// ThreadsBut lists the threads in and below a cgroup, except those in and below
-// the cgroups for which skip returns true. It fails with cgroup.ErrGone if the
-// cgroup itself does not exist.
+// ThreadsBut lists the threads in and below a cgroup. It omits the cgroups for
+// which skip returns true, and all cgroups below them. If the cgroup itself
+// does not exist, it fails with cgroup.ErrGone.
 func ThreadsBut(tree *cgroup.Tree, p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
 	if skip(p) {
 		return nil, nil

@@ -1,6 +1,6 @@
-// Package vendormark holds the marks by which the schedulers of some vendors'
-// kernels keep best-effort cgroups from delaying others, and the switch that
-// such a kernel may have for them.
+// Package vendormark holds the marks with which the kernels of some vendors
+// keep best-effort cgroups from delaying others. It also holds the switch that
+// such a kernel may have for these marks.
 package vendormark
 
 import (
@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A rounded is a requested mark, with the mark to which the kernel rounded it
-// because it has fewer levels.
+// A rounded is a requested mark, together with the mark to which the kernel
+// rounded it. The kernel rounds because it has fewer levels.
 type rounded struct {
 	inode       uint64
 	want, shown node.Identity
@@ -38,8 +38,8 @@ type Marks struct {
 
 // New returns the marks of a node. tree has its cgroups, proc is the mount
 // point of procfs, and j is its journal. A mark may imply another change, such
-// as a weight. Marks makes this change through set, so that the journal has it
-// by itself, and undoes it through release.
+// as a weight. Marks makes this change through set, so that the journal has an
+// entry of its own for it, and undoes it through release.
 func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob, node.Value) error, release func(node.Knob) error) *Marks {
 	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]rounded{}}
 }
@@ -69,8 +69,8 @@ func (m *Marks) Read(k node.Knob) (node.Value, error) {
 	return shown, nil
 }
 
-// Write marks a cgroup. The first mark may turn on the switch. After the last
-// mark was removed, LeaveSwitch restores the switch.
+// Write marks a cgroup. The first mark may turn on the switch. When the last
+// mark has been removed, LeaveSwitch restores the switch.
 func (m *Marks) Write(k node.Knob, v node.Identity) error {
 	vendor := m.tree.Vendor(m.proc)
 	if k == Switch {
@@ -121,8 +121,8 @@ func (m *Marks) turnOn(vendor cgroup.Vendor) error {
 }
 
 // makeIdle makes a cgroup idle. The kernel would do this itself when it gets
-// the mark, but then the journal would lack the weight from before, and a
-// release could not restore it.
+// the mark. But then the journal would not have the weight that the cgroup had
+// before, and a release could not restore it.
 func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	if !vendor.Idles(string(p)) {
 		return nil
@@ -136,8 +136,8 @@ func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 
 // HideIdle returns the entries without the weights of cgroups that a mark has
 // made idle. If such a weight were released before the mark, half of the effect
-// of the mark would be gone. After the release of the mark, the weight is among
-// the entries again, and is released unless a policy wants it.
+// of the mark would be lost. When the mark has been released, the entries
+// contain the weight again. It is then released unless a policy wants it.
 func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	shown := touches
 	for k, mark := range touches {
@@ -157,7 +157,7 @@ func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]jour
 	return shown
 }
 
-// LeaveSwitch restores the switch once no mark is left.
+// LeaveSwitch restores the switch when no mark is left.
 func (m *Marks) LeaveSwitch() error {
 	s, err := m.journal.State()
 	if err != nil {
@@ -171,9 +171,9 @@ func (m *Marks) LeaveSwitch() error {
 	return m.release(Switch)
 }
 
-// Unmark removes the best-effort marks from an ending cgroup and from all below
-// it, so that the cgroup gets CPU. Until the cgroups are gone, snapshots show
-// the requested marks.
+// Unmark removes the best-effort marks from a cgroup that is ending, and from
+// all cgroups below it, so that it gets CPU. As long as the cgroups exist,
+// snapshots show the requested marks.
 func (m *Marks) Unmark(p node.CgroupPath) error {
 	s, err := m.journal.State()
 	if err != nil {
@@ -193,8 +193,9 @@ func (m *Marks) Unmark(p node.CgroupPath) error {
 	return errors.Join(errs...)
 }
 
-// Remark undoes Unmark for a cgroup that did not end, and for all below it. It
-// returns the knobs whose real values differ from what snapshots have shown.
+// Remark undoes Unmark for a cgroup that did not end, and for all cgroups below
+// it. It returns the knobs whose real values differ from what snapshots have
+// shown.
 func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,7 +209,7 @@ func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
 	return again
 }
 
-// DropGone forgets the marks of cgroups that are gone.
+// DropGone forgets the marks of cgroups that do not exist any more.
 func (m *Marks) DropGone() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
