@@ -1,6 +1,6 @@
 // Package note stores short texts at directories of cgroups. The kernel stores
 // them as extended attributes (trusted.*, xattr(7)), which have no effect on
-// the cgroup. A note ends with its cgroup, and stays with it when the cgroup is
+// the cgroup. A note disappears with its cgroup, and stays when the cgroup is
 // renamed. Only processes with CAP_SYS_ADMIN can write and read notes.
 package note
 
@@ -37,8 +37,8 @@ func Drop(dir, name string) error {
 	return nil
 }
 
-// All returns the notes at a directory by their names. To a process without
-// CAP_SYS_ADMIN, there seem to be none.
+// All returns the notes at a directory by their names. A process without
+// CAP_SYS_ADMIN sees none.
 func All(dir string) (map[string]string, error) {
 	list, err := attribute(func(b []byte) (int, error) { return unix.Listxattr(dir, b) })
 	if err != nil {
@@ -68,8 +68,8 @@ func All(dir string) (map[string]string, error) {
 // largest is the maximum size, in bytes, of one attribute (XATTR_SIZE_MAX).
 const largest = 64 << 10
 
-// attribute calls read again with a larger buffer until the buffer is large
-// enough.
+// attribute calls read with larger and larger buffers, until the buffer is
+// large enough.
 func attribute(read func([]byte) (int, error)) ([]byte, error) {
 	for size := 1 << 10; ; size *= 8 {
 		b := make([]byte, size)

@@ -1,5 +1,5 @@
 // Package openfile reads pseudo files, such as those of cgroups, and keeps them
-// open, because to open and close one costs ten times as much as to read it.
+// open. To open and close such a file costs ten times as much as to read it.
 package openfile
 
 import (
@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// A Set holds open files of many groups. The number of open files is limited.
+// A Set holds open files of many groups. The number of open files has a limit.
 // It is safe for concurrent use.
 type Set struct {
 	mu    sync.Mutex
@@ -22,11 +22,11 @@ type Set struct {
 // New returns a Set that keeps at most limit files open.
 func New(limit int) *Set { return &Set{files: map[string]map[string]int{}, most: limit, left: limit} }
 
-// Read reads a file of a group, whose folder is dir. It keeps the file open if
-// more than reserved further files could still be kept open; otherwise it fails
-// with EMFILE. A kept file belongs to the group that had the name when the file
-// was opened. If that group does not exist any more, Read opens the file of the
-// group that has the name now.
+// Read reads a file of a group. dir is the folder of the group. If more than
+// reserved files could still be kept open, Read keeps the file open, and
+// otherwise it fails with EMFILE. A kept file belongs to the group that had the
+// name when the file was opened. If that group does not exist any more, Read
+// opens the file of the group that has the name now.
 func (s *Set) Read(group, dir, file string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,10 +107,10 @@ func Open(path string) (fd int, err error) {
 	}
 }
 
-// ReadWhole reads a whole file into buf. It fails with io.ErrShortBuffer if the
-// file is longer. The kernel writes the text of a counter or a setting in one
-// piece (fs/kernfs/file.c: kernfs_seq_show). A text that ends in a newline is
-// therefore complete, and needs no second read.
+// ReadWhole reads a whole file into buf. If the file is longer than buf, it
+// fails with io.ErrShortBuffer. The kernel writes the text of a counter or a
+// setting in one piece (fs/kernfs/file.c: kernfs_seq_show). A text that ends
+// with a newline is therefore complete, and needs no second read.
 func ReadWhole(fd int, buf []byte) (int, error) {
 	n := 0
 	for {

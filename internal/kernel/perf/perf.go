@@ -40,9 +40,9 @@ type Counter struct {
 	file  *os.File
 }
 
-// Count counts an event of a process. Counting begins when the process next
-// executes a program. It returns ErrUnsupported if the machine cannot count the
-// event.
+// Count counts an event of a process. The counting begins when the process next
+// executes a program. If the machine cannot count the event, Count returns
+// ErrUnsupported.
 func Count(pid int, e Event) (*Counter, error) {
 	attr := unix.PerfEventAttr{
 		Type: e.kind, Config: e.config, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
