@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestARequestEndsWithTheTickThatAppliesIt checks that a request waits over a tick
-// that began before it and over one that could not read the node, and that it gets
-// the outcome of the tick that applied it.
+// TestARequestEndsWithTheTickThatAppliesIt checks for which tick a request
+// waits. It must wait over a tick that began before it, and over one that could
+// not read the node. It must get the outcome of the tick that applied it.
 func TestARequestEndsWithTheTickThatAppliesIt(t *testing.T) {
 	var q Queue
 	refused := errors.New("refused")
@@ -30,7 +30,8 @@ func TestARequestEndsWithTheTickThatAppliesIt(t *testing.T) {
 	}
 }
 
-// TestARequestThatNoTickAppliesSaysSo checks the error after the time of the caller.
+// TestARequestThatNoTickAppliesSaysSo checks the error when the time of the
+// caller is over.
 func TestARequestThatNoTickAppliesSaysSo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -40,8 +41,8 @@ func TestARequestThatNoTickAppliesSaysSo(t *testing.T) {
 	}
 }
 
-// TestAnIncompleteFileIsNotLeft checks that a value that cannot be written leaves
-// the old file.
+// TestAnIncompleteFileIsNotLeft checks that the old file remains if a value
+// cannot be written.
 func TestAnIncompleteFileIsNotLeft(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	if err := Save(path, map[string]int{"a": 1}); err != nil {

@@ -1,6 +1,6 @@
-// Package configfile follows the configuration file of an agent. A goroutine of
-// its own does all that touches the file system: the path may lead to a network
-// file system that hangs, and then stat(2) does not return.
+// Package configfile follows the configuration file of an agent. Everything
+// that touches the file system runs in a goroutine of its own, because the path
+// may lead to a network file system that hangs. Then stat(2) does not return.
 package configfile
 
 import (
@@ -15,11 +15,11 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// patience is the time after which a read of the file counts as hanging.
+// patience is how long a read of the file may take before it counts as hanging.
 const patience = 5 * time.Second
 
-// bare is the configuration of a cluster node without a file: the cluster
-// provides all settings.
+// bare is the configuration of a cluster node that has no file, because the
+// cluster provides all settings.
 const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 
 // A File is a configuration file that the agent follows. It is safe for
@@ -43,7 +43,7 @@ type Read struct {
 	Err    error
 }
 
-// A stamp holds what shows whether a file has changed.
+// A stamp holds the facts that show whether a file has changed.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -51,7 +51,7 @@ type stamp struct {
 
 // Open reads the file for the first time. It fails if the file has faults, if
 // the read takes more than 5 s, or if ctx ends. An optional file may be absent.
-// Later changes of the file are followed until ctx ends.
+// Until ctx ends, File follows later changes.
 func Open(ctx context.Context, path string, optional bool) (*File, config.Config, error) {
 	f := &File{path: path, load: config.LoadRegular, stat: os.Stat}
 	first, err := f.open(ctx, patience)
@@ -80,9 +80,9 @@ func (f *File) open(ctx context.Context, patience time.Duration) (config.Config,
 	}
 }
 
-// run reads the file once, closes read, and then checks the file each time Look
-// or Reload asks for it. It may hang in a system call; the end of ctx does not
-// interrupt that.
+// run reads the file once, and closes read. After that, it checks the file each
+// time Look or Reload requests it. It may hang in a system call, and the end of
+// ctx does not interrupt that.
 func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	f.look(true)
 	close(read)
@@ -124,11 +124,11 @@ func (f *File) look(again bool) {
 	}
 }
 
-// Look asks for a check of the file: it will soon be read if it has changed.
-// Look does not wait.
+// Look requests a check of the file, which is then read if it has changed. Look
+// does not wait.
 func (f *File) Look() { f.ask(false) }
 
-// Reload asks for a read of the file even if it looks unchanged. Reload does
+// Reload requests a read of the file, even if it looks unchanged. Reload does
 // not wait.
 func (f *File) Reload() { f.ask(true) }
 
@@ -150,8 +150,8 @@ func (f *File) ask(again bool) {
 // News gets a value when Take has a new result.
 func (f *File) News() <-chan struct{} { return f.news }
 
-// Take returns the result of the last read; nil: an earlier call has already
-// taken it.
+// Take returns the result of the last read. If an earlier call has already
+// taken it, Take returns nil.
 func (f *File) Take() *Read {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -160,8 +160,8 @@ func (f *File) Take() *Read {
 	return r
 }
 
-// Hangs describes a check of the file that has not ended for some time; empty:
-// none hangs.
+// Hangs describes a check of the file that has not ended for some time. It
+// returns "" if none hangs.
 func (f *File) Hangs() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

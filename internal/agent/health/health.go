@@ -16,16 +16,17 @@ type Kind string
 
 // The values of Kind.
 const (
-	// Config: the configuration cannot be read or has faults. The last valid
-	// one stays in use.
+	// Config means that the configuration cannot be read or has faults. The
+	// last valid one stays in use.
 	Config Kind = "config"
-	// State: the journal, the lease or a lock is damaged and cannot be written.
+	// State means that the journal, the lease or a lock is damaged and cannot
+	// be written.
 	State Kind = "state"
-	// Lost: the journal has lost entries, perhaps for good. A restore reports
-	// this and ends the trouble.
+	// Lost means that the journal has lost entries, perhaps for good. A restore
+	// reports this and ends the trouble.
 	Lost Kind = "lost"
-	// Contested: another program writes knobs that Tenon writes, again and
-	// again.
+	// Contested means that another program repeatedly writes knobs that Tenon
+	// writes, too.
 	Contested Kind = "contested"
 )
 
@@ -57,8 +58,8 @@ type source struct {
 // trouble begins, changes or ends.
 func New(log *slog.Logger) *Health { return &Health{log: log} }
 
-// Set sets the trouble of a part; an empty text means that the part has none.
-// It reports whether that is a change.
+// Set sets the trouble of a part. An empty text means that the part has none.
+// changed reports whether this differs from before.
 func (h *Health) Set(kind Kind, part, text string) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,7 +102,7 @@ func (h *Health) All() []Trouble {
 	return all
 }
 
-// Err returns the trouble of one kind as an error; nil if there is none.
+// Err returns the trouble of one kind as an error, or nil.
 func (h *Health) Err(kind Kind) error {
 	var errs []error
 	for _, t := range h.All() {

@@ -1,5 +1,5 @@
-// Package slices changes the size of virtual workers while tenond runs, on
-// request of an operator (tenon slice), and shows what the workers have.
+// Package slices changes the size of virtual workers while tenond runs, if an
+// operator requests it (tenon slice). It also shows what the workers have.
 package slices
 
 import (
@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// sizesFile has the sizes that an operator chose since boot, for the next
-	// daemon.
+	// sizesFile has the sizes that an operator has chosen since boot. It is for
+	// the next daemon.
 	sizesFile = "slices.json"
 	// mostWait is the longest time until a request takes effect.
 	mostWait = 5 * time.Second
@@ -43,7 +43,7 @@ type saved struct {
 	Sizes map[string]int `json:"cpus"` // of each worker, by slice
 }
 
-// A Desk holds the sizes that an operator chose in place of those of the
+// A Desk holds the sizes that an operator chose instead of those of the
 // configuration, and what the last tick made of them.
 type Desk struct {
 	path, boot string
@@ -68,8 +68,9 @@ type Operator struct {
 	*Desk
 }
 
-// Open loads the sizes chosen under an earlier daemon since boot. If they cannot be
-// read, it logs that and uses the sizes of the configuration. send wakes the loop.
+// Open loads the sizes that were chosen since boot while an earlier daemon ran.
+// If they cannot be read, it logs that, and uses the sizes of the
+// configuration. send wakes the loop.
 func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*Desk, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -96,8 +97,8 @@ func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*D
 	return d, nil
 }
 
-// Begin returns the slices of the configuration with the sizes that the operator
-// chose. Each tick calls it at its start.
+// Begin returns the slices of the configuration with the sizes that the
+// operator chose. Each tick calls it at its start.
 func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,9 +113,9 @@ func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
 	return all
 }
 
-// End shows the outcome of a tick, and wakes the callers whose size it applied,
-// with the errors of its writes of workers' CPUs. If the tick could not read the
-// node, they keep waiting.
+// End shows the outcome of a tick. It wakes the callers whose size the tick
+// applied, and gives them the errors of the writes of workers' CPUs. If the
+// tick could not read the node, they keep waiting.
 func (d *Desk) End(t tick.Tick) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,8 +132,9 @@ func (d *Desk) End(t tick.Tick) {
 	d.sets.End(applied, errors.Join(errs...))
 }
 
-// Set gives the workers of a slice another number of CPUs until the node boots; 0
-// returns to the configuration. It returns after a tick that applied it.
+// Set gives the workers of a slice another number of CPUs until the node boots.
+// With 0 CPUs, it restores the number of the configuration. It returns after a
+// tick that applied the number.
 func (d *Desk) Set(ctx context.Context, name string, cpus int) error {
 	done, err := d.choose(name, cpus)
 	if err != nil {
@@ -207,8 +209,8 @@ func List(ctx context.Context, c *control.Client) ([]slice.Status, error) {
 	return control.Ask[[]slice.Status](ctx, c, http.MethodGet, "slices", nil)
 }
 
-// Set asks an agent to give the workers of a slice another number of CPUs, and
-// returns all slices after a tick that did it.
+// Set asks an agent to give the workers of a slice another number of CPUs. It
+// returns all slices after a tick that applied the number.
 func Set(ctx context.Context, c *control.Client, name string, cpus int) ([]slice.Status, error) {
 	return control.Ask[[]slice.Status](ctx, c, http.MethodPost, "slices", url.Values{"name": {name}, "cpus": {strconv.Itoa(cpus)}})
 }

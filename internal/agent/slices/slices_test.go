@@ -35,7 +35,7 @@ func boot(t *testing.T, id string) proc.FS {
 	return proc.FS{Proc: dir}
 }
 
-// loop makes a tick of the desk: what Begin returns is what the tick shows.
+// loop makes a tick of the desk. The tick shows what Begin returns.
 func loop(d *Desk, cpus int) []slice.Slice {
 	all := d.Begin(configured)
 	s := node.Snapshot{At: time.Unix(1000, 0)}
@@ -103,8 +103,8 @@ func TestWrongRequestsNameTheRange(t *testing.T) {
 	}
 }
 
-// TestASizeThatCannotBeSavedChangesNothing: otherwise the next daemon would work
-// with another one.
+// TestASizeThatCannotBeSavedChangesNothing checks that such a size is not used.
+// Otherwise the next daemon would work with another one.
 func TestASizeThatCannotBeSavedChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, dir, boot(t, "one"), func(d *Desk) { loop(d, 8) })
@@ -127,7 +127,8 @@ func TestASizeThatCannotBeSavedChangesNothing(t *testing.T) {
 	}
 }
 
-// TestARequestWaitsForATick: one that could not read the node does not count.
+// TestARequestWaitsForATick checks that a tick that could not read the node
+// does not count.
 func TestARequestWaitsForATick(t *testing.T) {
 	d := open(t, t.TempDir(), boot(t, "one"), func(d *Desk) {
 		d.Begin(configured)
@@ -141,9 +142,9 @@ func TestARequestWaitsForATick(t *testing.T) {
 	}
 }
 
-// TestAWriteThatFailedIsTheOutcome checks that Set does not report success if the
-// CPUs of a worker could not be written. A failed write for another reason does not
-// concern it.
+// TestAWriteThatFailedIsTheOutcome checks that Set does not report success if
+// the CPUs of a worker could not be written. If another write failed, Set must
+// not report it.
 func TestAWriteThatFailedIsTheOutcome(t *testing.T) {
 	refused := errors.New("no space left on device")
 	for owner, want := range map[plan.Owner]error{plan.OwnerSeat: refused, plan.OwnerMechanism: nil} {

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// fewCPUs is the maximum number of CPUs for which each CPU has its own bar.
+// fewCPUs is the maximum number of CPUs with which each CPU has its own bar.
 const fewCPUs = 8
 
 // kinds are the parts of a bar, in order, with their letters. Classes with the
@@ -65,7 +65,8 @@ func (m model) cpus() []string {
 }
 
 // bar draws "name [LLLBB|...] figures" in the given width. It shows the use of
-// each class, then the rest of used, then what total leaves free.
+// each class, then the remaining part of used, and then the part of total that
+// is free.
 func (m model) bar(name string, width int, parts map[node.Class]int64, used, total int64, figures string) string {
 	const widest = 6
 	room := max(width-widest-len(" [] ")-max(len(figures), 5), 5)
@@ -97,7 +98,7 @@ func (m model) bar(name string, width int, parts map[node.Class]int64, used, tot
 }
 
 // cells draws one character for each CPU. If there are too many CPUs, each
-// character stands for several neighbours and shows the busiest of them.
+// character stands for several neighbours, and shows the busiest of them.
 func (m model) cells() []string {
 	const mostLines = 4
 	busy := m.status.Node.Busy

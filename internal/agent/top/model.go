@@ -127,7 +127,7 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// sort sorts the workloads. The cursor stays on its workload.
+// sort sorts the workloads. The cursor stays on the same workload.
 func (m *model) sort() {
 	m.rows = slices.Clone(m.status.Workloads)
 	if m.waits {

@@ -1,6 +1,7 @@
-// Package top shows a live view of a node in a terminal: how much of its CPUs
-// each workload uses, by class, and Tenon's last writes with their reasons. The
-// view is a pure function of the agent's last answer and the pressed keys.
+// Package top shows a live view of a node in a terminal. The view shows how
+// much of its CPUs each workload uses, by class, and Tenon's last writes with
+// their reasons. It is a pure function of the agent's last answer and the
+// pressed keys.
 package top
 
 import (

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The styles. Letters and words carry the same information, so that nothing is
-// lost with NO_COLOR or on a plain terminal.
+// The styles. Letters and words carry the same information as the styles, so
+// that nothing is lost with NO_COLOR or on a plain terminal.
 var (
 	bold     = ansi.Style{}.Bold()
 	faint    = ansi.Style{}.Faint()
@@ -145,7 +145,8 @@ func (m model) bounds() []string {
 	return lines
 }
 
-// table shows as many workloads as fit. The one under the cursor is among them.
+// table shows as many workloads as there is room for. The workload under the
+// cursor is one of them.
 func (m model) table(room int) []string {
 	name := max(m.width-51, 10)
 	lines := []string{"", bold.Styled(fmt.Sprintf("%-6s  %7s  %7s  %9s  %-12s  %s", "CLASS", "CPU", "MEMORY", "THROTTLED", "RULE", "WORKLOAD by "+orderNames[m.order]))}
@@ -168,8 +169,8 @@ func (m model) table(room int) []string {
 	return lines
 }
 
-// throttled prints the throttled share of a workload, with a mark if its CPU
-// limit does not fit it.
+// throttled prints the throttled share of a workload. If the CPU limit does not
+// fit the workload, it adds a mark.
 func throttled(w control.Workload) string {
 	text := control.Shown(w.Throttled, unit.Percent.String)
 	if w.Misfit != nil {
@@ -186,8 +187,8 @@ func inSlice(w control.Workload) string {
 	return fmt.Sprintf(" (%s %d)", w.Slice.Slice, w.Slice.Worker)
 }
 
-// tail shortens a path that is too long. It keeps the end, which says more than
-// the start.
+// tail shortens a path that is too long. It keeps the end of the path, which
+// says more than the start.
 func tail(s string, width int) string {
 	over := ansi.StringWidth(s) - width
 	if over <= 0 {
@@ -209,8 +210,8 @@ func (m model) writes() []string {
 	return lines
 }
 
-// brief prints a write so short that the reason fits into 80 columns. The
-// explanation shows the details.
+// brief prints a write in such a short form that the reason fits into 80
+// columns. The explanation shows the details.
 func brief(w record.Write) string {
 	why := w.Why
 	if w.Outcome == record.Failed {
