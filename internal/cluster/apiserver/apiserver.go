@@ -1,6 +1,6 @@
-// Package apiserver is the agent's client of the API server: it watches the few
-// objects that concern one node, and makes the few requests of the agent. It
-// keeps only those fields of an object that the agent reads.
+// Package apiserver is the agent's client of the API server. It watches the few
+// objects that concern one node, and makes the few requests of the agent. Of an
+// object, it keeps only the fields that the agent reads.
 package apiserver
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// perSecond and burst limit the requests of one agent. It makes a few
-	// watches, its reports, and at worst some dozens of evictions.
+	// perSecond and burst limit the requests of one agent. The agent has a few
+	// watches, sends its reports, and at worst evicts some dozens of pods.
 	perSecond = 10
 	burst     = 20
 	// patience is the maximum time of a request other than a watch.
@@ -49,8 +49,8 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Open makes a client from a configuration, which it does not change. It opens
-// no connection yet.
+// Open makes a client from a configuration. It does not change the
+// configuration, and opens no connection yet.
 func Open(config *rest.Config) (*Client, error) {
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst = perSecond, burst
@@ -61,7 +61,7 @@ func Open(config *rest.Config) (*Client, error) {
 	metav1.AddToGroupVersion(scheme, schemaV1)
 	c.APIPath, c.GroupVersion = "/api", &schemaV1
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	// Protobuf needs half the bytes of JSON, and decodes without reflection.
+	// Protobuf needs half the bytes of JSON, and is decoded without reflection.
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	c.ContentType = runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(c)

@@ -21,9 +21,9 @@ var ErrAbsent = errors.New("no such object")
 // ErrBudget means that a PodDisruptionBudget does not allow an eviction now.
 var ErrBudget = errors.New("a PodDisruptionBudget does not allow it now")
 
-// Apply sets, by server-side apply, the fields of the object at an absolute
-// path such as /apis/tenon.sh/v1alpha1/nodereports/a/status. It takes over
-// fields that another field manager owns.
+// Apply sets fields of an object by server-side apply. path is absolute, such
+// as /apis/tenon.sh/v1alpha1/nodereports/a/status. Apply takes over fields that
+// another field manager owns.
 func (c *Client) Apply(ctx context.Context, path, owner string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -40,17 +40,17 @@ func (c *Client) Apply(ctx context.Context, path, owner string, object any) erro
 	return nil
 }
 
-// ErrDenied means that the API server refuses the request: it does not know the
-// client (401), or the client lacks the permission (403).
+// ErrDenied means that the API server refuses the request. Either it does not
+// know the client (401), or the client lacks the permission (403).
 var ErrDenied = errors.New("denied")
 
 // Denied reports whether err is an answer of the API server with status 401 or
 // 403.
 func Denied(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
-// Leaves reports whether a DaemonSet is being deleted, is gone, or no longer
-// selects a node whose labels it selected before. The error ErrDenied means
-// that the client may not read this.
+// Leaves reports whether a DaemonSet leaves a node: it is being deleted, does
+// not exist any more, or selected the labels of the node before and does not
+// now. The error ErrDenied means that the client may not read this.
 func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool, error) {
 	var set struct {
 		metav1.PartialObjectMetadata
@@ -88,7 +88,7 @@ func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool
 	return false, nil
 }
 
-// Ends reports whether a namespace is being deleted or is gone.
+// Ends reports whether a namespace is being deleted or does not exist any more.
 func (c *Client) Ends(ctx context.Context, namespace string) (bool, error) {
 	var n metav1.PartialObjectMetadata
 	switch err := c.get(ctx, "/api/v1/namespaces/"+namespace, &n); {
@@ -114,7 +114,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// A PodName identifies one pod. The UID distinguishes the pod from a later pod
+// A PodName identifies one pod. The UID distinguishes the pod from later pods
 // of the same name.
 type PodName struct {
 	Namespace, Name string
@@ -123,9 +123,10 @@ type PodName struct {
 
 // Evict requests the eviction of a pod. The eviction respects the disruption
 // budget and the grace period of the pod. ErrBudget means that the budget does
-// not allow it now. A pod that is gone is no error. A conflict is an error,
-// because it has several causes: another pod has the name now, a webhook
-// refused, or the status of the budget changed at the same time.
+// not allow it now. It is no error if the pod does not exist any more. A
+// conflict is an error, because it can have several causes: another pod has the
+// name now, a webhook refused, or the status of the budget changed at the same
+// time.
 func (c *Client) Evict(ctx context.Context, p PodName) error {
 	eviction := policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
@@ -147,8 +148,9 @@ func (c *Client) Evict(ctx context.Context, p PodName) error {
 	return fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
 }
 
-// disrupts reports whether an error is the refusal by a disruption budget. A
-// busy server also answers with status 429.
+// disrupts reports whether an error means that a disruption budget does not
+// allow the eviction. A busy server also answers with status 429, so the status
+// alone does not say so.
 func disrupts(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusTooManyRequests {
@@ -200,7 +202,7 @@ func (c *Client) Tell(ctx context.Context, o Occurrence) error {
 	return nil
 }
 
-// clip cuts a text to at most n bytes, and does not cut inside a character.
+// clip cuts a text to at most n bytes. It does not cut inside a character.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -26,7 +26,7 @@ type object interface {
 	metav1.Object
 }
 
-// A Watch keeps a copy of some objects of the API server. If the server does
+// A Watch keeps a copy of some objects of the API server. While the server does
 // not answer, the copy keeps the last state. A Watch is safe for concurrent
 // use.
 type Watch[T object] struct {
@@ -60,7 +60,7 @@ func (c *Client) Node(name string, changed func()) *Watch[*corev1.Node] {
 		n.ManagedFields, n.Spec = nil, corev1.NodeSpec{}
 		n.Status = corev1.NodeStatus{Capacity: cpuOnly(n.Status.Capacity), Allocatable: cpuOnly(n.Status.Allocatable)}
 	}
-	// The kubelet writes the status of its node often; those changes do not
+	// The kubelet often writes the status of its node. Such a change does not
 	// count.
 	w.same = func(a, b *corev1.Node) bool {
 		return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
@@ -129,8 +129,9 @@ func (n noting[T]) note(ctx context.Context, err error) {
 	}
 }
 
-// Objects returns the last known objects, sorted by namespace and name, and
-// whether the server has listed them at all. The caller must not change them.
+// Objects returns the last known objects, sorted by namespace and name. known
+// is false if the server has never listed them. The caller must not change
+// them.
 func (w *Watch[T]) Objects() (all []T, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,8 +140,8 @@ func (w *Watch[T]) Objects() (all []T, known bool) {
 	return all, w.known
 }
 
-// Trouble returns the time of the last answer of the server, and the error
-// since then; nil if there is none.
+// Trouble returns the time of the last answer of the server. err is the error
+// since then, or nil.
 func (w *Watch[T]) Trouble() (heard time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

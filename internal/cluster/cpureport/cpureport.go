@@ -1,5 +1,5 @@
-// Package cpureport converts a node's report about its CPUs between the type of
-// the cluster's API and the type that the ledger reads.
+// Package cpureport converts a node's report about its CPUs between two types:
+// that of the cluster's API, and that which the ledger reads.
 package cpureport
 
 import (
@@ -66,8 +66,8 @@ func Of(r place.Report) *v1alpha1.CPUs {
 	return out
 }
 
-// A coreKey identifies a core. The number of the core alone does not, because
-// the numbers repeat on each socket.
+// A coreKey identifies a core. The number of the core alone is not enough,
+// because the numbers repeat on each socket.
 type coreKey struct {
 	socket node.SocketID
 	core   node.CoreID

@@ -16,8 +16,8 @@ import (
 )
 
 // server returns a machine with two sockets, two caches per socket, four cores
-// per cache and two threads per core. The numbers of cores repeat on each
-// socket. The two CPUs of a core differ by 16.
+// per cache and two threads per core. Each socket counts its cores from 0. The
+// numbers of the two CPUs of a core differ by 16.
 func server() node.Topology {
 	var t node.Topology
 	for c := range 32 {

@@ -2,7 +2,7 @@
 // their cluster, because the API server could not reach the webhooks when they
 // were created. Such a pod is a service, although its profile makes it
 // best-effort, and its author got no message. The package reports it in the
-// status of the profile, as an event of the pod, and as a metric; it does not
+// status of the profile, as an event of the pod, and as a metric. It does not
 // change the pod.
 package missed
 
@@ -36,27 +36,26 @@ import (
 const (
 	// Every is the usual time between two searches.
 	Every = 5 * time.Minute
-	// Condition is the type of the condition in the status of a profile. It is
-	// True if no missed pod of the profile is known. Otherwise it is False with
-	// ReasonMissed.
+	// Condition is the type of the condition in the status of a profile. If a
+	// missed pod of the profile is known, the condition is False with
+	// ReasonMissed. Otherwise it is True.
 	Condition = "Applied"
-	// ReasonMissed is the reason of the condition, and also of the event of a
-	// pod.
+	// ReasonMissed is the reason of the condition, and of the event of a pod.
 	ReasonMissed = "PodsMissed"
 
 	reasonNone = "NoPodMissed"
 	// mostNamed is the maximum number of pods that a message names.
 	mostNamed = 5
-	// mostRead is the maximum number of pods that one search reads in full. If
-	// a profile missed more pods, its status names only some of them.
+	// mostRead is the maximum number of pods that one search reads completely.
+	// If a profile missed more pods, its status names only some of them.
 	mostRead = 500
 )
 
-// A Finder searches for missed pods. Each search lists, for each profile that
-// may change a class, the metadata of those pods that match the profile and do
-// not have its class. While the webhooks work, these are few or none. The
-// answer comes from the cache of the API server (resource version 0), so that
-// the search does not read etcd.
+// A Finder searches for missed pods. Each search considers the profiles that
+// may change a class. For each of them, it lists the metadata of the pods that
+// match the profile but do not have its class. While the webhooks work, there
+// are few such pods or none. The answer comes from the cache of the API server
+// (resource version 0), so that the search does not read etcd.
 type Finder struct {
 	// Cache contains profiles, namespaces, priority classes and the webhook
 	// configuration. Live reads pods from the API server itself.
@@ -64,9 +63,10 @@ type Finder struct {
 	Client      client.Client
 	Events      events.EventRecorder
 	// Hooks is the name of the MutatingWebhookConfiguration. A pod counts as
-	// missed only if one of its webhooks applies to the pod.
+	// missed only if a webhook of this configuration applies to it.
 	Hooks string
-	// SchedulerNames are the translations that the webhook uses.
+	// SchedulerNames are the translations of names of schedulers that the
+	// webhook uses.
 	SchedulerNames map[string]string
 	Every          time.Duration
 	Log            *slog.Logger
@@ -87,11 +87,11 @@ func NewGauge() *prometheus.GaugeVec {
 	}, []string{"profile"})
 }
 
-// NeedLeaderElection makes only the leader search.
+// NeedLeaderElection says that only the leader searches.
 func (f *Finder) NeedLeaderElection() bool { return true }
 
-// Start searches at once, and then after each interval, until ctx ends. A
-// manager that becomes the leader after an outage therefore searches at once.
+// Start searches at once, and then after each interval, until ctx ends. If a
+// manager becomes the leader after an outage, it therefore searches at once.
 func (f *Finder) Start(ctx context.Context) error {
 	f.said, f.wrote, f.number = map[types.UID]bool{}, map[string]string{}, map[string]int{}
 	for {
@@ -144,7 +144,7 @@ func (f *Finder) scope(ctx context.Context) (scope, error) {
 }
 
 // search finds all missed pods and reports them. If the pods of a profile
-// cannot be listed, the last report of the profile stays. If some pods of a
+// cannot be listed, the last report of that profile stays. If some pods of a
 // profile were not read, the reported number is a lower bound.
 func (f *Finder) search(ctx context.Context) error {
 	s, err := f.scope(ctx)
@@ -195,10 +195,10 @@ func (f *Finder) search(ctx context.Context) error {
 	return err
 }
 
-// candidates returns the metadata of those pods that match a profile by their
-// labels, do not have its class, were created after the last change of the
-// profile, and have no annotation of the webhook although the webhook applies
-// to them.
+// candidates returns the metadata of the pods that a profile may have missed.
+// Such a pod matches the profile by its labels, but does not have its class. It
+// was created after the last change of the profile. It has no annotation of the
+// webhook, although the webhook applies to it.
 func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.ClusterColocationProfile) ([]metav1.PartialObjectMetadata, error) {
 	selector, err := selectorOf(p)
 	if err != nil {
@@ -232,8 +232,8 @@ func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.Clust
 	return all, nil
 }
 
-// selectorOf returns the selector of a profile, and excludes the pods that
-// already have the profile's class.
+// selectorOf returns the selector of a profile. In addition, it excludes the
+// pods that already have the profile's class.
 func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, error) {
 	selector := labels.Everything()
 	if p.Spec.Selector != nil {
@@ -253,8 +253,8 @@ func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, err
 }
 
 // covers reports whether the API server calls one of the webhooks for a pod
-// with these labels in this namespace. The selectors of the webhooks also
-// contain the namespaces that the chart excludes.
+// with these labels in this namespace. The selectors of the webhooks also name
+// the namespaces that the chart excludes.
 func (s scope) covers(namespace *corev1.Namespace, podLabels map[string]string) bool {
 	return slices.ContainsFunc(s.webhooks, func(w admissionv1.MutatingWebhook) bool {
 		return len(w.MatchConditions) == 0 && matches(w.NamespaceSelector, namespace.Labels) && matches(w.ObjectSelector, podLabels)
@@ -269,9 +269,9 @@ func matches(s *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
-// Changed returns the time of the last change of a profile other than of its
-// status. The time is by the clock of the API server, in whole seconds. It
-// comes from the managedFields that Slim keeps in the cache.
+// Changed returns the time of the last change of a profile. A change of the
+// status does not count. The time is by the clock of the API server, in whole
+// seconds. It comes from the managedFields that Slim keeps in the cache.
 func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
 	last := p.CreationTimestamp.Time
 	for _, m := range p.ManagedFields {
@@ -282,8 +282,8 @@ func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
 	return last
 }
 
-// Slim removes those managedFields of a profile that Changed does not read. It
-// is a transform function of a cache.
+// Slim removes the managedFields of a profile that Changed does not read. It is
+// a transform function of a cache.
 func Slim(o any) (any, error) {
 	if p, is := o.(*configv1alpha1.ClusterColocationProfile); is {
 		for i, m := range p.ManagedFields {
@@ -293,7 +293,7 @@ func Slim(o any) (any, error) {
 	return o, nil
 }
 
-// judge reads one pod and records it if a profile missed it.
+// judge reads one pod. If a profile missed the pod, judge records it.
 func (f *Finder) judge(ctx context.Context, s scope, o metav1.PartialObjectMetadata) error {
 	var pod corev1.Pod
 	switch err := f.Live.Get(ctx, client.ObjectKeyFromObject(&o), &pod); {

@@ -119,8 +119,8 @@ func profileOf(job string) configv1alpha1.ClusterColocationProfile {
 	}
 }
 
-// says returns the condition of a profile, and its metric; -1: there is no
-// metric.
+// says returns the condition of a profile and its metric, which is −1 if there
+// is none.
 func (a *apiServer) says(t *testing.T, f *Finder, job string) string {
 	t.Helper()
 	text := "absent"
@@ -209,8 +209,8 @@ func TestAFailedSearchNeverSaysThatAllIsWell(t *testing.T) {
 	}
 }
 
-// TestPodsBeyondTheMostAreNotCountedAsWell checks a profile whose pods all come
-// after the pods that one search reads.
+// TestPodsBeyondTheMostAreNotCountedAsWell checks a profile whose pods come
+// after all the pods that one search reads.
 func TestPodsBeyondTheMostAreNotCountedAsWell(t *testing.T) {
 	a := &apiServer{profiles: []configv1alpha1.ClusterColocationProfile{profileOf("spark"), profileOf("job")}}
 	a.add("job", 2)

@@ -26,10 +26,10 @@ func (f *Finder) forget(profiles []configv1alpha1.ClusterColocationProfile) {
 
 // report sets the metric of a profile, and writes the condition into its status
 // if it differs from the present one. A CRD without conditions, such as
-// Koordinator's, drops the condition. A partial report may lack pods, so it
-// never reports fewer pods than before, and never reports that there are none.
-// If an earlier process wrote the present condition, the number in it is not
-// known, and the condition stays.
+// Koordinator's, drops the condition. A partial report may lack pods. Therefore
+// it never reports fewer pods than before, and never reports that there are
+// none. If an earlier process wrote the present condition, the number in it is
+// not known, and the condition stays.
 func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocationProfile, pods []string, partial bool) error {
 	number, known := f.number[p.Name]
 	present := meta.FindStatusCondition(p.Status.Conditions, Condition)

@@ -52,7 +52,8 @@ func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 }
 
 // Isolation prints the results of the trials of isolation mechanisms on all
-// nodes: a line for each node and trial, and the sum for each mechanism.
+// nodes. There is a line for each trial of each node, and the sum for each
+// mechanism.
 func Isolation(nodes []Node, now time.Time) string {
 	var b strings.Builder
 	var sums []sum
@@ -102,12 +103,13 @@ type sum struct {
 	found     map[string]int // number of nodes by finding
 	nodes     int            // those that use it because a trial kept it
 	more      int32          // services of these nodes whose waiting is not in the report
-	// without and with are the times in an hour for which the services of these
-	// nodes wait for a CPU, without and with the mechanism.
+	// without and with say how long the services of these nodes wait for a CPU
+	// in an hour, without and with the mechanism.
 	without, with time.Duration
 }
 
-// add adds the result of a node that uses the mechanism kept.
+// add adds the result of a trial on a node. kept is the mechanism that the node
+// uses.
 func add(sums []sum, kept string, r v1alpha1.TrialResult) []sum {
 	at := slices.IndexFunc(sums, func(s sum) bool { return s.mechanism == r.Candidate })
 	if at < 0 {
@@ -144,8 +146,8 @@ func (s sum) String() string {
 	return text
 }
 
-// anHour describes the effect of a mechanism on the time in an hour for which
-// services wait for a CPU.
+// anHour describes the effect of a mechanism on how long services wait for a
+// CPU in an hour.
 func anHour(without, with time.Duration) string {
 	change, verb := without-with, "saves"
 	if change < 0 {

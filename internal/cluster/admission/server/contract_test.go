@@ -27,10 +27,11 @@ func service(name string, annotations map[string]string) *corev1.Pod {
 	}
 }
 
-// TestOnlyTheBindingBringsAContract checks that the API server copies the
-// annotations of a binding into the pod in the same write as the name of the
-// node. The scheduler relies on this. With the chart's policy, the API server
-// refuses every other way to write these annotations.
+// TestOnlyTheBindingBringsAContract checks what the API server does with the
+// annotations of a binding. It must copy them into the pod in the same write as
+// the name of the node, because the scheduler relies on this. With the chart's
+// policy, the API server must refuse every other way to write these
+// annotations.
 func TestOnlyTheBindingBringsAContract(t *testing.T) {
 	c := server(t)
 	ctx := context.Background()

@@ -1,6 +1,6 @@
-// Package server_test checks the assumptions of package admission about the API
-// server against a real one. It is a package of its own, so that the tests and
-// fuzz targets of admission need no Kubernetes client.
+// Package server_test checks with a real API server what package admission
+// assumes about it. It is a package of its own, so that the tests and fuzz
+// targets of admission need no Kubernetes client.
 package server_test
 
 import (
@@ -74,8 +74,8 @@ func make1(t *testing.T, c client.Client, o client.Object) {
 	}
 }
 
-// pod returns a pod of class BE with one container with these resources,
-// written in YAML.
+// pod returns a pod of class BE. It has one container with these resources,
+// which are written in YAML.
 func pod(t *testing.T, resources string) *corev1.Pod {
 	t.Helper()
 	var p corev1.Pod
@@ -174,8 +174,8 @@ func TestTheAPIServer(t *testing.T) {
 			t.Errorf("%v, want an error about the overhead", err)
 		}
 	})
-	// Apply the webhooks and the LimitRange in turn until neither changes the
-	// pod.
+	// Apply the webhooks and the LimitRange in turn, until neither of them
+	// changes the pod.
 	t.Run("and a LimitRange leave a BE pod bounded", func(t *testing.T) {
 		make1(t, c, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: "limited"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type:           corev1.LimitTypeContainer,

@@ -144,8 +144,8 @@ func resourceOf(o metav1.Object) string {
 
 var kinds = map[string]string{"pods": "Pod", "nodes": "Node", "configmaps": "ConfigMap"}
 
-// Away makes the server refuse every request with status 503 and end all
-// watches, until a call with false.
+// Away makes the server refuse every request with status 503, and end all
+// watches. A call with false ends this.
 func (s *Server) Away(away bool) {
 	s.mu.Lock()
 	s.away = away
@@ -155,16 +155,16 @@ func (s *Server) Away(away bool) {
 	}
 }
 
-// Refuse sets the function that chooses the status code and the cause of the
-// answer to an eviction. Code 0 accepts the eviction.
+// Refuse sets how the server answers evictions. how returns the status code and
+// the cause of the answer. Code 0 accepts the eviction.
 func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = how
 }
 
-// Evicted returns the pods, as namespace/name, for which an eviction was
-// requested.
+// Evicted returns the pods for which an eviction was requested, as
+// namespace/name.
 func (s *Server) Evicted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +178,8 @@ func (s *Server) Events() []corev1.Event {
 	return slices.Clone(s.events)
 }
 
-// Applied returns the last body that was applied to a path, and the number of
-// applies to all paths.
+// Applied returns the last body that was applied to a path. all is the number
+// of applies to all paths.
 func (s *Server) Applied(path string) (body []byte, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
