@@ -3,8 +3,8 @@ package absence
 
 import "time"
 
-// GoneAfter is the time after which a missing ConfigMap counts as deleted on
-// purpose. Before that, an update may be in progress (`kubectl replace
+// GoneAfter is how long a ConfigMap must be missing before it counts as deleted
+// on purpose. Before that, an update may be in progress (`kubectl replace
 // --force`, charts). Without the ConfigMap BE has no limits and no batch
 // resources.
 const GoneAfter = 5 * time.Minute
@@ -16,8 +16,9 @@ type Missing struct {
 	over  bool
 }
 
-// See records whether the ConfigMap exists now. It returns the time for which
-// its last content still applies; 0: it exists, or counts as deleted.
+// See records whether the ConfigMap exists now. It returns for how long its
+// last content still applies. This is 0 if it exists, or if it counts as
+// deleted.
 func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	switch {
 	case there:
@@ -33,13 +34,13 @@ func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// Due reports whether the wait is over and See has not returned 0 for it yet.
+// Due reports whether the wait is over, while See has not returned 0 since.
 func (m *Missing) Due(now time.Time) bool {
 	return !m.since.IsZero() && !m.over && now.Sub(m.since) >= GoneAfter
 }
 
-// Since returns the time since which the ConfigMap is missing, or zero if it
-// exists or counts as deleted.
+// Since returns since when the ConfigMap has been missing. It returns zero if
+// the ConfigMap exists, or counts as deleted.
 func (m *Missing) Since() time.Time {
 	if m.over {
 		return time.Time{}

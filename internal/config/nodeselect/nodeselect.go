@@ -1,5 +1,5 @@
-// Package nodeselect selects nodes by their labels, as nodeSelector does in a
-// ConfigMap.
+// Package nodeselect selects nodes by their labels. nodeSelector in a ConfigMap
+// does the same.
 package nodeselect
 
 import (

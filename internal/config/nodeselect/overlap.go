@@ -3,7 +3,7 @@ package nodeselect
 import "slices"
 
 // Overlaps reports whether a node can have labels that satisfy both selectors.
-// Labels are independent of each other, so each key is judged alone.
+// The labels do not depend on each other, so each key is judged alone.
 func (s Selector) Overlaps(other Selector) bool {
 	all := map[string]values{}
 	for _, one := range []Selector{s, other} {

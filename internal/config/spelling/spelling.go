@@ -1,5 +1,4 @@
-// Package spelling finds the name that was probably meant by one that is
-// misspelt.
+// Package spelling finds the name that a misspelt name probably means.
 package spelling
 
 import (
@@ -9,16 +8,16 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// longest is the number of characters of a name that are compared.
+// longest is how many characters of a name are compared.
 const longest = 64
 
-// leastPrefix is the minimum length of the beginning of a key that may stand
-// for the key.
+// leastPrefix is how many characters of a key a name must have, if it is the
+// beginning of that key.
 const leastPrefix = 4
 
-// Nearest returns the known key that name probably means. Name may be the
-// beginning of a key, or may have at most every third letter wrong or missing.
-// Nearest returns "" if there is no such key.
+// Nearest returns the known key that name probably means. name may be the
+// beginning of a key. It may also have wrong or missing letters, but at most
+// every third. If there is no such key, Nearest returns "".
 func Nearest(name string, known []string) string {
 	best, least := "", longest
 	if len(name) > longest {

@@ -13,8 +13,8 @@ import (
 const maxDepth = 64
 
 // JSON returns the root of a JSON text, such as the value of a key in
-// Koordinator's ConfigMap, as nodes like those of a YAML document. Lines count
-// from the first line of the text.
+// Koordinator's ConfigMap. Its nodes are like those of a YAML document. Lines
+// count from the first line of the text.
 func JSON(text string) (*yaml.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("the text is longer than %d bytes", MaxSize)
@@ -29,7 +29,7 @@ func JSON(text string) (*yaml.Node, error) {
 	return r.value(0)
 }
 
-// notJSON returns the error for text that is not JSON. If the text has several
+// notJSON returns an error for a text that is not JSON. If the text has several
 // lines, the error names the line.
 func notJSON(text string, err error) error {
 	at := len(text)

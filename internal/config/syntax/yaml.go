@@ -1,5 +1,5 @@
-// Package syntax parses the text of a YAML document or of a JSON value into
-// nodes with their lines, and says where a text is neither.
+// Package syntax parses the text of a YAML document, or of a JSON value, into
+// nodes with their lines. For an invalid text it says where the mistake is.
 package syntax
 
 import (
@@ -28,7 +28,7 @@ type Error struct {
 	Problem string
 }
 
-// YAML returns the root of the only YAML document in data; nil if there is
+// YAML returns the root of the only YAML document in data, or nil if there is
 // none.
 func YAML(data []byte) (*yaml.Node, []Error) {
 	if len(data) > MaxSize {
@@ -58,8 +58,8 @@ func YAML(data []byte) (*yaml.Node, []Error) {
 	return root, nil
 }
 
-// A lineReader gives the YAML library one line at a time, to know how many
-// lines the library had read when it failed.
+// A lineReader gives the YAML library one line at a time. If the library fails,
+// it then knows how many lines the library had read.
 type lineReader struct {
 	rest []byte
 	read int // number of lines read
@@ -81,9 +81,9 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unreadable finds text that YAML forbids, and its position: bytes that are not
-// UTF-8, and control characters (YAML 1.2, 5.1). The library also refuses them,
-// but without a line.
+// unreadable finds text that YAML forbids, and where it is: bytes that are not
+// UTF-8, and control characters (YAML 1.2, 5.1). The library refuses such text,
+// too, but does not name the line.
 func unreadable(data []byte) (at int, problem string) {
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
@@ -102,9 +102,9 @@ func unreadable(data []byte) (at int, problem string) {
 // lineAt returns the number of the line that holds data[at].
 func lineAt(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }
 
-// located converts an error of the library. The library names the
-// line in which the incomplete construct begins, and no line if that is the
-// first. noticed is the last line that the library had read.
+// located converts an error of the library. The library names the line in which
+// the incomplete construct begins. If this is the first line, it names no line.
+// noticed is the last line that the library had read.
 func located(data []byte, err error, noticed int) Error {
 	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(problem, "unknown anchor '"); ok {
@@ -130,15 +130,16 @@ func located(data []byte, err error, noticed int) Error {
 	return Error{line, "not YAML: " + problem}
 }
 
-// countedFromZero lists the messages of the library's parser, which counts
-// lines from 0. The library's scanner counts from 1 (go.yaml.in/yaml/v3,
-// decode.go: parser.fail).
+// countedFromZero lists the messages of the library's parser, because the
+// parser counts lines from 0. The library's scanner counts from 1
+// (go.yaml.in/yaml/v3, decode.go: parser.fail).
 var countedFromZero = []string{
 	"did not find expected key", "did not find expected node content", "did not find expected '-' indicator",
 	"did not find expected ',' or ']'", "did not find expected ',' or '}'", "did not find expected <document start>",
 }
 
-// hints gives the most likely cause for messages that do not name it.
+// hints gives the most likely cause of a mistake, for messages that do not name
+// it.
 var hints = map[string]string{
 	"did not find expected alphabetic or numeric character": "a name that begins with * or & needs quotes",
 	"found character that cannot start any token":           "text that begins with % @ or ` needs quotes; tabs cannot indent",
@@ -148,9 +149,9 @@ var hints = map[string]string{
 	"could not find expected ':'":                           "a key ends in a colon and a space",
 }
 
-// NoAlias returns the problem text for the alias *name. Aliases are refused
-// because a few lines of nested aliases expand to gigabytes, and such a file
-// has nothing to repeat.
+// NoAlias returns the problem text for the alias *name. Aliases are refused for
+// two reasons: a few lines of nested aliases expand to gigabytes, and a
+// configuration has nothing to repeat.
 func NoAlias(name string) string {
 	return fmt.Sprintf("the alias *%s is not accepted: write the value out, or put it in quotes if it is a glob", Clip(name))
 }

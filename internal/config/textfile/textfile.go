@@ -1,5 +1,5 @@
-// Package textfile reads a small file with a configured path. It limits the
-// waiting time and the size, whatever kind of file it is.
+// Package textfile reads a small file with a configured path. Whatever kind of
+// file it is, the package limits its size and the waiting time.
 package textfile
 
 import (
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeWait is the time for which Read waits for data from a pipe.
+// pipeWait is how long Read waits for data from a pipe.
 const pipeWait = 2 * time.Second
 
-// Read returns up to most bytes of the file at path. A device, a socket or a
-// directory is an error. A pipe without a writer is an error, and so is a pipe
-// that delivers nothing for 2 s.
+// Read returns up to most bytes of the file at path. If the file is a device, a
+// socket or a directory, this is an error. It is also an error if a pipe has no
+// writer, or delivers nothing for 2 s.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,8 +31,8 @@ func Read(path string, most int64) ([]byte, error) {
 	pipe := info.Mode().Type() == fs.ModeNamedPipe
 	switch {
 	case pipe:
-		// Go's poller handles files that were opened non-blocking, so they have
-		// deadlines.
+		// Go's poller handles files that were opened as non-blocking, so they
+		// can have deadlines.
 		if err := f.SetReadDeadline(time.Now().Add(pipeWait)); err != nil {
 			return nil, err
 		}
@@ -46,8 +46,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadRegular is Read for files that are read repeatedly. It refuses pipes,
-// because the reader would wait for a writer each time.
+// ReadRegular does what Read does, for files that are read repeatedly. It
+// refuses pipes, because it would have to wait for a writer each time.
 func ReadRegular(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package workers is the part of the configuration file that divides a machine
-// into virtual workers: the key slices, and the key slice of rules (pure).
+// into virtual workers. These are the key slices, and the key slice of rules.
+// The package is pure.
 package workers
 
 import (
@@ -42,7 +43,7 @@ func IsName(name string) bool {
 	return true
 }
 
-// Check calls fault for each mistake that ranges cannot express, except in the
+// Check calls fault for each mistake that ranges cannot express. It ignores the
 // fields in bad.
 func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, problem string)) {
 	add := func(field, format string, args ...any) {
@@ -87,8 +88,8 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 	}
 }
 
-// Of returns the slices of a file without faults, with the rules whose work is in
-// them.
+// Of returns the slices of a file that has no faults. Each slice has the rules
+// whose work is in it.
 func Of(all []Slice, uses []Use) []slice.Slice {
 	var to []slice.Slice
 	for _, s := range all {

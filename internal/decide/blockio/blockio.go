@@ -1,5 +1,6 @@
 // Package blockio decides the limits, weights and latency targets of block I/O,
-// for all work of a class together and for single workloads.
+// for classes and for single workloads. The settings of a class are for all its
+// work together.
 package blockio
 
 import (
@@ -19,13 +20,13 @@ var Owned = node.IOFiles
 
 // Config is blkioQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds the shares of block devices for all work of each class
-	// together. A class that is absent has no limits.
+	// Classes holds, for each class, the shares of block devices that all its
+	// work has together. If a class is absent, it has no limits.
 	Classes map[node.Class][]Device `json:"classes,omitempty"`
 }
 
-// A Device is the share of all work of a class together in one block device, or
-// in all disks of a volume group together.
+// A Device is a share of one block device, or of all disks of a volume group
+// together. All work of a class has this share together.
 type Device node.BlockIO
 
 func (b Device) limits() node.IOLimits {
@@ -63,10 +64,10 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 
 // Decide returns the wanted values of io.max, io.weight, io.bfq.weight and
 // io.latency. The settings of a class apply to all its work together. They
-// therefore go into its contention roots: each root gets an equal part of the
-// limits, which all work below it shares. On cgroup v1 the kernel limits only
-// the tasks of a cgroup itself, so the limits go into every cgroup of the
-// class. No limit exceeds the value from before Tenon's first write. The
+// therefore go into its contention roots. Each root gets an equal part of the
+// limits, and all work below it shares that part. On cgroup v1 the kernel
+// limits only the tasks of a cgroup itself, so the limits go into every cgroup
+// of the class. No limit exceeds the value before Tenon's first write. The
 // settings of a single workload apply in addition, in its own cgroup.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
@@ -85,7 +86,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	return wants
 }
 
-// blocksOf returns the settings from the annotations of a workload.
+// blocksOf returns the settings that the annotations of a workload have.
 func blocksOf(w node.Workload) []Device {
 	blocks := make([]Device, len(w.Overrides.IO))
 	for i, b := range w.Overrides.IO {
@@ -94,8 +95,8 @@ func blocksOf(w node.Workload) []Device {
 	return blocks
 }
 
-// ownIO adds the wants for the settings of one workload. It merges a want with
-// that of the class for the same knob.
+// ownIO adds the wants for the settings of one workload. If the class has a
+// want for the same knob, ownIO merges the two.
 func ownIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
 	w := s.Workloads[i]
 	at := map[node.Knob]int{}
@@ -121,17 +122,17 @@ func ownIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Wa
 	return wants
 }
 
-// An ioClass decides the block I/O of one class, or of one workload by itself.
+// An ioClass decides the block I/O of one class, or of one workload alone.
 type ioClass struct {
 	facts.Layout
 	class node.Class
 	who   string // the class or workload, for reasons
 	snap  node.Snapshot
-	// prior returns the want that exists already for a knob. prior is nil while
-	// no want exists.
+	// prior returns an earlier want for a knob. prior is nil while there are no
+	// wants.
 	prior func(node.Knob) (plan.Want, bool)
-	// limits, weights and latency hold the requested value of each device, and
-	// the reasons why Tenon cannot meet some requests.
+	// limits, weights and latency hold the requested value of each device. They
+	// also hold the reasons why Tenon cannot meet some requests.
 	limits  asked[node.IOLimits]
 	weights map[node.File]*asked[unit.Percent]
 	latency asked[time.Duration]
@@ -158,8 +159,8 @@ func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	a.of[d.ID], a.names[d.ID] = v, d.Name
 }
 
-// each returns one sentence for each device, in the order of the device
-// numbers. say makes the sentence.
+// each returns one sentence for each device, ordered by device number. say
+// makes the sentence.
 func (a asked[T]) each(say func(v T, name string) string) []string {
 	var s []string
 	for _, d := range sortedDevices(a.of) {
@@ -231,8 +232,8 @@ func (x *ioClass) wants() []plan.Want {
 	return append(wants, x.hands()...)
 }
 
-// limitWant returns the want for the limits of the cgroup p. n is the number of
-// cgroups among which the limits of the class are divided.
+// limitWant returns the want for the limits of the cgroup p. The limits of the
+// class are divided among n cgroups.
 func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 	w := x.want(p, node.FileIOMax)
 	own, _ := x.before(w.Knob).(node.IOMax)
@@ -290,7 +291,7 @@ func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
 	return x.settle(w, node.IOLatencyOf(lines), reasons, x.latency.missing)
 }
 
-// before returns the value that a knob has without the settings of x.
+// before returns the value that a knob would have without the settings of x.
 func (x *ioClass) before(k node.Knob) node.Value {
 	if x.prior != nil {
 		if w, said := x.prior(k); said {
@@ -300,9 +301,9 @@ func (x *ioClass) before(k node.Knob) node.Value {
 	return facts.Original(x.snap.Knobs, k)
 }
 
-// linesOf returns the lines of a knob as they are without the settings of x. If
-// an earlier want for the knob exists, linesOf takes its value, although that
-// value may not be written yet.
+// linesOf returns the lines that a knob would have without the settings of x.
+// If there is an earlier want for the knob, linesOf takes the value of that
+// want, although it may not be written yet.
 func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[unit.Device]T {
 	if x.prior != nil {
 		if _, said := x.prior(k); said {
@@ -324,9 +325,9 @@ func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
 	return plan.Want{Knob: node.Knob{Cgroup: p, File: f}, Owner: plan.OwnerIO, BE: x.class == node.BE}
 }
 
-// settle completes w. It sets v if reasons has an entry, and otherwise releases
-// the knob. While the value of the knob or the list of devices is unknown, it
-// abstains.
+// settle completes w. If reasons has an entry, it sets v, and otherwise it
+// releases the knob. While the value of the knob or the list of devices is
+// unknown, it abstains.
 func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
 	if x.prior != nil {
 		if before, said := x.prior(w.Knob); said {

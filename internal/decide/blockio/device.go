@@ -18,9 +18,9 @@ type Target struct {
 }
 
 // Targets returns the devices that a block names, or the reasons why there are
-// none. A partition is replaced by its whole disk, because the kernel refuses
-// partitions. A volume group is replaced by the disks on which it lies, because
-// all its volumes use them.
+// none. The kernel refuses partitions, so Targets replaces a partition by its
+// whole disk. It replaces a volume group by the disks on which it lies, because
+// all volumes of the group use these disks.
 func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []string) {
 	if len(devices) == 0 {
 		return nil, []string{"the list of block devices is unknown"}
@@ -52,8 +52,9 @@ func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []stri
 	return targets, nil
 }
 
-// isNamed reports whether name names the device: by its number, its name in
-// /dev, its name in the device mapper, or as volume group and volume.
+// isNamed reports whether name names the device. It can be the number of the
+// device, its name in /dev, its name in the device mapper, or a volume group
+// and a volume.
 func isNamed(d node.BlockDevice, name string) bool {
 	if name == d.ID.String() {
 		return true
@@ -75,12 +76,13 @@ func inVolumeGroup(d node.BlockDevice, group string) bool {
 	return of && !strings.HasPrefix(volume, "-")
 }
 
-// mapperName returns the device mapper's spelling of a volume group or volume.
-// A single dash separates the two names, so dashes inside a name are doubled.
+// mapperName returns a volume group or volume as the device mapper writes it. A
+// single dash separates the two names, so the device mapper doubles dashes
+// inside a name.
 func mapperName(part string) string { return strings.ReplaceAll(part, "-", "--") }
 
-// disksBelow appends the whole disks on which d lies, at most depth layers
-// below it.
+// disksBelow appends the whole disks on which d lies. It looks at most depth
+// layers below d.
 func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevice, depth int) []unit.Device {
 	if len(d.Below) == 0 || depth == 0 {
 		return append(all, d.Disk)
@@ -95,10 +97,10 @@ func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevic
 	return all
 }
 
-// limitedGroups returns the cgroups that get the limits of the class, sorted,
-// and the number of cgroups among which the limits are divided. On cgroup v1
-// each cgroup inside a workload needs a limit, but the limits are divided only
-// among the innermost cgroups, because as a rule only those have tasks.
+// limitedGroups returns the cgroups that get the limits of the class, sorted.
+// It also returns among how many cgroups the limits are divided. On cgroup v1
+// each cgroup inside a workload needs a limit. But the limits are divided only
+// among the innermost cgroups, because usually only these have tasks.
 func (x *ioClass) limitedGroups() ([]node.CgroupPath, int) {
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return x.Roots, len(x.Roots)
@@ -138,9 +140,8 @@ func partOf(l node.IOLimits, n int) node.IOLimits {
 	return l
 }
 
-// kept returns the lines of before, the value from before Tenon's first write,
-// whose devices still exist. The kernel drops the lines of a device that is
-// removed.
+// kept returns the lines whose devices still exist. before is the value before
+// Tenon's first write. When a device is removed, the kernel drops its lines.
 func kept[T any](before, now map[unit.Device]T) map[unit.Device]T {
 	maps.DeleteFunc(before, func(d unit.Device, _ T) bool { _, still := now[d]; return !still })
 	return before

@@ -1,7 +1,7 @@
 // Package contest decides when Tenon leaves a knob for a while because another
-// component writes it: the kubelet, which restores some of its knobs every
-// minute, or another agent. Tenon restores its own value, but two components
-// must not overwrite each other's value without end.
+// component writes it. This is the kubelet, which restores some of its knobs
+// every minute, or another agent. Tenon restores its own value, but two
+// components must not overwrite each other's value without end.
 //
 // The conflicts are part of the snapshot, and Hold runs before the plan. A dry
 // run, a replay and the audit log therefore show the result.
@@ -16,26 +16,24 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Remembered is the time for which Tenon remembers a write of another
-// component.
+// Remembered is how long Tenon remembers that another component wrote a knob.
 const Remembered = 10 * time.Minute
 
 const (
-	// contestedFrom: a knob is contested if it has at least so many conflicts
-	// within Remembered.
+	// contestedFrom is a number of conflicts within Remembered. A knob that has
+	// at least that many is contested.
 	contestedFrom = 3
-	// For the time pause after its own last write, Tenon leaves a contested
-	// knob to the other component. If the knob has longFrom conflicts or more,
-	// that time is longPause.
+	// pause is how long Tenon leaves a contested knob to the other component
+	// after Tenon's own last write. If the knob has at least longFrom
+	// conflicts, it is longPause.
 	pause     = 10 * time.Second
 	longPause = time.Minute
 	longFrom  = 10
 )
 
-// Hold returns the wants with some of them turned into plan.Hold: those that
-// would write a contested knob before its pause is over. It never holds a
-// release, nor a value that narrows BE, because LS must not wait for its
-// protection.
+// Hold turns some wants into plan.Hold: those that would write a contested knob
+// before its pause is over. It never holds a release. It never holds a value
+// that narrows BE either, because LS must not wait for its protection.
 func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
 		left := remaining(c, s.At)

@@ -8,26 +8,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A level rates a core for BE work: 0 is a core without LS work, and a higher
-// level is worse. Cores of one level count as equal. A small change of load
-// then does not change the choice.
+// A level rates a core for BE work. 0 is a core without LS work, and a higher
+// level is worse. Cores of one level count as equal, so that a small change of
+// load does not change the choice.
 type level int
 
 const (
-	// quiet is the load below which a core counts as free of LS work: 5 % of a
-	// CPU, the usual load of housekeeping.
+	// quiet is 5 % of a CPU, the usual load of housekeeping. A core with less
+	// load counts as free of LS work.
 	quiet unit.MilliCPU = 50
 	// grain is the load between two levels.
 	grain unit.MilliCPU = 250
-	// margin is a tolerance: BE leaves a core for a free core of the same level
-	// only if its own core is busier by more than this. It exceeds quiet. A
-	// core that BE has left then does not look better again at once.
+	// margin is a tolerance. BE leaves a core for a free core of the same level
+	// only if its own core is busier by more than this. margin exceeds quiet,
+	// so that a core that BE has left does not look better again at once.
 	margin unit.MilliCPU = 100
 	// worst is the level of a core to which LS work is bound.
 	worst level = math.MaxInt
 )
 
-// A core is the CPUs of one physical core.
+// A core is the set of the CPUs of one physical core.
 type core struct {
 	held, free []unit.CPU // CPUs that BE work has, and other CPUs that it may get
 	size       int        // number of all its CPUs, allowed or not
@@ -52,7 +52,7 @@ func (c *core) levelAt(load unit.MilliCPU) level {
 	return 1 + level((load-quiet)/grain)
 }
 
-// compare orders parts: the better part sorts first.
+// compare orders parts. The better part sorts first.
 func (p part) compare(o part) int {
 	return cmp.Or(cmp.Compare(p.level, o.level), cmp.Compare(p.flaw, o.flaw),
 		cmp.Compare(p.turn, o.turn), cmp.Compare(p.core.cache, o.core.cache))
@@ -92,8 +92,8 @@ type cache struct {
 	l3   node.CacheID
 }
 
-// cachesOf numbers the caches: the first cache of each NUMA node, then the
-// second cache of each, and so on.
+// cachesOf numbers the caches. It begins with the first cache of each NUMA
+// node. Then comes the second cache of each, and so on.
 func cachesOf(t node.Topology) map[cache]int {
 	number := map[cache]int{}
 	nodes := map[node.NUMANode]int{}

@@ -1,5 +1,5 @@
-// Package lend chooses the CPUs on which best-effort work may run: those that
-// latency-sensitive work uses least.
+// Package lend chooses the CPUs on which best-effort work may run: the CPUs
+// that latency-sensitive work uses least.
 package lend
 
 import (
@@ -12,12 +12,13 @@ import (
 // A Demand says how many CPUs BE work may use, and holds the data for the
 // choice. The zero Demand asks for no CPUs.
 type Demand struct {
-	// CPUs is the number of CPUs. If Allowed has fewer, BE gets all of Allowed.
+	// CPUs is how many CPUs BE may use. If Allowed has fewer, BE gets all of
+	// Allowed.
 	CPUs int
 	// Allowed are the CPUs to choose from.
 	Allowed unit.CPUSet
-	// Load is the mean use of each CPU by LS work. A CPU that is absent has no
-	// load.
+	// Load is the mean use of each CPU by LS work. If a CPU is absent, it has
+	// no load.
 	Load map[unit.CPU]unit.MilliCPU
 	// Bound are CPUs to which LS work is bound. They rate as the busiest CPUs,
 	// even if they are idle now.
@@ -40,11 +41,11 @@ type Choice struct {
 // the lowest LS use come first. Whole cores come before parts of cores, so that
 // few cores run both. Cores to which LS work is bound come last. Among equal
 // cores the choice alternates between the NUMA nodes and L3 caches, so that BE
-// does not disturb one cache or node alone.
+// does not disturb only one cache or node.
 //
-// BE work keeps its present CPUs: to grow it gets more CPUs, and to shrink it
-// loses the worst. At most Swaps CPUs are exchanged, if free CPUs are clearly
-// better.
+// BE work keeps its present CPUs. To grow, it gets more CPUs, and to shrink, it
+// loses the worst ones. If free CPUs are clearly better, at most Swaps CPUs are
+// exchanged.
 func BestEffort(t node.Topology, d Demand) Choice {
 	cores := coresOf(t, d)
 	held, free := heldSeats(cores), freeSeats(cores)
@@ -94,7 +95,8 @@ func heldSeats(cores []core) []seat {
 	return seatsOf(all, nil)
 }
 
-// freeSeats lists the other allowed CPUs from the best to the worst.
+// freeSeats lists the allowed CPUs that are not in Have, from the best to the
+// worst.
 func freeSeats(cores []core) []seat {
 	var all []part
 	taken := map[int]int{} // number of cores with held CPUs, by cache
@@ -127,9 +129,9 @@ type part struct {
 	turn  int // its position among equal parts of the same cache
 }
 
-// seatsOf sorts parts from best to worst. Among equal parts it alternates
-// between the caches. taken is the number of parts that are already chosen in
-// each cache.
+// seatsOf sorts parts from the best to the worst. Among equal parts it
+// alternates between the caches. taken says how many parts are already chosen
+// in each cache.
 func seatsOf(all []part, taken map[int]int) []seat {
 	type rank struct {
 		cache int

@@ -115,8 +115,9 @@ func TestBestEffortKeepsWhatIsGoodEnough(t *testing.T) {
 	}
 }
 
-// When BE grows or shrinks, the CPUs that it keeps stay the same. Without swaps
-// it keeps only CPUs that it had, and loses CPUs only to shrink.
+// When BE grows or shrinks, the CPUs that it keeps must stay the same. Without
+// swaps, it must keep only CPUs that it had, and lose CPUs only when it
+// shrinks.
 func TestBestEffortGrowsAndShrinksInPlace(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	topo := machine(2, 2, 3, 2)
@@ -136,8 +137,8 @@ func TestBestEffortGrowsAndShrinksInPlace(t *testing.T) {
 	}
 }
 
-// For any load, BestEffort exchanges at most Swaps CPUs, and a second call with
-// the same load chooses the same CPUs.
+// For any load, BestEffort must exchange at most Swaps CPUs. A second call with
+// the same load must choose the same CPUs.
 func TestBestEffortSwapsFewAndComesToRest(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	topo := machine(2, 2, 4, 2)

@@ -1,10 +1,10 @@
 // Package limit derives the kernel limits of a container from its requests and
-// limits. The container runtime sets these limits before the first instruction
-// runs (NRI), every later tick sets them, and a release gives them back to the
-// kubelet. All three must use the same rule.
+// limits. Three parts of Tenon need the same rule. The container runtime sets
+// these limits before the first instruction runs (NRI), every later tick sets
+// them, and a release gives them back to the kubelet.
 //
-// It is not part of a policy, because code outside the policies uses it and it
-// needs only the types of model/node.
+// The package is not part of a policy, because code outside the policies uses
+// it, and it needs only the types of model/node.
 package limit
 
 import (
@@ -14,10 +14,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Quota returns the CPU time per period that a limit allows, in whole
-// microseconds and at least node.MinQuota. It returns node.NoQuota if there is
-// no limit. The kubelet computes the quota in the same way, so both write the
-// same value (k8s.io/kubernetes/pkg/kubelet/cm: MilliCPUToQuota).
+// Quota returns how much CPU time per period a limit allows. The result is in
+// whole microseconds, and at least node.MinQuota. If there is no limit, it is
+// node.NoQuota. The kubelet computes the quota in the same way, so both write
+// the same value (k8s.io/kubernetes/pkg/kubelet/cm: MilliCPUToQuota).
 func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration {
 	m, limited := limit.Value()
 	if !limited {

@@ -1,5 +1,6 @@
-// Package memory decides for each workload how much memory the kernel must not
-// reclaim, above which use it throttles the workload, and what its limit is.
+// Package memory decides the memory protection and limits of each workload: how
+// much memory the kernel must not reclaim, when the kernel throttles the
+// workload, and what its limit is.
 package memory
 
 import (
@@ -19,11 +20,11 @@ var Owned = []node.File{node.FileMemory}
 
 // Config is memoryQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds the shares of the workloads of each class. A class that is
-	// absent has none.
+	// Classes holds the shares of the workloads of each class. If a class is
+	// absent, it has no shares.
 	Classes map[node.Class]Shares `json:"classes,omitempty"`
 	// Off holds shares that the configuration sets for a class but does not
-	// enable. They apply to those workloads of the class whose overrides enable
+	// enable. They apply only to workloads of the class whose overrides enable
 	// them (node.MemoryOverride.Enabled).
 	Off map[node.Class]Shares `json:"off,omitempty"`
 }
@@ -39,8 +40,9 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 	return Owned
 }
 
-// Shares says which part of a workload's memory the kernel protects, and above
-// which use it throttles the workload. Each value is 0 to 100; 0 sets nothing.
+// Shares says how much of a workload's memory the kernel protects, and at which
+// use it throttles the workload. Each value is 0 to 100. A value of 0 sets
+// nothing.
 type Shares struct {
 	// MinPercent is the part of the request that the kernel never reclaims
 	// (memory.min).
@@ -48,9 +50,9 @@ type Shares struct {
 	// LowPercent is the part of the request that the kernel reclaims last
 	// (memory.low). memory.low is at least memory.min.
 	LowPercent unit.Percent `json:"lowLimitPercent"`
-	// ThrottlingPercent is the part of the range between request and limit that
-	// a workload may use before the kernel throttles it (memory.high). If there
-	// is no limit, the memory of the node counts as the limit.
+	// ThrottlingPercent is a part of the range between request and limit. When
+	// a workload uses more than that, the kernel throttles it (memory.high). If
+	// there is no limit, the memory of the node counts as the limit.
 	ThrottlingPercent unit.Percent `json:"throttlingPercent"`
 }
 
@@ -58,8 +60,8 @@ type Shares struct {
 // cgroups and of their ancestors. The kernel protects a cgroup only as far as
 // each ancestor is protected (Documentation/admin-guide/cgroup-v2.rst,
 // "memory.low"). An ancestor therefore gets the sum of the protection below it,
-// and nothing else is set there. Protection is never less, and memory.high
-// never more, than the value from before Tenon's first write.
+// and nothing else. Protection is never less than before Tenon's first write,
+// and memory.high is never more.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
 	holders := holdersOf(c, s)
@@ -111,8 +113,8 @@ type holder struct {
 }
 
 // holdersOf lists the workloads and their containers with their shares. If a
-// workload has containers, Tenon throttles each container by its own request,
-// and not the workload as a whole.
+// workload has containers, Tenon throttles each container by the container's
+// own request, and does not throttle the workload as a whole.
 func holdersOf(c Config, s node.Snapshot) []holder {
 	all := make([]holder, 0, len(s.Workloads))
 	for i := range s.Workloads {
@@ -138,7 +140,7 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 	return all
 }
 
-// with returns the shares c with the overrides of one workload.
+// with returns the shares c after the overrides of one workload.
 func (c Shares) with(ask node.MemoryOverride) Shares {
 	if ask.OwnOnly {
 		c = Shares{}
@@ -146,8 +148,8 @@ func (c Shares) with(ask node.MemoryOverride) Shares {
 	return Shares{ask.MinPercent.Or(c.MinPercent), ask.LowPercent.Or(c.LowPercent), ask.ThrottlingPercent.Or(c.ThrottlingPercent)}
 }
 
-// A memoryAsk is the memory protection and throttling that result from the
-// shares of one workload.
+// A memoryAsk is the memory protection and throttling of one workload. It
+// results from the shares of that workload.
 type memoryAsk struct {
 	protection
 	high    unit.Bytes // 0: there is no value for high
@@ -190,8 +192,8 @@ func askOf(w *holder, s *node.Snapshot) memoryAsk {
 	return a
 }
 
-// unless returns a. If this node cannot write the values (refusal is not
-// empty), it returns a without them.
+// unless returns a. If refusal is not empty, this node cannot write the values,
+// and unless returns a without them.
 func (a memoryAsk) unless(refusal string) memoryAsk {
 	if refusal == "" || (a.protection == protection{} && a.high == 0) {
 		return a
@@ -199,7 +201,7 @@ func (a memoryAsk) unless(refusal string) memoryAsk {
 	return memoryAsk{missing: append(a.missing, refusal)}
 }
 
-// want returns the want for the cgroup of w. need is the protection for it and
+// want returns the want for the cgroup of w. need is the protection for w and
 // all its descendants. If another component manages the limit, the want takes
 // over each change of that limit.
 func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want {
@@ -246,8 +248,8 @@ func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want
 
 // protectionWant returns the want for a cgroup that is only an ancestor of
 // protected work. Its limits keep their present values, because the kubelet
-// manages them: it changes them when the part of the node that pods may use
-// changes.
+// manages them. The kubelet changes them when the part of the node that pods
+// may use changes.
 func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: p, File: node.FileMemory}
 	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection of its descendants has an effect only as far as it is protected itself"}
@@ -273,9 +275,9 @@ func (p protection) on(v node.Memory) node.Memory {
 	return v
 }
 
-// protectAbove returns the protection that every cgroup needs so that the
-// protection of the leaves takes effect: its own one or the sum over its
-// children, whichever is larger. The paths are sorted.
+// protectAbove returns how much protection every cgroup needs, so that the
+// protection of the leaves has an effect. This is its own protection, or the
+// sum over its children if that is larger. The paths are sorted.
 func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
 	needs := map[node.CgroupPath]protection{}
 	var paths []node.CgroupPath
@@ -288,8 +290,8 @@ func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]pr
 			paths = append(paths, p)
 		}
 	}
-	// A path sorts before its descendants, so a loop from the end meets the
-	// children first.
+	// A path sorts before its descendants. A loop from the end therefore comes
+	// to the children first.
 	slices.Sort(paths)
 	sums := make(map[node.CgroupPath]protection, len(paths))
 	for _, p := range slices.Backward(paths) {

@@ -31,8 +31,8 @@ func TestMemorySharesOfAClassThatIsOffCountForWhoAsks(t *testing.T) {
 	}
 }
 
-// TestProtectionSumsNeverOverflow checks that a sum too large for the type
-// becomes "no limit", and that a parent never has less than one of its
+// TestProtectionSumsNeverOverflow checks that a sum becomes "no limit" if it is
+// too large for the type. A parent must never have less than one of its
 // children.
 func TestProtectionSumsNeverOverflow(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(19, 20))

@@ -1,6 +1,6 @@
-// Package price adds up what the owner's threshold of CPU suppress, the
-// watermark, takes from best-effort (BE) work: CPU time that stayed idle while
-// BE used all that the threshold allowed.
+// Package price adds up what the owner's threshold of CPU suppress costs
+// best-effort (BE) work. This is the CPU time that stayed idle while BE used
+// all that the threshold allowed. The threshold is also called the watermark.
 package price
 
 import (
@@ -12,25 +12,25 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reached is a share of the bound of BE, in percent. From this use on, the
-// bound counts as holding BE back. A quota is used in parts of a period, so BE
-// that wants more uses a little less than all of it.
+// reached is a share of the bound of BE, in percent. If BE uses at least that
+// much, the bound counts as holding BE back. A quota is used in parts of a
+// period, so BE that wants more uses a little less than all of it.
 const reached = 95
 
 // A Watermark is what cpuSuppressThresholdPercent has cost since Since. The
 // zero Watermark says that there is no threshold.
 type Watermark struct {
 	Percent unit.Percent `json:"threshold_percent"`
-	// Since is when the count began: at the start of the agent, or at the last
-	// change of the threshold.
+	// Since is when the count began: when the agent started, or when the
+	// threshold changed last.
 	Since time.Time `json:"since"`
-	// Counted is the time since then in which BE ran and its use was known.
+	// Counted is for how long since then BE ran and its use was known.
 	Counted time.Duration `json:"counted_ns"`
 	// Reached is the part of Counted in which BE used all that the threshold
 	// allowed.
 	Reached time.Duration `json:"reached_ns"`
-	// Withheld is the CPU time that stayed idle during Reached. It is an upper
-	// bound: without the threshold BE could have used that time, but may not
+	// Withheld is how much CPU time stayed idle during Reached. It is an upper
+	// bound. Without the threshold BE could have used that time, but may not
 	// have wanted all of it.
 	Withheld time.Duration `json:"withheld_ns"`
 }
@@ -38,7 +38,7 @@ type Watermark struct {
 // On reports whether there is a threshold.
 func (w Watermark) On() bool { return !w.Since.IsZero() }
 
-// Average is Withheld in the mean of the counted time.
+// Average is Withheld as a mean over the counted time.
 func (w Watermark) Average() unit.MilliCPU {
 	if w.Counted <= 0 {
 		return 0
@@ -62,19 +62,19 @@ func (w Watermark) String() string {
 	return text + ". With a threshold, Tenon does not claim that services wait no longer than without Tenon: BE starts anew in each period of its quota"
 }
 
-// A Tick is what one tick of the loop knows.
+// A Tick contains what one tick of the loop knows.
 type Tick struct {
 	Percent unit.Percent // the owner's threshold
-	// BackedOff says that a missed objective narrows BE further. Then it is not
-	// the threshold that withholds the idle CPU.
+	// BackedOff says that BE is narrowed further, because an objective is
+	// missed. Then the idle CPU is not withheld by the threshold.
 	BackedOff bool
 	CPUs      unit.CPUSet // the CPUs that BE may use, apart from the threshold
 	Layout    facts.Layout
 	Use       facts.Use
 }
 
-// Follow returns the watermark after a tick. s is the snapshot of the tick; its
-// knobs bounded BE since the last tick.
+// Follow returns the watermark after a tick. s is the snapshot of the tick. The
+// knobs in s have bounded BE since the last tick.
 func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	if w.Percent != t.Percent || w.Since.IsZero() || w.Since.After(s.At) {
 		w = Watermark{Percent: t.Percent, Since: s.At}
@@ -113,8 +113,8 @@ func (t Tick) idle(s node.Snapshot) (unit.MilliCPU, bool) {
 	return free, !room.Empty()
 }
 
-// roots returns the use of BE, and whether BE reached the bound of the
-// threshold at any contention root.
+// roots returns how much BE uses. held reports whether BE reached the bound of
+// the threshold at any contention root.
 func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(t.Layout.Roots))
 	own := map[node.CgroupPath]unit.MilliCPU{}
@@ -142,10 +142,11 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	return all, held
 }
 
-// boundOf returns the bound of a contention root that may use the CPUs of room,
-// and whether the threshold set that bound. It did so by a CPU set smaller than
-// room, or by a quota smaller than the one from before Tenon. If the set has no
-// CPU of room, BE has its minimum, and that does not come from the threshold.
+// boundOf returns the bound of a contention root that may use the CPUs of room.
+// bounded reports whether the threshold set that bound. It did so if the CPU
+// set is smaller than room, or the quota is smaller than the quota before
+// Tenon. If the set has no CPU of room, BE has its minimum, which does not come
+// from the threshold.
 func boundOf(s node.Snapshot, m node.CgroupPath, room unit.CPUSet) (may unit.MilliCPU, bounded bool) {
 	may = unit.CPUs(room.Len())
 	if set, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs); known && !set.Set.Empty() {

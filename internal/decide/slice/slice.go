@@ -1,7 +1,7 @@
-// Package slice divides the best-effort (BE) work of rules among virtual workers
-// of one machine: a slice is a number of workers with a number of CPUs each. It
-// decides which workload is in which worker, and package seat which CPUs a worker
-// has.
+// Package slice divides the best-effort (BE) work of rules among virtual
+// workers of one machine. A slice is a number of workers that have the same
+// number of CPUs. The package decides in which worker each workload is. Package
+// seat decides which CPUs a worker has.
 package slice
 
 import (
@@ -22,11 +22,12 @@ type Slice struct {
 	// Rules are the names of the rules whose work is in the slice.
 	Rules []string `json:"rules,omitempty"`
 	// Configured is the number of CPUs in the configuration, if an operator has
-	// changed it while the agent runs; 0: CPUs is what is configured.
+	// changed it while the agent runs. If it is 0, CPUs is the configured
+	// number.
 	Configured int `json:"configured_cpus,omitempty"`
 }
 
-// A Place is a worker of a slice, numbered from 1.
+// A Place is a worker of a slice. Workers are numbered from 1.
 type Place struct {
 	Slice  string `json:"slice"`
 	Worker int    `json:"worker"`
@@ -35,7 +36,7 @@ type Place struct {
 // String names the worker in reasons.
 func (p Place) String() string { return "worker " + strconv.Itoa(p.Worker) + " of slice " + p.Slice }
 
-// In says in which worker something is; nothing for nil.
+// In says in which worker something is. For nil it returns "".
 func (p *Place) In() string {
 	if p == nil {
 		return ""
@@ -51,11 +52,11 @@ func (p Place) Compare(o Place) int {
 // Places are the workers of the workloads that are in a slice.
 type Places map[node.WorkloadID]Place
 
-// Assign returns the worker of each BE workload of a slice. A workload keeps its
-// worker while there is one of this number. A new one goes to the worker with
-// the fewest workloads. When a worker has at least two more than another one of
-// its slice, because work has ended, one workload moves in each call. in reports
-// whether a workload takes part.
+// Assign returns the worker of each BE workload of a slice. A workload keeps
+// its worker while the slice has a worker of this number. A new workload goes
+// to the worker that has the fewest. When work has ended, a worker may have at
+// least two workloads more than another one of its slice. Then one workload
+// moves in each call. in reports whether a workload takes part.
 func Assign(all []Slice, before Places, work []node.Workload, in func(node.WorkloadID) bool) Places {
 	if len(all) == 0 {
 		return nil
@@ -124,14 +125,14 @@ func busiest(load []int) int {
 	return slices.Index(load, slices.Max(load))
 }
 
-// A Status is a slice with what its workers have, for a reader.
+// A Status is a slice for a reader. It says what the workers of the slice have.
 type Status struct {
 	Slice
 	Workers []Worker `json:"workers"`
 }
 
-// A Worker is one virtual worker. CPUs is empty if no work is in it, or if its
-// work shares the CPUs of all.
+// A Worker is one virtual worker. CPUs is empty if no work is in the worker, or
+// if this work shares the CPUs of all.
 type Worker struct {
 	Number int               `json:"worker"`
 	CPUs   unit.CPUSet       `json:"cpu_set"`

@@ -64,9 +64,9 @@ func TestWorkMovesOnlyToEvenOutAndOneAtATime(t *testing.T) {
 	}
 }
 
-// TestAWorkerIsIdleOnlyIfThereIsNoWork: after a few calls the numbers of
-// workloads in the workers of a slice differ by at most one, whatever came and
-// ended.
+// TestAWorkerIsIdleOnlyIfThereIsNoWork checks the numbers of workloads in the
+// workers of a slice. After a few calls they must differ by at most one,
+// whatever work came and ended.
 func TestAWorkerIsIdleOnlyIfThereIsNoWork(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -1,5 +1,5 @@
-// Package slo tracks whether LS workloads meet their objective, a bound on the
-// time for which their threads wait for a CPU.
+// Package slo finds out whether LS workloads meet their objective, a bound on
+// how long their threads wait for a CPU.
 package slo
 
 import (
@@ -13,33 +13,34 @@ import (
 )
 
 const (
-	// Waits are judged over a window of LeastWindow to longestWindow. A service
-	// with few waits has a longer window.
+	// Waits are judged over a window of LeastWindow to longestWindow. If a
+	// service has few waits, its window is longer.
 	LeastWindow   = time.Second
 	longestWindow = 10 * time.Second
-	// After LeastWindow, a window ends as soon as it has enoughWaits waits. A
-	// judgement by the mean needs as many.
+	// After LeastWindow, a window ends as soon as it has enoughWaits waits. If
+	// the judgement uses the mean, it needs that many, too.
 	enoughWaits = 300
-	// chance is the number of long waits that a window may have in addition to
-	// one in a hundred. A few long waits happen by chance.
+	// chance is how many long waits a window may have in addition to one in a
+	// hundred, because a few long waits happen by chance.
 	chance = 2
-	// calmBefore is the time without a miss after which an objective counts as
-	// met again.
+	// calmBefore is how long there must be no miss before an objective counts
+	// as met again.
 	calmBefore = 5 * time.Second
 	// A histogram bucket counts as within the objective if its end exceeds the
-	// objective by at most 1/bucketSlack: 2.1 ms for 2 ms.
+	// objective by at most 1/bucketSlack. For an objective of 2 ms, its end may
+	// be 2.1 ms.
 	bucketSlack = 16
 	// tailOfMean is the assumed ratio of the 99th percentile to the mean. It is
-	// used if only the mean is known. For exponentially distributed waits, as
-	// in a queue with random arrivals, the ratio is ln 100 = 4.6.
+	// used if only the mean is known. If waits are exponentially distributed,
+	// as in a queue with random arrivals, the ratio is ln 100 = 4.6.
 	tailOfMean = 5
-	// A back-off of BE helps a service only if BE caused at least one in helpless
-	// of its waits.
+	// A back-off of BE helps a service only if BE caused at least one of
+	// helpless waits.
 	helpless = 20
 )
 
-// A Tracker holds the state of the objective of each workload that has one: its
-// waits in a window of time.
+// A Tracker holds the state of each objective: the waits of its workload in a
+// window of time.
 type Tracker struct {
 	Work map[node.WorkloadID]State `json:"work,omitempty"`
 }
@@ -47,7 +48,7 @@ type Tracker struct {
 // A State is the SLO state of one workload.
 type State struct {
 	// Since is the start of the window. Delay, Waited and ByBE are the values
-	// of the counters at that time.
+	// that the counters had at that time.
 	Since  time.Time          `json:"since,omitzero"`
 	Delay  node.RunQueueDelay `json:"delay,omitzero"`
 	Waited time.Duration      `json:"waited_ns,omitempty"` // waits for all runners
@@ -73,8 +74,8 @@ type Miss struct {
 
 // Observe adds the waits of s. An SLO is violated if more than 1 of 100 waits
 // in a window were longer than the objective. After a violation, it counts as
-// met only when calmBefore has passed without another. A workload without an
-// objective, or without counters of waits, has no state.
+// met again when calmBefore has passed without another violation. A workload
+// has no state if it has no objective, or no counters of waits.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
 	var blame map[node.WorkloadID]blamed
@@ -111,8 +112,8 @@ func (x Tracker) Missed() []Miss {
 	return all
 }
 
-// blamed is how long a workload waited in all, and the part of that time that
-// it waited for BE.
+// A blamed says how long a workload waited in all, and how much of that time it
+// waited for BE.
 type blamed struct{ all, be time.Duration }
 
 func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
@@ -172,8 +173,8 @@ func (f State) begin(at time.Time, now node.RunQueueDelay, b blamed) State {
 	return f
 }
 
-// A spread holds the waits of a window: their number by length, or only their
-// number and sum.
+// A spread holds the waits of a window. They are counted by length, or only
+// their number and sum are known.
 type spread struct {
 	waits int64
 	sum   time.Duration
@@ -206,9 +207,9 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 	return d, true
 }
 
-// missed reports whether more than 1 of 100 waits were longer than want. If
-// some waits of a bucket may be longer, all of its waits count as longer,
-// because the histogram cannot tell them apart.
+// missed reports whether more than 1 of 100 waits were longer than want. The
+// histogram cannot tell apart the waits of a bucket. If some of them may be
+// longer than want, all of them count as longer.
 func (d spread) missed(want time.Duration) bool {
 	if d.after == nil {
 		return d.waits >= enoughWaits && d.tail() > want
@@ -222,7 +223,7 @@ func (d spread) missed(want time.Duration) bool {
 	return 100*long > d.waits+100*chance
 }
 
-// tail returns a time that at least 99 of 100 waits did not exceed.
+// tail returns a time that 99 of 100 waits did not exceed.
 func (d spread) tail() time.Duration {
 	if d.after == nil {
 		return d.sum / time.Duration(max(d.waits, 1)) * tailOfMean

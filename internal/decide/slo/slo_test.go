@@ -27,10 +27,10 @@ func spreadOf(waits map[time.Duration]uint64) spread {
 	return waited
 }
 
-// TestTheHistogramDoesNotFlatter checks that the objective is missed if more
-// than 1 of 100 waits, plus chance, are longer than it, wherever they lie in
-// their bucket. It also checks that the objective is met if all waits are
-// shorter than half of it.
+// TestTheHistogramDoesNotFlatter checks that the objective counts as missed if
+// more than 1 of 100 waits, plus chance, are longer than it. This must hold
+// wherever these waits lie in their bucket. The objective must count as met if
+// all waits are shorter than half of it.
 func TestTheHistogramDoesNotFlatter(t *testing.T) {
 	for want := 10 * time.Microsecond; want < time.Second; want = want * 11 / 10 {
 		longer := want + want/8
@@ -60,7 +60,7 @@ func TestTheHistogramDoesNotFlatter(t *testing.T) {
 }
 
 // TestAMeanIsJudgedByItsTail checks that a mean of 1 ms meets an objective of 5
-// ms for 99 of 100 waits.
+// ms, which 99 of 100 waits must not exceed.
 func TestAMeanIsJudgedByItsTail(t *testing.T) {
 	d := spread{waits: 1000, sum: time.Second}
 	if d.missed(5*time.Millisecond) || !d.missed(5*time.Millisecond-1) {
@@ -72,7 +72,7 @@ func TestAMeanIsJudgedByItsTail(t *testing.T) {
 }
 
 // TestCountersThatWentBackBeginAnew checks that a new window begins if a
-// counter decreased between two readings.
+// counter has decreased between two readings.
 func TestCountersThatWentBackBeginAnew(t *testing.T) {
 	full := node.RunQueueDelay{Sum: node.Some(time.Second), Counts: []uint64{5, 5}}
 	for name, now := range map[string]node.RunQueueDelay{
@@ -107,7 +107,7 @@ func TestWorstMissFirst(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasSetBackEndsNoMiss records a miss and then sets the clock
+// TestAClockThatWasSetBackEndsNoMiss records a miss, and then sets the clock
 // back. The SLO must count as met again after the usual time.
 func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)

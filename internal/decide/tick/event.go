@@ -13,21 +13,20 @@ type Event struct {
 	// At is when user space learned of the event, on the clock of Tick.Begun.
 	At   time.Time `json:"at"`
 	Kind EventKind `json:"kind"`
-	// Workload is the workload that the event is about; empty: none.
+	// Workload is the workload that the event is about, or empty.
 	Workload node.WorkloadID `json:"workload,omitempty"`
 	// Text describes the event: "3 waits of more than 2ms in 50ms".
 	Text string `json:"text,omitempty"`
-	// More is the number of events of the same kind and workload that came
-	// after this one and before the tick began. Those events themselves are not
-	// kept.
+	// More is how many other events of the same kind and workload came after
+	// this one, before the tick began. These events themselves are not kept.
 	More int `json:"more,omitempty"`
-	// Again says that the previous tick had this event already, but its
+	// Again says that the previous tick already had this event, but its
 	// snapshot showed too little of the effect.
 	Again bool `json:"again,omitempty"`
 }
 
-// Count returns how many events this one stands for. Events that an earlier
-// tick counted do not count again.
+// Count returns how many events this one stands for. It does not count events
+// that an earlier tick has counted.
 func (e Event) Count() int {
 	if e.Again {
 		return e.More
@@ -67,7 +66,8 @@ func (e Event) String() string {
 	return s
 }
 
-// Woken describes the events that started a tick; empty: none.
+// Woken describes the events that started a tick. It returns "" if there are
+// none.
 func Woken(events []Event) string {
 	const most = 3
 	var b strings.Builder
@@ -85,8 +85,8 @@ func Woken(events []Event) string {
 }
 
 // Join adds an event to those that wait for a tick. If the list already has an
-// event of the same kind and workload, Join only counts the new one, so that
-// the list stays short.
+// event of the same kind and workload, Join only increases the count of that
+// event, so that the list stays short.
 func Join(waiting []Event, e Event) []Event {
 	for i := range waiting {
 		if w := &waiting[i]; w.Kind == e.Kind && w.Workload == e.Workload {

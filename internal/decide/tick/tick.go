@@ -21,17 +21,16 @@ import (
 type Tick struct {
 	// Begun is the start of the tick, on the same clock as Event.At.
 	Begun time.Time
-	// Events are the reasons why the tick started before its period was over;
-	// nil if it started at its time.
+	// Events are the reasons why the tick started before its period was over.
+	// It is nil if the tick started at its time.
 	Events   []Event
 	Snapshot node.Snapshot
 	Wants    []plan.Want
-	// Missed holds the workloads that miss their objective, with the reason.
+	// Missed holds the workloads that miss their objective, with the reasons.
 	Missed map[node.WorkloadID]string
-	// Misfits holds the workloads that their CPU limit does not fit.
+	// Misfits holds the workloads whose CPU limit does not fit them.
 	Misfits map[node.WorkloadID]*misfit.Misfit
-	// Batch is the amount of CPU and memory that BE may request after this
-	// tick.
+	// Batch is how much CPU and memory BE may request after this tick.
 	Batch node.Batch
 	// Slices are the virtual workers of the node and the work in them.
 	Slices []slice.Status
@@ -46,8 +45,8 @@ type Tick struct {
 	Watermark price.Watermark
 	Isolation node.IsolationStatus
 	Done      []Outcome
-	// Sense, Decide and Act are the elapsed times of the three parts. The last
-	// write ended at Begun plus all three.
+	// Sense, Decide and Act say how long the three parts of the tick took. The
+	// last write ended when all three had passed since Begun.
 	Sense, Decide, Act time.Duration
 }
 
@@ -60,8 +59,8 @@ type Outcome struct {
 	Err  error
 }
 
-// String prints the steps of the tick, one on each line, as in golden files and
-// dry runs.
+// String prints the steps of the tick, one on each line. Golden files and dry
+// runs have this form.
 func (t Tick) String() string {
 	var b strings.Builder
 	for _, o := range t.Done {

@@ -34,21 +34,21 @@ func (s Scale) bucket(v int64) int64 {
 
 const (
 	// full is the weight of a sample at the start of a half-life. The weight of
-	// new samples grows linearly to twice that at the end, when all weights are
-	// halved. Therefore a sample that is older by one half-life counts half as
-	// much, and no fractions are needed. The exact curve is at most 6 % below
-	// the line.
+	// new samples grows linearly to twice that at the end of the half-life,
+	// when all weights are halved. Therefore a sample that is older by one
+	// half-life counts half as much, and no fractions are needed. The exact
+	// curve is at most 6 % below the line.
 	full = 1 << 10
-	// leastShare is the weight below which a bucket is dropped: the weight of
-	// one sample after six half-lives.
+	// leastShare is the weight that one sample has after six half-lives. A
+	// bucket with less weight is dropped.
 	leastShare = full >> 6
 	// MaxBuckets is the maximum number of buckets of a Histogram.
 	MaxBuckets = 48
 )
 
-// A Histogram counts samples in buckets and forgets them slowly: a sample loses
-// half of its weight in each half-life. It stores only buckets that are not
-// empty, at most MaxBuckets. It is a value: Add returns a new one.
+// A Histogram counts samples in buckets, and forgets them slowly: a sample
+// loses half of its weight in each half-life. It stores only buckets that are
+// not empty, and at most MaxBuckets. It is a value: Add returns a new one.
 type Histogram struct {
 	// Passed is the time since all weights were last halved.
 	Passed time.Duration `json:"passed_ns,omitempty"`
@@ -57,7 +57,7 @@ type Histogram struct {
 	Buckets [][2]int64 `json:"buckets,omitempty"`
 }
 
-// Add returns the histogram after the time elapsed, with the sample v added.
+// Add returns the histogram after the time elapsed, with the new sample v.
 func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histogram {
 	passed := h.Passed + max(elapsed, 0)
 	halvings := min(int64(passed/halfLife), 62)
@@ -81,8 +81,8 @@ func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histog
 	return next
 }
 
-// merged adds the weight of the lightest bucket to the bucket above it. A
-// percentile can thereby become too high, but never too low.
+// merged adds the weight of the lightest bucket to the bucket above it. This
+// can make a percentile too high, but never too low.
 func merged(buckets [][2]int64) [][2]int64 {
 	least := 0
 	for i, b := range buckets[:len(buckets)-1] {
@@ -94,9 +94,9 @@ func merged(buckets [][2]int64) [][2]int64 {
 	return slices.Delete(buckets, least, least+1)
 }
 
-// Percentile returns an upper bound for the given percent of the weight: the
-// end of the bucket in which that percent is reached. It returns false if there
-// is no sample.
+// Percentile returns an upper bound for the given percentile. It is the end of
+// the bucket in which percent of the weight is reached. If there is no sample,
+// Percentile returns false.
 func (h Histogram) Percentile(s Scale, percent int64) (int64, bool) {
 	var total, below int64
 	for _, b := range h.Buckets {

@@ -1,6 +1,6 @@
 // Package trend computes rates and decaying averages from counters, for the
-// policies. It keeps no state: callers pass in the previous state and get the
-// next one.
+// policies. It keeps no state: the caller passes the previous state, and gets
+// the next one.
 package trend
 
 import (
@@ -10,9 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Rate returns the CPU used between two readings of a CPU time counter. It
-// returns false if no time passed. It also returns false if the counter
-// decreased, because then the cgroup was removed and created again.
+// Rate returns how much CPU was used between two readings of a CPU time
+// counter. If no time has passed, it returns false. If the counter has
+// decreased, the cgroup was removed and created again, and Rate returns false,
+// too.
 func Rate(before, after, elapsed time.Duration) (unit.MilliCPU, bool) {
 	used := after - before
 	if elapsed <= 0 || used < 0 {
@@ -42,10 +43,11 @@ func weighed(keep float64, mean, sample unit.MilliCPU) unit.MilliCPU {
 	return unit.MilliCPU(math.Round(keep*float64(mean) + (1-keep)*float64(sample)))
 }
 
-// Follow updates the means of many CPU time counters by one sample each. before
-// and after are two readings, the time elapsed apart; tau is as in Decay. A
-// counter without a mean starts with its sample. A counter has no mean in the
-// result if one of the readings lacks it or it decreased.
+// Follow updates the means of many CPU time counters with one sample each.
+// before and after are two readings, and elapsed is the time between them. tau
+// is that of Decay. If a counter has no mean yet, its mean is the sample. If a
+// counter has decreased, or one of the readings lacks it, it has no mean in the
+// result.
 func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(after))
 	keep := keptOf(elapsed, tau) // once: it costs more than all else here

@@ -14,12 +14,12 @@ import (
 type Setting struct {
 	// Key is the key of the configuration.
 	Key string `json:"key"`
-	// Why is the reason, as the check of the capability gives it.
+	// Why is the reason, as the check of the capability words it.
 	Why string `json:"why"`
 }
 
-// A demand is a setting with the capabilities that can carry it out. One of
-// them is enough.
+// A demand is a setting with several capabilities. Any one of them can carry it
+// out.
 type demand struct {
 	key   string
 	asked func(policy.Config) bool

@@ -9,8 +9,7 @@ import (
 )
 
 // TestWhatIsAskedAndCannotBeDoneIsListed reads configurations as tenond does.
-// It compares the settings that Settings lists for a node without the
-// capability.
+// It checks what Settings lists for a node that lacks the capability.
 func TestWhatIsAskedAndCannotBeDoneIsListed(t *testing.T) {
 	var marks []node.Feature
 	for _, v := range node.VendorMarks {

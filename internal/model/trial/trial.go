@@ -1,5 +1,6 @@
-// Package trial holds the results of trials on the services of a node: whether
-// an isolation mechanism makes the services wait less than the one in use.
+// Package trial holds the results of trials on the services of a node. A trial
+// finds out whether services wait less with another isolation mechanism than
+// with the one in use.
 package trial
 
 import (
@@ -8,24 +9,23 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Status is what the agent knows from trials on the services of this node:
-// which isolation mechanism made them wait less than the floor, and what it
-// tries now. The policy that selects the mechanism makes the Status.
+// A Status is what the agent knows from trials on the services of this node. It
+// says which isolation mechanism made them wait less than the floor, and which
+// one is tried now. The policy that selects the mechanism makes the Status.
 type Status struct {
-	// Kept is the mechanism that a trial kept; empty: the floor is in use,
-	// which is the least weight and, where the kernel has them, long slices.
+	// Kept is the mechanism that a trial kept. If it is empty, the floor is in
+	// use: the least weight and, where the kernel has them, long slices.
 	Kept node.Mechanism `json:"kept,omitempty"`
 	// Since is when Kept, or the floor, came into use.
 	Since time.Time `json:"since,omitzero"`
-	// Trying is the candidate of the trial in progress; empty: no trial is in
-	// progress. Pairs is the number of pairs of epochs that the trial has so
-	// far.
+	// Trying is the candidate of the trial in progress, or empty. Pairs is how
+	// many pairs of epochs this trial has so far.
 	Trying node.Mechanism `json:"trying,omitempty"`
 	Pairs  int            `json:"pairs,omitempty"`
 	// Why says in one phrase what the trials do now, or what they wait for.
 	Why string `json:"why,omitempty"`
-	// Next is the earliest time of the next round of trials; zero: none is
-	// planned.
+	// Next is the earliest time of the next round of trials. It is zero if none
+	// is planned.
 	Next time.Time `json:"next,omitzero"`
 	// Results are the trials of the last round, in their order.
 	Results []Result `json:"results,omitempty"`
@@ -34,8 +34,8 @@ type Status struct {
 // A Finding is the result of a trial.
 type Finding string
 
-// The values of Finding. After every finding except Kept, the node keeps the
-// mechanism that it had.
+// The values of Finding. After a trial whose finding is not Kept, the node
+// keeps the mechanism that it had.
 const (
 	Kept    Finding = "kept"      // the services wait less with the candidate
 	NoGain  Finding = "no gain"   // they do not wait less, or too little to tell
@@ -52,7 +52,8 @@ var Findings = []Finding{Kept, NoGain, Worse, Harmed, Stopped, Failed}
 // epochs, one with the candidate and one without it, in random order.
 type Result struct {
 	Candidate node.Mechanism `json:"candidate"`
-	// Against is the mechanism that the other epochs used; empty: the floor.
+	// Against is the mechanism of the other epochs. If it is empty, they used
+	// the floor.
 	Against node.Mechanism `json:"against,omitempty"`
 	Finding Finding        `json:"finding"`
 	Why     string         `json:"why,omitempty"`
@@ -61,10 +62,10 @@ type Result struct {
 	// Pairs is the number of pairs that count.
 	Pairs int `json:"pairs"`
 	// Ratio is the mean wait of all services with the candidate, divided by the
-	// mean wait without it: the geometric mean over the pairs. Low and High
-	// bound it with an error of 1.25 % on each side. Each is the wider one of
-	// two bounds: that of Student's t, and the exact bound of the median. 0:
-	// there were too few pairs.
+	// mean wait without it, as the geometric mean over the pairs. Low and High
+	// bound it with an error of 1.25 % on each side. Each of them is the wider
+	// one of two bounds: that of Student's t, and the exact bound of the
+	// median. Ratio is 0 if there were too few pairs.
 	Ratio float64 `json:"ratio,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`
@@ -72,20 +73,21 @@ type Result struct {
 	Without time.Duration `json:"without_ns,omitempty"`
 	With    time.Duration `json:"with_ns,omitempty"`
 	// Services are the services of the trial. Those that waited longest come
-	// first; there are at most MostServices of them. More is the number of
-	// services that are not listed.
+	// first. There are at most MostServices of them, and More is the number of
+	// the others.
 	Services []Service `json:"services,omitempty"`
 	More     int       `json:"more,omitempty"`
 }
 
-// MostServices is the number of services that a Result names.
+// MostServices is the maximum number of services that a Result names.
 const MostServices = 16
 
 // Service is one service in a trial. The replicas of a Kubernetes workload
 // are one service.
 type Service struct {
 	Name string `json:"name"`
-	// Pairs is the number of pairs in which it waited often enough to be judged.
+	// Pairs is the number of pairs in which the service waited often enough to
+	// be judged.
 	Pairs int `json:"pairs"`
 	// Without and With are the mean lengths of a wait of the service.
 	Without time.Duration `json:"without_ns"`
@@ -107,12 +109,12 @@ func (v Status) InForce() (Result, bool) {
 	return Result{}, false
 }
 
-// An Effect is what a mechanism does to one service, as its trial found: how
-// long the service waits for a CPU in an hour.
+// An Effect is the effect of a mechanism on one service, as its trial found:
+// how long the service waits for a CPU in an hour.
 type Effect struct {
 	Mechanism node.Mechanism `json:"candidate"`
-	// Kept says that the mechanism is in use. If it is false, a trial tried the
-	// mechanism and did not keep it.
+	// Kept says that the mechanism is in use. If it is not set, a trial tried
+	// the mechanism and did not keep it.
 	Kept    bool          `json:"kept"`
 	Found   Finding       `json:"found"`
 	Ended   time.Time     `json:"ended"`

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// The name of a cgroup may contain any bytes except "/", newline and NUL, but
-// JSON can hold only UTF-8. A path that is not UTF-8 is therefore written as a
-// NUL, which no path contains, and a Go string literal.
+// A path that is not UTF-8 is written as a NUL and a Go string literal. The
+// name of a cgroup may contain any bytes except "/", newline and NUL, but JSON
+// can hold only UTF-8. No path contains a NUL.
 const literalPath = "\x00"
 
 // QuotePath returns the path of a cgroup in a form that JSON can hold. It is
@@ -19,8 +19,9 @@ func QuotePath[P ~string](path P) P {
 	return P(literalPath + strconv.Quote(string(path)))
 }
 
-// UnquotePath is the inverse of QuotePath. It returns a text with an invalid
-// literal unchanged, because no path of a cgroup looks like that.
+// UnquotePath is the inverse of QuotePath. If a text has an invalid literal,
+// UnquotePath returns it unchanged, because no path of a cgroup looks like
+// that.
 func UnquotePath[P ~string](text P) P {
 	literal, is := strings.CutPrefix(string(text), literalPath)
 	if !is {

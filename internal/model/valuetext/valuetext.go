@@ -1,6 +1,6 @@
-// Package valuetext prints and parses the parts of a knob that are more than
-// one number or word: the part of a value that has one entry for each block
-// device or each cache, and paths that are not UTF-8.
+// Package valuetext prints and parses the complicated parts of a knob: values
+// with one entry for each block device or each cache, and paths that are not
+// UTF-8.
 package valuetext
 
 import (
@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Lines prints one entry for each device, in the order of the device numbers:
-// "8:0 50, 254:0 100".
+// Lines prints one entry for each device, ordered by device number: "8:0 50,
+// 254:0 100".
 func Lines[T any](m map[unit.Device]T, show func(T) string) string {
 	lines := make([]string, 0, len(m))
 	for _, d := range slices.SortedFunc(maps.Keys(m), unit.Device.Compare) {
@@ -54,8 +54,7 @@ func ParseDecimal(text string) (int64, error) {
 	return n, nil
 }
 
-// Schema prints one value for each cache, in the order of the cache numbers:
-// "0=7;1=7".
+// Schema prints one value for each cache, ordered by cache number: "0=7;1=7".
 func Schema[ID ~int](by map[ID]uint64, print func(uint64) string) string {
 	var s strings.Builder
 	for i, id := range slices.Sorted(maps.Keys(by)) {

@@ -1,6 +1,6 @@
-// Package inventory keeps a list of the containers of this machine by the path
-// of their cgroup, as the container runtimes report them. A dry run reads the
-// list once; an agent updates it in the background.
+// Package inventory keeps a list of the containers of this machine, as the
+// container runtimes report them. The key is the path of the cgroup. A dry run
+// reads the list once. An agent updates it in the background.
 package inventory
 
 import (
@@ -23,11 +23,12 @@ import (
 const (
 	// answerWithin is the maximum time of a listing. A runtime that systemd
 	// starts on demand takes seconds. firstWithin is the maximum time of the
-	// listing before the first tick, because the tick waits for it.
+	// listing before the first tick. It is shorter, because the tick waits for
+	// it.
 	answerWithin = 10 * time.Second
 	firstWithin  = 2 * time.Second
-	// leastRest is the minimum time between two listings. restFor is the
-	// minimum as a multiple of the time that the last listing took. After a
+	// leastRest is the minimum time between two listings. restFor is another
+	// minimum, as a multiple of the time that the last listing took. After a
 	// change, the Follower lists once more after this time, because a cgroup
 	// may exist before its runtime reports the container as running.
 	leastRest = time.Second
@@ -91,9 +92,9 @@ func (c *Follower) look() {
 }
 
 // See triggers a listing if a cgroup that may be a container was created or
-// removed since the last call. paths is sorted. Other cgroups do not trigger a
-// listing. A listing may start a unit such as podman.service, and without this
-// rule the cgroup of that unit would trigger the next listing, without end.
+// removed since the last call. paths is sorted. Other cgroups must not trigger
+// a listing: a listing may start a unit such as podman.service, and the cgroup
+// of that unit would trigger the next listing, without end.
 func (c *Follower) See(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -107,7 +108,8 @@ func (c *Follower) See(paths []string) {
 
 // First lists the containers before the first tick. Without this list, the tick
 // would release the containers that the last tenond managed. remembered is the
-// list of that tenond. It applies to each runtime that does not answer now.
+// list of that tenond. If a runtime does not answer now, First uses its
+// containers in remembered.
 func (c *Follower) First(ctx context.Context, remembered map[string][]container.Container) {
 	select {
 	case <-c.ask: // First also answers a request of Use
@@ -119,8 +121,8 @@ func (c *Follower) First(ctx context.Context, remembered map[string][]container.
 	c.list(ctx, firstWithin)
 }
 
-// Run updates the list until ctx ends. Its first listing is leastRest after the
-// start.
+// Run updates the list until ctx ends. It makes the first listing leastRest
+// after its start.
 func (c *Follower) Run(ctx context.Context) {
 	next := time.NewTimer(leastRest)
 	var missing time.Duration // the last wait for a missing runtime
@@ -156,8 +158,8 @@ func (c *Follower) Run(ctx context.Context) {
 	}
 }
 
-// misses reports whether a runtime that exists, or that has listed containers
-// before, did not answer.
+// misses reports whether a runtime did not answer, although it exists or has
+// listed containers before.
 func (c *Follower) misses() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,9 +173,9 @@ type answer struct {
 }
 
 // list asks every runtime, waits at most within for each, and reports whether
-// the list has changed. The containers of a runtime that does not
-// answer or is gone stay in the list, because their best-effort work must stay
-// bounded.
+// the list has changed. If a runtime does not answer or does not exist any
+// more, its containers stay in the list, because their best-effort work must
+// stay bounded.
 func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool) {
 	c.mu.Lock()
 	addresses := c.addresses
@@ -216,8 +218,8 @@ func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool
 	return changed
 }
 
-// tell lists the containers of one runtime with their cgroups, sorted so that
-// two answers can be compared.
+// tell lists the containers of one runtime with their cgroups. The list is
+// sorted, so that two answers can be compared.
 func tell(ctx context.Context, address string, fs proc.FS) ([]container.Container, error) {
 	runtime, err := container.Open(address)
 	if err != nil {
@@ -230,8 +232,8 @@ func tell(ctx context.Context, address string, fs proc.FS) ([]container.Containe
 	return all, err
 }
 
-// groupOf returns the cgroup of a process. known is false if the process has
-// ended, even if another process has its PID now.
+// groupOf returns the cgroup of a process. If the process has ended, known is
+// false, even if another process has its PID now.
 func groupOf(fs proc.FS, pid int) (path string, known bool) {
 	before, err := fs.PIDStat(pid)
 	if err != nil {
@@ -252,8 +254,8 @@ func (c *Follower) Remembers() map[string][]container.Container {
 	return c.known
 }
 
-// Groups returns the containers by the path of their cgroup, and remarks for
-// the user.
+// Groups returns the containers by the path of their cgroup. It also returns
+// remarks for the user.
 func (c *Follower) Groups(paths []string) (map[string]*match.Container, []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,8 +270,9 @@ func (c *Follower) Groups(paths []string) (map[string]*match.Container, []string
 	return groups, c.remarks()
 }
 
-// remarks returns a remark on each missing socket that the configuration names,
-// or one remark if no default socket exists. The caller holds c.mu.
+// remarks returns a remark on each missing socket that the configuration names.
+// If it names none, and no default socket exists, there is one remark. The
+// caller holds c.mu.
 func (c *Follower) remarks() (remarks []string) {
 	switch {
 	case len(c.addresses) == 0 || !c.asked:
@@ -285,9 +288,9 @@ func (c *Follower) remarks() (remarks []string) {
 	return remarks
 }
 
-// Once asks the runtimes once, if any rule names containers, and returns the
-// cgroups with the given paths and the containers in them. direct is passed to
-// match.Groups. The errors are those of runtimes that exist but do not answer.
+// Once asks the runtimes once, if any rule names containers. It returns the
+// cgroups with the given paths, and the containers in them. It passes direct to
+// match.Groups. Errors are those of runtimes that exist but do not answer.
 func Once(ctx context.Context, rules []match.Rule, addresses, paths []string, direct func(path string) (bool, error)) ([]match.Group, error) {
 	c := Follow(slog.New(slog.DiscardHandler), proc.Default(), nil)
 	c.Use(rules, addresses)

@@ -52,7 +52,7 @@ func newRuntimes(addresses ...string) *runtimes {
 	return r
 }
 
-// during runs the Follower for the given time, and calls happens meanwhile.
+// during runs the Follower for the given time. Meanwhile it calls happens.
 func (r *runtimes) during(t *testing.T, long time.Duration, happens func()) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), long)
