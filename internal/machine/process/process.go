@@ -1,6 +1,6 @@
 // Package process identifies the processes of the journal, and finds their
 // descendants. The pid alone does not identify a process, because the kernel
-// gives pids again.
+// reuses pids.
 package process
 
 import (
