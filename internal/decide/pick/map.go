@@ -309,10 +309,7 @@ func (m *Map) All() unit.CPUSet { return m.setOf(0) }
 
 // Same reports whether the map was made from a topology that has the same CPUs as t.
 func (m *Map) Same(t node.Topology) bool {
-	if len(t.CPUs) != len(m.cpus) {
-		return false
-	}
-	return Compile(t).hash == m.hash
+	return len(t.CPUs) == len(m.cpus) && Compile(t).hash == m.hash
 }
 
 // setOf returns all CPUs of a pool.
@@ -397,16 +394,10 @@ func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 // Nodes iterates over the NUMA nodes in ascending order. With each node it
 // yields the part of the set that is on this node.
 func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
-	b := m.maskOf(set)
 	return func(yield func(node.NUMANode, unit.CPUSet) bool) {
-		for _, p := range m.pools[m.from[NUMA]:m.from[NUMA+1]] {
-			var cpus unit.CPUSet
-			for i := p.lo; i < p.hi; i++ {
-				if b.has(i) {
-					cpus.Add(m.cpus[i].ID)
-				}
-			}
-			if !cpus.Empty() && !yield(m.cpus[p.lo].NUMA, cpus) {
+		for p := m.from[NUMA]; p < m.from[NUMA+1]; p++ {
+			cpus := set.Intersect(m.setOf(p))
+			if !cpus.Empty() && !yield(m.cpus[m.pools[p].lo].NUMA, cpus) {
 				return
 			}
 		}
