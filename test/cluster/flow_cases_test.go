@@ -9,11 +9,13 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -25,6 +27,93 @@ func (f *flow) on(t *testing.T) {
 	before := f.t
 	f.t = t
 	t.Cleanup(func() { f.t = before })
+}
+
+// grouped creates a PodGroup of four pods on three nodes that have room for one
+// each. No pod may be bound, their CPUs must be free for others, and the
+// scheduler must not try the group again and again. All must be bound when there
+// is room.
+func (f *flow) grouped(t *testing.T) {
+	f.on(t)
+	f.kill()
+	f.scheduler = f.startAs("tenon-scheduler", gateOfGroups)
+	f.create("wall", 8, 8, 8) // 7 of the 16 CPUs of a node are left to own
+	bound := func(n int) func() error {
+		return func() error {
+			if all := f.list(isBound); len(all) != n {
+				return fmt.Errorf("%d pods", len(all))
+			}
+			return nil
+		}
+	}
+	eventually(t, time.Minute, "the first pods are bound", bound(3))
+	name := "gang"
+	f.apply(fmt.Sprintf(`{"apiVersion":%q,"kind":"PodGroup","metadata":{"name":%q,"namespace":"default"},"spec":{"schedulingPolicy":{"gang":{"minCount":4}}}}`, apiOfGroups, name))
+	f.createIn(&corev1.PodSchedulingGroup{PodGroupName: &name}, name, 4, 4, 4, 4)
+	reasons := []string{"minCount (4) cannot be satisfied: 3 scheduled, 0 remaining", "0/3 nodes are available: 3 pods that share CPUs need the free ones"}
+	wait := func() error {
+		said := map[string]int{}
+		for _, p := range f.list(isWaiting) {
+			for _, c := range p.Status.Conditions {
+				for _, reason := range reasons {
+					if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, reason) {
+						said[reason]++
+					}
+				}
+			}
+		}
+		if said[reasons[0]] != 3 || said[reasons[1]] != 1 {
+			return fmt.Errorf("they say %v", said)
+		}
+		return bound(3)()
+	}
+	eventually(t, time.Minute, "the pods of the group wait and say why", wait)
+	eventually(t, time.Minute, "the group says why", func() error {
+		if said := kubectl(t, f.c, "get", "podgroup", name, "-o", "jsonpath={.status.conditions}"); !strings.Contains(said, reasons[0]) {
+			return errors.New(said)
+		}
+		return nil
+	})
+	f.ledgers()
+	attempts := func() (n int) {
+		t.Helper()
+		counts, err := f.measured("tenon_scheduler_refusals_total{")
+		must(t, err)
+		for _, count := range counts {
+			k, err := strconv.Atoi(count)
+			must(t, err)
+			n += k
+		}
+		return n
+	}
+	const window = 10 * time.Second // kube-scheduler waits for 1, 2, 4, 8 and then 10 seconds before it tries a pod again
+	before := attempts()
+	for begun := time.Now(); time.Since(begun) < window; time.Sleep(100 * time.Millisecond) {
+		must(t, bound(3)())
+	}
+	tried := attempts() - before
+	t.Logf("%d attempts within %v", tried, window)
+	if tried > 10 {
+		t.Errorf("%d attempts within %v to schedule a group for which no node got room", tried, window)
+	}
+
+	f.create("single", 4)
+	eventually(t, time.Minute, "a pod gets CPUs that the group had for a trial", bound(4))
+	begun := time.Now()
+	f.remove(f.list(func(p *corev1.Pod) bool { return p.Name == "single-0" || p.Name == "wall-0" }))
+	eventually(t, time.Minute, "all pods of the group are bound when there is room", bound(6))
+	t.Logf("bound %v after the deletion of other pods was asked for", time.Since(begun).Round(time.Millisecond))
+	f.rests()
+	f.ledgers()
+	f.mu.Lock()
+	if len(f.ever) > 0 {
+		t.Errorf("with one scheduler: %v", f.ever)
+	}
+	f.mu.Unlock()
+	f.remove(f.list(func(*corev1.Pod) bool { return true }))
+	kubectl(t, f.c, "delete", "podgroup", name, "--wait=false")
+	f.kill()
+	f.start()
 }
 
 // killed kills the scheduler at random times while pods come and go. No CPU may
@@ -55,23 +144,10 @@ func (f *flow) killed(t *testing.T) {
 // and one that learns the objects of the API server.
 func (f *flow) ledgers() {
 	f.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DialContext: f.c.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	eventually(f.t, time.Minute, "the ledger of the scheduler is that of the API server", func() error {
-		answer, err := client.Get("https://127.0.0.1:" + metricsPort + "/metrics")
+		is, err := f.measured("tenon_scheduler_cpus{", "tenon_scheduler_stranded_cpus{")
 		if err != nil {
 			return err
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			return err
-		}
-		is := map[string]string{}
-		for line := range strings.Lines(string(text)) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if strings.HasPrefix(name, "tenon_scheduler_cpus{") || strings.HasPrefix(name, "tenon_scheduler_stranded_cpus{") {
-				is[name] = value
-			}
 		}
 		if want := f.rebuilt(); !maps.Equal(is, want) {
 			return fmt.Errorf("it has %v, and a rebuilt one %v", is, want)
@@ -80,7 +156,34 @@ func (f *flow) ledgers() {
 	})
 }
 
-// rebuilt returns what the metrics of a scheduler must show.
+// measured returns the metrics of the scheduler with one of the prefixes.
+func (f *flow) measured(prefixes ...string) (map[string]string, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: f.c.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	answer, err := client.Get("https://127.0.0.1:" + metricsPort + "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	is := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ') // a label may have spaces
+		if at < 0 {
+			continue
+		}
+		name, value := line[:at], line[at+1:]
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			is[name] = value
+		}
+	}
+	return is, nil
+}
+
+// rebuilt is what the metrics of a scheduler must say.
 func (f *flow) rebuilt() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

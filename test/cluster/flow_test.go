@@ -262,13 +262,19 @@ func cachesOfEight() node.Topology {
 // create creates pods that own as many CPUs as they request.
 func (f *flow) create(prefix string, sizes ...int) {
 	f.t.Helper()
+	f.createIn(nil, prefix, sizes...)
+}
+
+// createIn creates the pods of a PodGroup; nil: of none.
+func (f *flow) createIn(group *corev1.PodSchedulingGroup, prefix string, sizes ...int) {
+	f.t.Helper()
 	for i, n := range sizes {
 		grace := int64(0)
 		r := corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Mi")}
 		p := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", prefix, i), Annotations: map[string]string{kube.AnnotationCPUSetScheduler: "true"}},
 			Spec: corev1.PodSpec{
-				SchedulerName: "tenon-scheduler", TerminationGracePeriodSeconds: &grace,
+				SchedulerName: "tenon-scheduler", TerminationGracePeriodSeconds: &grace, SchedulingGroup: group,
 				Containers: []corev1.Container{{Name: "main", Image: "busybox:1", Resources: corev1.ResourceRequirements{Requests: r, Limits: r}}},
 			},
 		}

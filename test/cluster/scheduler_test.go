@@ -30,6 +30,13 @@ profiles:
       bind: {enabled: [{name: TenonCPUs}]}
 `
 
+// The API of PodGroups, and the feature gate of the API server and the scheduler.
+// Both are off by default.
+const (
+	gateOfGroups = "--feature-gates=GenericWorkload=true"
+	apiOfGroups  = "scheduling.k8s.io/v1beta1"
+)
+
 // A choosing is a control plane with tenon-scheduler. Its nodes exist only as
 // objects. Each node has two L3 caches, each cache has four cores, and each
 // core has two threads. One CPU of a node stays shared.
@@ -47,6 +54,7 @@ func newChoosing(t *testing.T, nodes int) *choosing {
 	binary := schedulerBinary(t)
 	c, err := Up(t.Context(), Options{
 		Name: "choosing", NoScheduler: true, NoMetrics: true, Log: t.Logf,
+		APIServer:   []string{gateOfGroups, "--runtime-config=" + apiOfGroups + "=true"},
 		Controllers: []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller"},
 	})
 	must(t, err)
@@ -193,9 +201,9 @@ func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
 
 // TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server. A
 // pod must get its CPUs together with its node. A pod that does not fit must
-// wait, and its status must say why; it must start when there is room. A
-// scheduler that is killed at any time must never give a CPU to two pods, and
-// must not forget any pod.
+// wait, with the reason, and start when there is room. A scheduler that is
+// killed at any time must give no CPU to two pods, and must not forget any pod.
+// The pods of a PodGroup must be bound all or not at all.
 func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	beside(t)
 	const nodes = 3
@@ -241,6 +249,7 @@ func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	kubectl(t, h.c, "delete", "pod", "--all", "--force", "--grace-period=0")
 
 	f := newFlow(h)
+	t.Run("a PodGroup that fits only in part", f.grouped)
 	t.Run("killed at random", f.killed)
 	t.Run("a leader that freezes", f.frozen)
 }
