@@ -147,7 +147,7 @@ func TestARetryUsesWhatItHolds(t *testing.T) {
 		end    string // CPUs that are open then
 	}{
 		"it was bound":                        {"n", conflict, "n 4, m 8", "n", "n 4, m 8"},
-		"it was bound, and no answer says so":    {"n", conflict, "n 4, m 8", "", "n 8, m 8"},
+		"it was bound, and no answer says so": {"n", conflict, "n 4, m 8", "", "n 8, m 8"},
 		"the second answer is lost, too":      {"n", lost, "n 4, m 8", "n", "n 4, m 8"},
 		"elsewhere: it was bound":             {"m", conflict, "n 4, m 8", "n", "n 4, m 8"},
 		"elsewhere: the second answer's lost": {"m", lost, "n 4, m 4", "n", "n 4, m 8"},
