@@ -93,7 +93,7 @@ func (f *flow) grouped(t *testing.T) {
 	}
 	tried := attempts() - before
 	t.Logf("%d attempts within %v", tried, window)
-	if tried > 10 {
+	if tried > 30 { // preemption tries the group again, so one attempt counts several times
 		t.Errorf("%d attempts within %v to schedule a group for which no node got room", tried, window)
 	}
 
