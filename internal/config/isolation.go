@@ -61,10 +61,10 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 	return "", true
 }
 
-// means returns the kernel feature that makes BE work give way, if the configuration
-// selects one. In Koordinator, the default of the key is 0, and this value selects no
-// feature, because another mechanism makes BE work give way. In Tenon, 0 selects the
-// weaker feature, so a key that is not set must select none.
+// means returns the kernel feature that schedIdle selects, so that BE work gives way:
+// with 0 the least weight, with 1 cpu.idle. If schedIdle is not set, it selects none.
+// Koordinator's default of the key is 0, and there 0 selects none, because another
+// mechanism makes BE work give way.
 func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {

@@ -22,8 +22,8 @@ type ReactionConfig struct {
 	Modes  []report.Mode // all modes that this kernel supports
 	Blocks int           // 5; each mode makes a part of its steps in each block
 	Steps  int           // number of load steps in mode events; 500
-	// Contrast is the number of steps in each mode, except in the first one,
-	// which has Steps; one tenth of Steps.
+	// Contrast is the number of steps in each mode but the first, which makes
+	// Steps steps. The default is a tenth of Steps.
 	Contrast int
 	Step     time.Duration // length of a step; 250 ms, plus reactionPeriod in modes ticks and psi
 	// LeastPause and MostPause bound the time between two steps; 900 ms, 1.3 s.

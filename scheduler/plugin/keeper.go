@@ -268,9 +268,9 @@ func (k *keeper) shown(node string) {
 	}
 }
 
-// tick does three things: it gives up the CPUs of pods of which it was not
-// known for too long whether they were bound, it excludes nodes whose reports
-// are old, and it forgets waiting pods that no longer exist.
+// tick does three things: it gives up the CPUs of pods whose binding has been
+// uncertain for too long, it excludes nodes whose reports are old, and it
+// forgets waiting pods that no longer exist.
 func (k *keeper) tick(ctx context.Context) {
 	every := time.NewTicker(min(5*time.Second, k.stale/4))
 	defer every.Stop()

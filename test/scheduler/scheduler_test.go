@@ -188,8 +188,9 @@ func broken(out, invariant string) (string, bool) {
 }
 
 // TestProtocolHoldsInEveryOrder tries all interleavings. Unless a kick is in
-// flight, BE must never stay beside LSX, and must never wait on an idle CPU. If
-// a CPU sees that LSX has left, it must also see the hold.
+// flight, BE must never stay beside LSX, which is LS work that expels BE from the
+// other threads of its core, and must never wait on an idle CPU. When LSX has
+// left, a hold keeps BE away for a while: a CPU that sees the one must see both.
 func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	check := build(t, "protocol")
 	for name, args := range map[string]string{

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// read writes an output to a console in small pieces, as a pipe delivers it.
+// read returns a console that has received an output in small pieces, as from a pipe.
 func read(output string) *console {
 	c := newConsole(io.Discard, time.Now())
 	for len(output) > 0 {

@@ -18,7 +18,7 @@ import (
 
 // Fit places pods one after the other, and says what each pod would get. It
 // chooses as a scheduler does that prefers the best CPUs and then the node with
-// fewer requests. Before that, by changes the pods. From then on, the cluster
+// fewer requests. First, the webhook (by) changes the pods. From then on, the cluster
 // counts the placed pods. Fit returns true if all pods find a place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	var b strings.Builder

@@ -32,7 +32,7 @@ type suppressForm struct {
 	facts.Pool
 }
 
-// MarshalJSON writes the form that captures contain.
+// MarshalJSON writes c in the form that it has in a capture.
 func (c Config) MarshalJSON() ([]byte, error) {
 	return json.Marshal(configForm{c.CPUQOS, suppressForm{c.Suppress, c.Pool}, c.Memory, c.Cache, c.IO, c.Burst, c.Overcommit, c.Evict, c.Seats, c.Misfit})
 }

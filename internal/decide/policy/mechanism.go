@@ -12,9 +12,9 @@ import (
 )
 
 // selector selects the isolation mechanism that keeps BE off the CPU of LS. It selects
-// one at a time. In the measured order (mechanism_measured.go), this is the mechanism
-// that helps on this node. Otherwise it is the strongest one that the node supports,
-// starting at the configured one. With each mechanism stronger than the weight, cpuQOS
+// one at a time. If the configuration leaves the choice to trials
+// (mechanism_measured.go), it is the mechanism that helped on this node. If not, it is
+// the strongest that the node supports, starting at the configured one. With each mechanism stronger than the weight, cpuQOS
 // also makes BE idle, so that BE still gives way if the mechanism fails.
 type selector struct {
 	// Status is the selection. It also holds the failures of mechanisms in the last hour.

@@ -8,7 +8,7 @@ import (
 )
 
 // clear removes the siblings of LS work from a set. If less than the minimum of
-// BE would be left, it keeps some of them, in the order of the field beside.
+// BE would be left, it keeps some of them, in the order of x.beside.
 func (x *suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	left := of.Minus(unit.CPUSetOf(x.beside...))
 	for _, cpu := range x.beside {

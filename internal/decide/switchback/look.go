@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// within is a ratio, and sure a probability. If the upper bound of a
-	// service's ratio lies below within with this probability, the service does
-	// not wait longer.
+	// A service does not wait longer if its ratio is below 1.10 (within) with a
+	// probability of 95 % (sure).
 	within = 1.10
 	sure   = 0.95
 	// gain is a ratio that a candidate must be able to reach. If the pairs show

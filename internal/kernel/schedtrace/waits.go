@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A By divides a figure by what ran on the CPU for which a thread of LS waited.
+// A By breaks a figure down by what ran on the CPU for which a thread of LS waited.
 type By[T any] struct {
 	Idle  T `json:"idle"`
 	BE    T `json:"be"`
@@ -35,17 +35,17 @@ func (b *By[T]) of(c Class) *T {
 type Waits struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
-	// Wakes is the number of wake-ups. Found divides them by what ran on the
+	// Wakes is the number of wake-ups. Found counts them by what ran on the
 	// CPU to which the kernel sent the thread, at that time.
 	Wakes int     `json:"wakes"`
 	Found By[int] `json:"found"`
-	// Late is the number of wake-ups that waited longer than Rules.Late. It
-	// divides them by what ran for the largest part of the wait.
+	// Late is the number of wake-ups that waited longer than Rules.Late, broken
+	// down by what ran for the largest part of the wait.
 	Late By[int] `json:"late"`
 	// Preempted is the number of times that a thread lost its CPU before it had
 	// finished.
 	Preempted int `json:"preempted"`
-	// Waited is the sum of all waits. It is divided by what ran meanwhile on
+	// Waited is the sum of all waits, broken down by what ran meanwhile on
 	// the CPU for which the thread waited. If the kernel moves a thread that
 	// waits, the thread still counts as waiting for its first CPU.
 	Waited By[time.Duration] `json:"waited_ns"`

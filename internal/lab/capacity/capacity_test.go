@@ -131,8 +131,8 @@ func TestWhatDidNotVaryIsNotPredicted(t *testing.T) {
 }
 
 // TestJobsThatTheModelDoesNotDescribeAreRefused: on the published machine of four
-// CPUs the clock made work at half load three times as dear, which is in no
-// parameter.
+// CPUs, a job needed three times the CPU time at half load, because of the
+// clock. No parameter of the model describes this.
 func TestJobsThatTheModelDoesNotDescribeAreRefused(t *testing.T) {
 	var all []Observation
 	for _, c := range []struct {

@@ -48,9 +48,9 @@ type sampled struct {
 	logs map[int]float64
 }
 
-// Fit makes the model of a machine. It refuses observations that say too little,
-// and those that the model does not describe: where it misses the cells with the
-// most jobs by more than a fifth when it knows only the others.
+// Fit makes the model of a machine. It refuses observations that say too little. It
+// also fits a model without the cells with the most jobs, and refuses if the
+// prediction for these cells is wrong by more than a fifth.
 func Fit(m Machine, all []Observation) (*Model, error) {
 	if err := m.Check(); err != nil {
 		return nil, fmt.Errorf("the size of the measured machine is not known: %w", err)

@@ -61,8 +61,8 @@ func mechanismsOf(ev report.Evidence) []report.Mode {
 }
 
 // mechanismClaims compares each mode in which Tenon uses a given mechanism with
-// the service alone. It compares the mode with the strongest mechanism with
-// Kubernetes without Tenon.
+// the service alone. It also compares Kubernetes without Tenon with one of these
+// modes: that of the strongest mechanism.
 func mechanismClaims(ev report.Evidence) []report.Claim {
 	mechanisms := mechanismsOf(ev)
 	if len(mechanisms) == 0 {

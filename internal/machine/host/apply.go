@@ -115,7 +115,7 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	return h.changes.Set(k, to)
 }
 
-// Long reports whether a step may take longer than a tick has time left. Such a
+// Long reports whether a step may take more time than the tick has left. Such a
 // step unloads the scheduler, or changes each thread of a group.
 func Long(s plan.Step) bool {
 	switch to := s.To.(type) {

@@ -98,7 +98,7 @@ func Watch(ctx context.Context, o Options) error {
 	}
 }
 
-// leave is called when the context of a watchdog ends for which Last is set.
+// leave is called when the context of a watchdog that has Last set ends.
 func (w *watchdog) leave(ctx context.Context) {
 	told, knew := w.last.head.deadline, w.known
 	for end := w.clock() + leaving; w.clock() < end; {
