@@ -183,7 +183,7 @@ func (f *flow) measured(prefixes ...string) (map[string]string, error) {
 	return is, nil
 }
 
-// rebuilt is what the metrics of a scheduler must say.
+// rebuilt returns what the metrics of a scheduler must show.
 func (f *flow) rebuilt() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -201,9 +201,9 @@ func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
 
 // TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server. A
 // pod must get its CPUs together with its node. A pod that does not fit must
-// wait, with the reason, and start when there is room. A scheduler that is
-// killed at any time must give no CPU to two pods, and must not forget any pod.
-// The pods of a PodGroup must be bound all or not at all.
+// wait, say why, and start when there is room. A scheduler that is killed at any
+// time must not give a CPU to two pods, and must not forget any pod. The pods of
+// a PodGroup must be bound all or not at all.
 func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	beside(t)
 	const nodes = 3

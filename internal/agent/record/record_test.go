@@ -279,6 +279,8 @@ func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []s
 				all = append(all, leaves(v.Field(i), path+"."+f.Name, visit)...)
 			}
 		}
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		all = leaves(v.Elem(), path, visit)
 	case v.Kind() == reflect.Slice && v.Len() > 0 && v.Index(0).Kind() == reflect.Struct:
 		all = leaves(v.Index(0), path+"[]", visit)
 	default:

@@ -20,6 +20,9 @@ func without(v reflect.Value, name string, visit func(name string)) {
 		}
 		return
 	}
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		without(v.Elem(), name, visit)
+	}
 	old := reflect.New(v.Type()).Elem()
 	old.Set(v)
 	v.SetZero()
