@@ -148,7 +148,7 @@ func (c *checker) order(s Strategies) {
 type pair struct {
 	low, high string
 	equal     bool // they may be equal
-	// holds is a part of the message. It says which of the two values applies
+	// holds is a text for the message. It says which of the two values applies
 	// if they are in the wrong order. It is "" if neither applies.
 	holds string
 }

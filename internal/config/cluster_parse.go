@@ -209,7 +209,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	return e
 }
 
-// strategy reads the settings at the path at.
+// strategy reads the settings at a path (at).
 func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	v, p := readMapping[T](n, r.key)
 	c := checker{bad: p.bad(), lenient: true}
@@ -237,7 +237,7 @@ func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	return faults, inert
 }
 
-// spell corrects the spelling of keys in the mapping at the path at, if they
+// spell corrects the spelling of keys in the mapping at a path (at), if they
 // are known names in another case.
 func (r *layerReader[T]) spell(n *yaml.Node, at string, known ...string) {
 	spell(n, known, func(name *yaml.Node, to string) {

@@ -103,7 +103,7 @@ func (s Strategies) orDefaults() Strategies {
 	return s
 }
 
-// fill sets the values that are missing in one mapping to those of another.
+// fill copies values to a mapping (to) that lacks them, from another mapping (from).
 func fill(to, from reflect.Value) {
 	for _, k := range keysOf(to.Type()) {
 		t, f := to.FieldByIndex(k.index), from.FieldByIndex(k.index)

@@ -57,7 +57,7 @@ func noticesIn(v reflect.Value, path string) []string {
 	return notices
 }
 
-// asks reports whether v is set, and is not the value off.
+// asks reports whether v is set, and differs from the value that means off.
 func asks(v reflect.Value, off string) bool {
 	if v.IsZero() {
 		return false

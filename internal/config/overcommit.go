@@ -54,7 +54,7 @@ func (p PeakPrediction) prediction() policy.PeakPrediction {
 	}
 }
 
-// times returns n times the duration of, but at most a century.
+// times returns n times the given duration, but at most a century.
 func times(n node.Maybe[int64], of time.Duration) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(valueOf(n), int64(century/of))) * of

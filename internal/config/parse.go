@@ -81,7 +81,7 @@ func (p *parser) lineOf(field string) int {
 	}
 }
 
-// value reads n into the field to, which has the given path and key.
+// value reads n into a field (to), which has the given path and key.
 func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	if k.section != "" {
 		if n = p.strategy(n, path, k); n == nil {

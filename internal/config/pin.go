@@ -12,7 +12,7 @@ import (
 func (t Threshold) lendsLSR() bool { return !valueOf(t.Enable) || valueOf(t.CPUSuppressLendLSR) }
 
 // ownCPUs returns how many exclusive CPUs a rule requests, and in which field.
-// asked is false if it requests none.
+// The last result is false if it requests none.
 func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	if class := node.Class(valueOf(r.Class)); class != node.LSE && class != node.LSR {
 		return "", 0, false

@@ -80,9 +80,9 @@ func (f *File) open(ctx context.Context, patience time.Duration) (config.Config,
 	}
 }
 
-// run reads the file once, and closes read. After that, it checks the file each
-// time Look or Reload requests it. It may hang in a system call, and the end of
-// ctx does not interrupt that.
+// run reads the file once, and then closes the channel (read). After that, it
+// checks the file each time Look or Reload requests it. It may hang in a system
+// call, and the end of ctx does not interrupt that.
 func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	f.look(true)
 	close(read)
@@ -96,7 +96,7 @@ func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	}
 }
 
-// look reads the file if it has changed, or if again is set.
+// look reads the file if it has changed, or if the caller asks for it (again).
 func (f *File) look(again bool) {
 	f.mu.Lock()
 	f.since = time.Now()

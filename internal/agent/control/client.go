@@ -53,7 +53,7 @@ func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, err
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
-// Follow calls see with the status after each tick. It returns when ctx or the agent ends.
+// Follow passes the status to a function (see) after each tick. It returns when ctx or the agent ends.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
 	if err != nil {

@@ -133,8 +133,8 @@ func find(all []Workload, name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// inputs lists the workloads in and below a cgroup, but at most mostInputs.
-// more is how many are left out.
+// inputs lists the workloads in and below a cgroup, but at most mostInputs. The
+// number of omitted workloads is the result more.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
 		if p.Contains(w.Cgroup) {

@@ -19,8 +19,8 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
-// seen returns a tick at the time after, counted from noon. Since noon, web has
-// used 500m and the job 1200m. The tick wants limit as the quota of BE.
+// seen returns a tick that is a time (after) later than noon. Since noon, web
+// has used 500m and the job 1200m. The tick wants limit as the quota of BE.
 func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
 		return node.Some(time.Hour + time.Duration(m)*after/1000)
@@ -57,8 +57,8 @@ func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	return t
 }
 
-// wrote adds a step to the tick, that of t's first want. err is the outcome of
-// the step.
+// wrote adds to the tick the step of its first want, with the error (err) of
+// that step, or nil.
 func wrote(t tick.Tick, err error) tick.Tick {
 	w := t.Wants[0]
 	t.Done = append(t.Done, tick.Outcome{
@@ -67,7 +67,7 @@ func wrote(t tick.Tick, err error) tick.Tick {
 	return t
 }
 
-// after adds to the tick that the knob has the value v, and that Tenon has
+// after makes a tick in which the knob has the value v because Tenon has
 // changed the knob.
 func after(t tick.Tick, v node.Value) tick.Tick {
 	t.Snapshot.Knobs.Now[quota], t.Snapshot.Knobs.Before[quota] = v, noLimit()

@@ -216,8 +216,8 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// settled reports whether the result of a request is known. If the mechanism is not in use, fault
-// is the reason. before is how often the mechanism had failed before the request.
+// settled reports whether the result of a request is known. If the mechanism is not in use, the
+// error says why. The number of earlier failures (before) tells an old failure from a new one.
 func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil

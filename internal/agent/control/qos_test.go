@@ -48,8 +48,8 @@ func selection(inUse node.Mechanism) node.Selection {
 	return l
 }
 
-// isolated returns a tick at the time after, counted from noon. The mechanism
-// inUse is in use. If that is sched_ext, the scheduler was loaded at noon.
+// isolated returns a tick that is a time (after) later than noon. One mechanism
+// is in use (inUse). If it is sched_ext, the scheduler was loaded at noon.
 func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
 	t := seen(after, 800)
 	t.Selection = selection(inUse)

@@ -36,7 +36,7 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slo
 	return serveAgain(ctx, present, stateDir, l, o, log)
 }
 
-// serveAgain does the same as Serve. every is the time between two checks that the socket exists.
+// serveAgain does the same as Serve, but with a given time (every) between checks that the socket exists.
 func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	for again := false; ; again = true {
 		err := serve(ctx, every, stateDir, l, o, log)
@@ -95,7 +95,7 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	return context.Cause(ctx)
 }
 
-// watch calls removed when the socket at path is no longer there.
+// watch calls the function removed when the socket at path is no longer there.
 func watch(ctx context.Context, every time.Duration, path string, removed context.CancelCauseFunc) {
 	made, err := os.Lstat(path)
 	if err != nil {

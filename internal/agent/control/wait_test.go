@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waited returns a tick at the time after, counted from noon. Since noon, half
-// of the waits of web were short, and web has waited for the job and for the
-// kernel.
+// waited returns a tick that is a time (after) later than noon. Since noon,
+// half of the waits of web were short, and web has waited for the job and for
+// the kernel.
 func waited(after time.Duration) tick.Tick {
 	t := seen(after, 800)
 	web := &t.Snapshot.Workloads[1]

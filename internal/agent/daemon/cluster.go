@@ -96,7 +96,7 @@ type cluster struct {
 }
 
 // openCluster loads the state that an earlier daemon saved. The returned
-// cluster calls changed when the workloads may have changed.
+// cluster calls the function changed when the workloads may be other ones.
 func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error

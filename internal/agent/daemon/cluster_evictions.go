@@ -135,7 +135,7 @@ func (e *evictionQueue) exempt(uid types.UID) string {
 	return o.why
 }
 
-// take queues a step that evicts or freezes a pod. If taken is false, the
+// take queues a step that evicts or freezes a pod. If it returns false, the
 // caller must perform the step itself, by signals.
 func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	v, runs := s.To.(node.Run)

@@ -25,9 +25,9 @@ type podView struct {
 	running []*corev1.Pod
 	// pods are the pods that the API server can evict, by cgroup.
 	pods map[node.CgroupPath]endable
-	// native has, for each pod and container, the limits that the kubelet enforces.
+	// native contains, for each pod and container, the limits that the kubelet enforces.
 	native map[node.CgroupPath]kube.Amounts
-	// before is what native was when the journal was last correct.
+	// before is an earlier content of native: that at which the journal was last correct.
 	before map[node.CgroupPath]kube.Amounts
 	// change corrects a value in the journal if the pod was resized after the
 	// value was journaled.

@@ -107,8 +107,8 @@ func (r *mechanisms) save(asked node.Request) error {
 }
 
 // begin returns the operator's choice, and failures under earlier daemons that
-// still count. Each tick calls it at its start. at is the time of the snapshot,
-// or zero if the node could not be read.
+// still count. Each tick calls it at its start. The argument is the time of the
+// snapshot, or zero if the node could not be read.
 //
 // Failures have the time of a tick, and not of the wall clock. A new choice
 // gets the time of the first tick that applies it. If it had a later time, it

@@ -56,7 +56,7 @@ func (s *signals) nudge(e tick.Event) {
 	}
 }
 
-// use switches the kinds of notifications on and off. It is called for each new
+// use enables or disables each kind of notifications. It is called for each new
 // configuration, and also tries again what failed before.
 func (s *signals) use(on config.Signals) {
 	s.on = on

@@ -18,8 +18,8 @@ import (
 
 // Watch is the watchdog. It narrows best-effort work if the daemon whose lease
 // is in stateDir stops renewing the lease. It returns when the lease ends or,
-// if stay is set, waits for the next lease. For last see lease.Options. If ctx
-// ends, Watch returns ctx's error.
+// if stay is set, waits for the next lease. The argument last is
+// lease.Options.Last. If ctx ends, Watch returns ctx's error.
 func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)

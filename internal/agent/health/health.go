@@ -59,7 +59,7 @@ type source struct {
 func New(log *slog.Logger) *Health { return &Health{log: log} }
 
 // Set sets the trouble of a part. An empty text means that the part has none.
-// changed reports whether this differs from before.
+// The result says whether this is a change.
 func (h *Health) Set(kind Kind, part, text string) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -114,7 +114,7 @@ func TestRunTicksUntilItIsStopped(t *testing.T) {
 }
 
 // beat runs the loop of an agent with a long period until the given time, and
-// returns its ticks. When the loop has begun, it calls send.
+// returns its ticks. When the loop has begun, it calls the function send.
 func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), until)

@@ -28,8 +28,8 @@ const (
 )
 
 // pauseAfter returns the minimum time between two ticks. With it, ticks use at
-// most 1/pauseShare of a CPU. cost is the CPU time of a tick. After a tick that
-// wrote, pauseAfter returns 0, so that the next tick comes after the usual
+// most 1/pauseShare of a CPU. The cost is the CPU time of a tick. After a tick
+// that wrote, pauseAfter returns 0, so that the next tick comes after the usual
 // period: new work may not have its limits yet.
 func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	if wrote {

@@ -90,7 +90,7 @@ func (l *life) add(class node.Class, i int) {
 	}
 }
 
-// tick advances the time by every, and makes a tick.
+// tick advances the time by the given amount (every), and makes a tick.
 func (l *life) tick(every time.Duration) Tick {
 	l.number++
 	s := l.snap

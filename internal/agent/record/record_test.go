@@ -31,7 +31,7 @@ func empty(x any) bool {
 	return (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
-// linesOf records ticks as text. One in every lines is a key line.
+// linesOf records ticks as text. After a fixed number of lines (every) comes a key line.
 func linesOf(t *testing.T, turns []Tick, every int) string {
 	t.Helper()
 	var b bytes.Buffer

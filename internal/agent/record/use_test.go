@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// without calls visit once for each part of a struct. During the call, that
-// part is empty.
+// without empties each part of a struct in turn, and calls the function visit
+// while that part is empty.
 func without(v reflect.Value, name string, visit func(name string)) {
 	_, isMaybe := v.Addr().Interface().(json.Unmarshaler)
 	_, isSet := v.Addr().Interface().(encoding.TextUnmarshaler)

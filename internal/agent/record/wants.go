@@ -100,7 +100,7 @@ func movesOf(last, now []plan.Want) []wantLine {
 }
 
 // anywhere returns a want without its cgroup. If the intent has no value, it
-// also removes the value.
+// removes the value, too.
 func anywhere(w plan.Want) plan.Want {
 	w.Knob.Cgroup = ""
 	if !hasValue(w.Intent) {

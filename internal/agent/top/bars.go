@@ -65,8 +65,8 @@ func (m model) cpus() []string {
 }
 
 // bar draws "name [LLLBB|...] figures" in the given width. It shows the use of
-// each class, then the remaining part of used, and then the part of total that
-// is free.
+// each class, then the remaining use (used), and then the free part of the
+// total.
 func (m model) bar(name string, width int, parts map[node.Class]int64, used, total int64, figures string) string {
 	const widest = 6
 	room := max(width-widest-len(" [] ")-max(len(figures), 5), 5)

@@ -185,9 +185,9 @@ func set(to *map[string]string, entries map[string]string) {
 	maps.Copy(*to, entries)
 }
 
-// copyKeys copies entries of a map. For each pair in mapping, the value of the
-// first key becomes the value of the second key. If the first key has no value,
-// nothing is copied.
+// copyKeys copies entries of a map. For each pair in the mapping, the value of
+// the first key becomes the value of the second key. If the first key has no
+// value, nothing is copied.
 func copyKeys(of map[string]string, mapping map[string]string) {
 	for _, from := range slices.Sorted(maps.Keys(mapping)) {
 		if value, has := of[from]; has {

@@ -32,10 +32,10 @@ func replace(p *corev1.Pod, v *Verdict) {
 }
 
 // rename moves an amount from one resource to another, and converts CPU to the
-// unit of the latter. If to is empty, it deletes the amount. If the resource to
-// already has an amount, rename keeps that one: the pod was renamed before, and
-// since then the API server has added a default to the resource from. Such a
-// default becomes 0 (see without).
+// unit of the latter. If there is no second resource, it deletes the amount. If
+// the second one already has an amount, rename keeps that one: the pod was
+// renamed before, and since then the API server has added a default to the
+// first resource. Such a default becomes 0 (see without).
 func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
 	q, asked := of[from]
 	has, twice := of[to]

@@ -44,8 +44,8 @@ type Watch[T object] struct {
 	trouble error     // the error since then; nil if there is none
 }
 
-// Pods watches the pods that are bound to a node. It calls changed, from
-// another goroutine, after each change.
+// Pods watches the pods that are bound to a node. It calls the function
+// changed, from another goroutine, after each change.
 func (c *Client) Pods(node string, keep func(*corev1.Pod), changed func()) *Watch[*corev1.Pod] {
 	w := newWatch(c, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &corev1.Pod{}, changed)
 	w.keep = keep
@@ -129,8 +129,8 @@ func (n noting[T]) note(ctx context.Context, err error) {
 	}
 }
 
-// Objects returns the last known objects, sorted by namespace and name. known
-// is false if the server has never listed them. The caller must not change
+// Objects returns the last known objects, sorted by namespace and name. It
+// returns false if the server has never listed them. The caller must not change
 // them.
 func (w *Watch[T]) Objects() (all []T, known bool) {
 	w.mu.Lock()

@@ -90,10 +90,10 @@ type Source struct {
 	over   sync.WaitGroup
 }
 
-// NewSource returns a source that reads the pods from a kubelet at the interval
-// every, and at once after Look. It calls changed, from another goroutine, when
-// the pods or the facts have changed. other makes the stand-in for the kubelet.
-// If other is nil, there is no stand-in.
+// NewSource returns a source that reads the pods from a kubelet at a fixed
+// interval (every), and at once after Look. It calls the function changed, from
+// another goroutine, when the pods or the facts are new. A function (other)
+// makes the stand-in for the kubelet. If it is nil, there is none.
 func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duration, log *slog.Logger, changed func()) *Source {
 	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }

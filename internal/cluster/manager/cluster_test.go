@@ -139,8 +139,8 @@ type replica struct {
 	err      error
 }
 
-// start runs a manager until the test ends or calls end. The functions in
-// change may change the options of the manager.
+// start runs a manager until the test ends or calls end. The given functions
+// may change the options of the manager.
 func (s *scene) start(change ...func(*Options)) *replica {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)

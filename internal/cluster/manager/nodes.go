@@ -45,7 +45,7 @@ type remembered struct {
 	memory Memory
 	state  State
 	reason string
-	// said is the content of status.published that was last written. told is when it was written.
+	// said is the content of status.published that was last written. The time of this write is told.
 	said v1alpha1.Published
 	told time.Time
 	// timed is the time of the last report that the metric of the delay has counted.

@@ -58,7 +58,7 @@ type process struct {
 }
 
 // run starts the program and ends it when the test ends. The program has no
-// webhooks and no lease unless the arguments in more enable them.
+// webhooks and no lease unless additional arguments (more) enable them.
 func (p program) run(t testing.TB, config client.ObjectKey, more ...string) *process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -287,7 +287,7 @@ func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 }
 
 // forward forwards connections to address until the listener is closed. While
-// up is false, it closes new connections at once.
+// the value up is false, it closes new connections at once.
 func forward(l net.Listener, address string, up *atomic.Bool) {
 	for {
 		from, err := l.Accept()

@@ -152,7 +152,7 @@ func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim
 	return target
 }
 
-// nothing means that a node has neither of the batch resources.
+// nothing are the amounts of a node that has neither of the batch resources.
 var nothing [kinds]node.Maybe[int64]
 
 // say sets the state and its reason.
@@ -160,8 +160,8 @@ func (v *Verdict) say(s State, format string, args ...any) {
 	v.State, v.Reason = s, fmt.Sprintf(format, args...)
 }
 
-// target returns the amounts to publish if increases were not delayed: target without what other
-// schedulers have allocated, and origin with it. all holds the readable claims of the report.
+// target returns the amounts to publish if increases were not delayed: with (origin) and without
+// (target) what other schedulers have allocated. The third result is the readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:

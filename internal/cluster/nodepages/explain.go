@@ -117,8 +117,8 @@ func published(b *strings.Builder, n Node, now time.Time) {
 }
 
 // same reports whether the amount that the manager wrote is equal to the amount
-// in the status of the node. wrote is in CPUs, stands is in thousandths of a
-// CPU.
+// in the status of the node. The first amount (wrote) is in CPUs, the second
+// (stands) in thousandths of a CPU.
 func same(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
 	if name == kube.BatchCPU {
 		return wrote.MilliValue() == stands.Value()

@@ -108,8 +108,7 @@ type sum struct {
 	without, with time.Duration
 }
 
-// add adds the result of a trial on a node. kept is the mechanism that the node
-// uses.
+// add adds the result of a trial on a node. The node uses the mechanism kept.
 func add(sums []sum, kept string, r v1alpha1.TrialResult) []sum {
 	at := slices.IndexFunc(sums, func(s sum) bool { return s.mechanism == r.Candidate })
 	if at < 0 {

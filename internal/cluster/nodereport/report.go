@@ -80,8 +80,8 @@ type Config struct {
 const unmanaged = "Unmanaged"
 
 // Status makes the report of a view. The report lacks the use of the node,
-// which a Meter adds. before are the conditions of the last report. If a
-// condition is unchanged, it keeps the time of its last change.
+// which a Meter adds. If a condition is the same as in the last report
+// (before), it keeps the time of its last change.
 func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	s := v.Tick.Snapshot
 	status := v1alpha1.NodeReportStatus{
@@ -174,7 +174,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:mostMessage-4], "") + " ..."
 }
 
-// list joins the first most texts, and says how many others there are.
+// list joins the first texts, up to the given number (most), and says how many others there are.
 func list(all []string, most int) string {
 	text := ""
 	for i, s := range all {

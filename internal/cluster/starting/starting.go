@@ -61,8 +61,8 @@ func New(wake func()) *Containers {
 // Await adds a container of the pod with the given UID. name is the name of the
 // container in the pod's spec. id is its id in the form that the kubelet
 // reports (containerd://0123abcd). Await returns when a tick that saw the
-// container has ended. It also returns when the time most has passed, when ctx
-// ends, or shortly before the deadline of ctx.
+// container has ended. It also returns when the time limit (most) has passed,
+// when ctx ends, or shortly before the deadline of ctx.
 func (s *Containers) Await(ctx context.Context, most time.Duration, uid, name, id string) {
 	if end, ends := ctx.Deadline(); ends {
 		most = min(most, time.Until(end)-answering)

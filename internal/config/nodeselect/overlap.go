@@ -30,7 +30,7 @@ type values struct {
 	must, cannot bool     // the label must exist, or must not exist
 }
 
-// and returns v with one more requirement.
+// and (the method) returns v with one more requirement.
 func (v values) and(operator string, words []string) values {
 	switch operator {
 	case "In":

@@ -15,9 +15,9 @@ import (
 // pipeWait is how long Read waits for data from a pipe.
 const pipeWait = 2 * time.Second
 
-// Read returns up to most bytes of the file at path. If the file is a device, a
-// socket or a directory, this is an error. It is also an error if a pipe has no
-// writer, or delivers nothing for 2 s.
+// Read returns the file at path, up to a number of bytes (most). If the file is
+// a device, a socket or a directory, this is an error. It is also an error if a
+// pipe has no writer, or delivers nothing for 2 s.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -155,8 +155,8 @@ func (s *Server) Away(away bool) {
 	}
 }
 
-// Refuse sets how the server answers evictions. how returns the status code and
-// the cause of the answer. Code 0 accepts the eviction.
+// Refuse sets how the server answers evictions. The function how returns the
+// status code and the cause. Code 0 accepts the eviction.
 func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +178,8 @@ func (s *Server) Events() []corev1.Event {
 	return slices.Clone(s.events)
 }
 
-// Applied returns the last body that was applied to a path. all is the number
-// of applies to all paths.
+// Applied returns the last body that was applied to a path. The second result
+// is the number of applies to all paths.
 func (s *Server) Applied(path string) (body []byte, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
