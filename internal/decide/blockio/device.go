@@ -140,8 +140,8 @@ func partOf(l node.IOLimits, n int) node.IOLimits {
 	return l
 }
 
-// kept returns the lines whose devices still exist. before is the value before
-// Tenon's first write. When a device is removed, the kernel drops its lines.
+// kept returns those lines of the value before Tenon's first write whose
+// devices still exist. When a device is removed, the kernel drops its lines.
 func kept[T any](before, now map[unit.Device]T) map[unit.Device]T {
 	maps.DeleteFunc(before, func(d unit.Device, _ T) bool { _, still := now[d]; return !still })
 	return before

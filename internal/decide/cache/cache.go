@@ -104,8 +104,8 @@ func (d divider) names() []string {
 	return append(slices.Clone(node.ControlGroups), slices.Compact(own)...)
 }
 
-// owner returns the workload of a control group, or nil if it belongs to a
-// class.
+// owner returns the workload of a control group, or nil if the group belongs to
+// a class.
 func (d divider) owner(control string) *node.Workload {
 	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(&w) && w.Overrides.Cache.ControlGroup == control })
 	if i < 0 {

@@ -16,10 +16,10 @@ type ways struct {
 	Sparse bool
 }
 
-// part chooses the ways from start to end percent of the cache. A percentage
-// may lie between two ways. Then part rounds it, to a smaller part if small is
-// set, and otherwise to a larger one. The part has at least Least ways. The
-// result is 0 only if there are no ways.
+// part chooses the ways between two percentages of the cache (start, end). A
+// percentage may lie between two ways. Then part rounds it, to a smaller part
+// if small is set, and otherwise to a larger one. The part has at least Least
+// ways. The result is 0 only if there are no ways.
 func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	all := w.usable()
 	n := len(all)

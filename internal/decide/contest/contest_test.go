@@ -14,8 +14,8 @@ var knob = node.Knob{Cgroup: "kubepods/besteffort/poda", File: node.FileCPUWeigh
 
 func weight(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// conflict returns a snapshot with one knob. wrote is how long ago Tenon wrote
-// the knob. Another component wrote it n times in the minutes before that.
+// conflict returns a snapshot with one knob. Tenon wrote the knob some time ago
+// (wrote). Another component wrote it n times in the minutes before that.
 func conflict(now time.Time, wrote time.Duration, n int) node.Snapshot {
 	c := node.WriteConflict{Knob: knob, Wrote: now.Add(-wrote)}
 	for i := range n {

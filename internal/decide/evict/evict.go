@@ -255,10 +255,10 @@ func (x *evictor) remember(w node.Workload, v victim) {
 	x.next.Victims[w.ID] = v
 }
 
-// choose asks workloads to end until they free at least need. It takes the
-// workloads with the lowest priority first, and among equal priorities those
-// with the largest use. freed returns how much is free when a workload has
-// ended. choose skips workloads for which it returns 0.
+// choose asks workloads to end until they free a given amount (need). It takes
+// the workloads with the lowest priority first, and among equal priorities
+// those with the largest use. The function freed returns how much is free when
+// a workload has ended. If this is 0, choose skips the workload.
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {

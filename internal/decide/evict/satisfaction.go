@@ -11,7 +11,7 @@ import (
 // what it uses, and what it requests.
 type balance struct{ Bound, Used, Request unit.MilliCPU }
 
-// starved reports whether BE gets too little CPU. This is so if it uses most of
+// starved reports whether BE gets too little CPU. This is so if BE uses most of
 // what it may use, and its bound is a small part of what it requests.
 func (b balance) starved(c CPUConfig) bool {
 	near := b.Bound < unit.CPUs(1) || b.Used*100 >= b.Bound*unit.MilliCPU(c.UsageThreshold)

@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// AnyOf reports whether is returns true for one of the workloads. Unlike
-// slices.ContainsFunc it copies none of them, because a Workload is large.
+// AnyOf reports whether a function (is) returns true for one of the workloads.
+// Unlike slices.ContainsFunc it copies none of them, because a Workload is large.
 func AnyOf(all []node.Workload, is func(*node.Workload) bool) bool {
 	for i := range all {
 		if is(&all[i]) {

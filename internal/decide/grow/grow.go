@@ -90,8 +90,8 @@ type Cache struct {
 }
 
 // Decide adds to each pool that may grow the caches that it has beside its
-// home. before is the use of the CPUs at the last snapshot, and now is the use
-// at s. missed are the workloads that wait longer than their objective.
+// home. The use of the CPUs is given for the last snapshot (before) and for s
+// (now). missed are the workloads that wait longer than their objective.
 func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.WorkloadID]string, s node.Snapshot) (State, hold.Grants) {
 	if g.Map == nil {
 		return State{}, g
@@ -303,9 +303,9 @@ func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open uni
 	return left.Intersect(p.More), "gave back " + strings.Join(reasons, ", ")
 }
 
-// waiting returns a workload that waits longer than its objective, and is not
-// but. If there are several, it returns the first by name, and if there are
-// none, "".
+// waiting returns a workload that waits longer than its objective. One workload
+// (but) is left out. If there are several, it returns the first by name, and if
+// there are none, "".
 func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
 	for _, id := range slices.Sorted(maps.Keys(x.missed)) {
 		if id != but {

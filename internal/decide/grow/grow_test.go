@@ -59,7 +59,7 @@ func (n *site) remove(id string) {
 	n.snap.Workloads = left
 }
 
-// tick lets the work use CPUs for the time every. Then it decides.
+// tick lets the work use CPUs for some time (every). Then it decides.
 func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliCPU, missed map[node.WorkloadID]string) {
 	n.snap.At = n.snap.At.Add(every)
 	workloads := make([]node.Workload, len(n.snap.Workloads))

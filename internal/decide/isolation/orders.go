@@ -22,13 +22,13 @@ var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
 // taken.
 //
 // The kernel applies neither cpu.weight nor cpu.max to threads in the BE
-// scheduler, so the orders carry both. Orders takes their values from wants, so
-// that a new quota and its order are in the same plan. If wants has no value,
-// it takes the value of the snapshot. meets has the contention root of each
-// workload of the snapshot, or "".
+// scheduler, so the orders carry both. Orders takes their values from the list
+// wants, so that a new quota and its order are in the same plan. If the list
+// has no value, it takes the value of the snapshot. meets has the contention
+// root of each workload of the snapshot, or "".
 //
-// If wants does not load the scheduler, there are no orders, because an
-// unloaded scheduler loses its orders.
+// If no want loads the scheduler, there are no orders, because an unloaded
+// scheduler loses its orders.
 func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders []plan.Want, slotless int) {
 	o := orderer{snap: s, roots: meets}
 	if !o.read(wants) {
@@ -165,9 +165,9 @@ func (o *orderer) after(k node.Knob) node.Value {
 	return o.snap.Knobs.Now[k]
 }
 
-// quota returns the cpu.max of a cgroup, or 0 if there is no limit. known is
-// false if cpu.max cannot be read. Then the present limit of the order must
-// stay.
+// quota returns the cpu.max of a cgroup, or 0 if there is no limit. The second
+// result is false if cpu.max cannot be read. Then the present limit of the
+// order must stay.
 func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	v, known := o.after(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
 	if !known || v.Quota == node.NoQuota || v.Period <= 0 {

@@ -130,8 +130,8 @@ type part struct {
 }
 
 // seatsOf sorts parts from the best to the worst. Among equal parts it
-// alternates between the caches. taken says how many parts are already chosen
-// in each cache.
+// alternates between the caches. The map taken says how many parts are already
+// chosen in each cache.
 func seatsOf(all []part, taken map[int]int) []seat {
 	type rank struct {
 		cache int

@@ -48,7 +48,7 @@ func sideOf(c node.Class) side {
 	return system
 }
 
-// and returns the side of a group that holds work of both s and o.
+// and (the method) returns the side of a group that holds work of both s and o.
 func (s side) and(o side) side {
 	if s == nothing || s == o {
 		return o

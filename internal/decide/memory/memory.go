@@ -201,8 +201,8 @@ func (a memoryAsk) unless(refusal string) memoryAsk {
 	return memoryAsk{missing: append(a.missing, refusal)}
 }
 
-// want returns the want for the cgroup of w. need is the protection for w and
-// all its descendants. If another component manages the limit, the want takes
+// want returns the want for the cgroup of w. The protection for w and all its
+// descendants is need. If another component manages the limit, the want takes
 // over each change of that limit.
 func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}

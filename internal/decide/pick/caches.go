@@ -178,8 +178,8 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 }
 
 // wholeCounts chooses how many cores of each size to take. The sum of their
-// sizes is as large as possible, but at most n. sizes are descending, and count
-// is the number of cores of each size.
+// sizes is as large as possible, but at most n. The sizes descend. The number
+// of cores of each size is in count.
 func wholeCounts(sizes, count []int32, n int32) []int32 {
 	best := make([]int32, len(sizes))
 	sum := int32(0)
@@ -266,10 +266,10 @@ func (t *taker) done() mask {
 	return t.set
 }
 
-// pass takes CPUs from the cores for which fits returns true. It takes at most
-// the given number from each core. If whole is set, it takes all CPUs of a core
-// or none. fits gets three numbers: how many CPUs of the core are free, how
-// many the core has, and how many the claim has already.
+// pass takes CPUs from the cores for which a function (fits) returns true. It
+// takes at most the given number from each core. If whole is set, it takes all
+// CPUs of a core or none. The function gets three numbers: how many CPUs of the
+// core are free, how many the core has, and how many the claim has already.
 func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, had int32) bool) {
 	m := t.m
 	for _, i := range order {

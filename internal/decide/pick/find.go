@@ -129,8 +129,8 @@ func (f *finder) look() {
 // It is enough for all sets of a machine with eight nodes.
 const mostNodes = 256
 
-// eachNodes calls try with each set of j NUMA nodes into which the claim fits. Each set
-// contains the nodes in forced. The nodes with the most room are tried first.
+// eachNodes calls the function try with each set of j NUMA nodes into which the claim fits.
+// Each set contains the nodes in forced. The nodes with the most room are tried first.
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32

@@ -70,8 +70,8 @@ type Seats struct {
 	marked [aparts]mask
 }
 
-// Seats returns how the CPUs are used if the workloads have these holds. The
-// CPUs in off are for no work, and at least keep CPUs stay open.
+// Seats returns how the CPUs are used if the workloads have these holds. Some
+// CPUs are for no work (off), and some stay open: at least keep of them.
 func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	s := Seats{
 		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
@@ -280,8 +280,8 @@ func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 
 // Reseat returns the CPUs that seated or pooled work has among the open CPUs of
 // its home. Pooled work gets all of them. Seats stay where they are, as far as
-// that is possible. moved reports whether a seat had to move. If the home has
-// no open CPU, the set is empty.
+// that is possible. The last result says whether a seat had to move. If the
+// home has no open CPU, the set is empty.
 func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 	home := &m.pools[m.smallest(h.Home)]
 	b := m.mask()

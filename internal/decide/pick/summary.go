@@ -104,8 +104,8 @@ func (u *Summary) Stranded(n int) int {
 	return all
 }
 
-// bestNodes stores in best, for each number j from 0, how many CPUs a claim may
-// take from at most j NUMA nodes.
+// bestNodes computes the list best: for each number j from 0, how many CPUs a
+// claim may take from at most j NUMA nodes.
 func (m *Map) bestNodes(room, best []int32) {
 	var few [8]int32
 	seen := 0 // NUMA nodes of the sockets so far

@@ -145,7 +145,7 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	return true
 }
 
-// each calls do for all that a pod holds.
+// each passes all that a pod holds to a function (do).
 func (l *Ledger) each(uid UID, do func(*entry)) {
 	if e := l.pods[uid]; e != nil {
 		do(e)

@@ -124,7 +124,7 @@ func (x *burster) wants(w *node.Workload) []plan.Want {
 	return wants
 }
 
-// of returns the strategy for one workload, with the overrides in ask.
+// of returns the strategy for one workload, with its own overrides (ask).
 func (b Burst) of(ask node.BurstOverride) Burst {
 	switch ask.Policy {
 	case "":

@@ -55,9 +55,9 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent + more, append(wants, x.setsOf(chosen, reasons)...)
 }
 
-// wholeCPUs returns how many whole CPUs the budget gives. has is the present
-// number. The number grows by at most the saved growth. It does not shrink if
-// the budget is lower by at most the deadband.
+// wholeCPUs returns how many whole CPUs the budget gives. The present number
+// (has) grows by at most the saved growth. It does not shrink if the budget is
+// lower by at most the deadband.
 func (x *suppressor) wholeCPUs(has int) int {
 	n := int(x.may / unit.CPUs(1))
 	switch {
@@ -72,9 +72,9 @@ func (x *suppressor) wholeCPUs(has int) int {
 // fewest returns the least number of CPUs that hold the minimum of BE.
 func (x *suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
-// have returns the CPUs that Tenon has given to BE work. If the contention
-// roots have different sets, it returns the largest one. Where seats have
-// narrowed the sets, it returns the CPUs from which the seats were chosen.
+// have returns the CPUs that BE work has from Tenon. If the contention roots
+// have different sets, it returns the largest one. Where seats have narrowed
+// the sets, it returns the CPUs from which the seats were chosen.
 func (x *suppressor) have() unit.CPUSet {
 	var most unit.CPUSet
 	for _, m := range x.Roots {

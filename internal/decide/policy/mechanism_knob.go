@@ -91,8 +91,8 @@ func turned(s node.Snapshot, f node.File) bool {
 	return false
 }
 
-// giveBack adds releases to wants. It releases each isolation knob that Tenon
-// has changed and for which there is no want.
+// giveBack adds releases to a list of wants. It releases each isolation knob
+// that Tenon has changed and for which there is no want.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
 	for _, w := range wants {

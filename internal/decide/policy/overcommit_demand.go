@@ -148,8 +148,8 @@ func (p *parts) trim(window time.Duration) {
 }
 
 // index returns a function that finds the index of a workload in d.Work, or
-// returns -1. This function first tries the index place. The workload is at
-// that index unless the list of workloads has changed.
+// returns -1. This function first tries a given index (place). The workload is
+// there unless the list of workloads has changed.
 func (d demand) index() func(place int, id node.WorkloadID) int {
 	var all map[node.WorkloadID]int
 	return func(place int, id node.WorkloadID) int {

@@ -134,8 +134,8 @@ func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, 
 	a.Peak = h.peak(c)
 }
 
-// keep adds the histories of ended workloads to all, beginning with the
-// workloads that ended last.
+// keep adds the histories of ended workloads to the others (all), beginning
+// with the workloads that ended last.
 func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {

@@ -27,8 +27,8 @@ type share[T unit.MilliCPU | unit.Bytes] struct {
 	cold       int // workloads with too short a history for a prediction
 }
 
-// add counts a workload whose use is used. If used is absent, the workload was
-// never measured. add returns false if neither use nor request is known.
+// add counts a workload with a given use (used). If it is absent, the workload
+// was never measured. add returns false if neither use nor request is known.
 func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
 	h.works++
 	asked, has := r.request(w).Value()

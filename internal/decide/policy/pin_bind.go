@@ -92,7 +92,7 @@ type seating struct {
 	to     unit.CPUSet
 	reason string
 	say    bool // give the reason even if nothing changes
-	// parts are the sets of single containers. If it is nil, all cgroups have the set to.
+	// parts are the sets of single containers. If it is nil, all cgroups have the same set (to).
 	parts map[string]unit.CPUSet
 }
 

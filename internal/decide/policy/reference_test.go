@@ -171,7 +171,7 @@ func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet
 	return set, quota
 }
 
-// beside counts the CPUs of set that share a core with work that is not BE.
+// beside counts the CPUs of a set that share a core with work that is not BE.
 func (c nodeCase) beside(set unit.CPUSet) int {
 	others := list(c.lse).Union(list(c.lsr))
 	if c.use > 0 {

@@ -113,8 +113,8 @@ func (t Tick) idle(s node.Snapshot) (unit.MilliCPU, bool) {
 	return free, !room.Empty()
 }
 
-// roots returns how much BE uses. held reports whether BE reached the bound of
-// the threshold at any contention root.
+// roots returns how much BE uses. The second result says whether BE reached the
+// bound of the threshold at any contention root.
 func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(t.Layout.Roots))
 	own := map[node.CgroupPath]unit.MilliCPU{}

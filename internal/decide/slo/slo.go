@@ -207,9 +207,9 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 	return d, true
 }
 
-// missed reports whether more than 1 of 100 waits were longer than want. The
+// missed reports whether more than 1 of 100 waits were longer than wanted. The
 // histogram cannot tell apart the waits of a bucket. If some of them may be
-// longer than want, all of them count as longer.
+// longer than wanted, all of them count as longer.
 func (d spread) missed(want time.Duration) bool {
 	if d.after == nil {
 		return d.waits >= enoughWaits && d.tail() > want

@@ -73,9 +73,9 @@ func (st State) look(in Input) State {
 }
 
 // hopeless reports whether the trial should end because more pairs would hardly
-// help. pairs is the present number of pairs. at is the logarithm of their mean
-// or median ratio, whichever is larger. Without this check, if a candidate
-// harms services that wait unevenly, the last look would double what it costs.
+// help. The logarithm of the mean or median ratio of the pairs, whichever is
+// larger, is given (at). Without this check, if a candidate harms services that
+// wait unevenly, the last look would double what it costs.
 func hopeless(pairs int, at float64) bool {
 	switch {
 	case pairs >= 128:
@@ -129,8 +129,8 @@ func (t Trial) harmed() (name string, certain bool) {
 // cost returns the reason why the trial costs a service too much, or "" if it
 // does not. The cost of a service is a difference. From its waiting since the
 // trial asked for the candidate, subtract what as many waits without the
-// candidate would have taken. share is the number of candidates that share the
-// budget of a round.
+// candidate would have taken. The budget of a round is divided among several
+// candidates (share).
 func (t Trial) cost(in Input, share int) string {
 	now := t.spent(in)
 	if t.For <= 0 {

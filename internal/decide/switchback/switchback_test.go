@@ -68,7 +68,7 @@ func (n *scene) ticks(seconds int) *scene {
 	return n
 }
 
-// until advances the time until what returns true, but at most by an hour.
+// until advances the time until a condition (what) is true, but at most by an hour.
 func (n *scene) until(what func(State) bool) *scene {
 	n.t.Helper()
 	for range 3600 {

@@ -10,9 +10,9 @@ import (
 // the nth number and ends at the next one.
 type Scale []int64
 
-// ScaleOf returns a scale. Its first bucket has the width first, and each
-// following bucket is growthPercent wider than the one before, up to the bound
-// most. The arithmetic uses integers, so that every machine gets the same
+// ScaleOf returns a scale. The width of its first bucket is given (first). Each
+// following bucket is growthPercent wider than the one before, up to a bound
+// (most). The arithmetic uses integers, so that every machine gets the same
 // bounds.
 func ScaleOf(first, most, growthPercent int64) Scale {
 	const fine = 1 << 10 // fixed-point factor: without it, the division would lose the growth of narrow buckets
