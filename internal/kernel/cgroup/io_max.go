@@ -85,7 +85,7 @@ func parseIOMax(text string) (map[unit.Device]IOLimits, error) {
 }
 
 // parseDevices reads a file with one line per device. It passes the words after
-// the device number to parse. It skips the line of the default.
+// the device number to a function (parse). It skips the line of the default.
 func parseDevices[T any](text string, parse func(words []string) (T, error)) (map[unit.Device]T, error) {
 	m := map[unit.Device]T{}
 	for line := range strings.Lines(text) {
@@ -104,9 +104,9 @@ func parseDevices[T any](text string, parse func(words []string) (T, error)) (ma
 	return m, nil
 }
 
-// eachLine compares two maps, and calls write for every device whose value
-// differs, in the order of the device numbers. A device that is missing in a
-// map has the value none.
+// eachLine compares two maps, and calls the function write for every device
+// whose value differs, in the order of the device numbers. A device that is
+// missing in a map has a fixed value (none).
 func eachLine[T comparable](from, to map[unit.Device]T, none T, write func(d unit.Device, from, to T) error) error {
 	var changed []unit.Device
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {

@@ -35,8 +35,8 @@ func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	return u, nil
 }
 
-// parseMemoryUse returns found = false if the line inactive_file is missing. On
-// v1 it reads the lines total_…, which include the groups below.
+// parseMemoryUse returns false if the line inactive_file is missing. On v1 it
+// reads the lines total_…, which include the groups below.
 func parseMemoryUse(text string, version int) (u MemoryUse, found bool) {
 	prefix := ""
 	if version == 1 {

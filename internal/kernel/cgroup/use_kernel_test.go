@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// counts calls ask again and again until it returns true, because the activity
-// of a process appears in the counters with a delay.
+// counts repeats a question (ask) until the answer is true, because the
+// activity of a process appears in the counters with a delay.
 func counts(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()
 	seen := ""

@@ -78,8 +78,8 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 
 // follow watches a group and all groups below it. It watches a group before it
 // lists the children of the group. So a new child is in the list, or causes an
-// event, or both. It adds each group to seen. If seen is nil, it stops at
-// groups that have a watch already, because their children are known.
+// event, or both. It adds each group to the set seen. If the set is nil, it
+// stops at groups that have a watch already, because their children are known.
 func (w *Watcher) follow(path string, seen map[string]bool) {
 	watch, err := w.watchGroup(path)
 	if absent(err) && path != "" {

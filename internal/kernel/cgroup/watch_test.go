@@ -61,8 +61,8 @@ func walk(t *testing.T, root string) []string {
 	return dirs
 }
 
-// eventually waits until done returns true. After a timeout it fails the test
-// with the text that instead returns.
+// eventually waits until the function done returns true. After a timeout it
+// fails the test with a text (instead).
 func eventually(t *testing.T, done func() bool, instead func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {

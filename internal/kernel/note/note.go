@@ -68,8 +68,8 @@ func All(dir string) (map[string]string, error) {
 // largest is the maximum size, in bytes, of one attribute (XATTR_SIZE_MAX).
 const largest = 64 << 10
 
-// attribute calls read with larger and larger buffers, until the buffer is
-// large enough.
+// attribute calls the function read with larger and larger buffers, until the
+// buffer is large enough.
 func attribute(read func([]byte) (int, error)) ([]byte, error) {
 	for size := 1 << 10; ; size *= 8 {
 		b := make([]byte, size)

@@ -22,8 +22,7 @@ type List func() ([]int, error)
 // attribute.
 type change struct {
 	name string
-	// done reports whether the thread has the attribute, or must not be
-	// changed.
+	// done reports whether a thread has the attribute, or must not be changed.
 	done func(tid int) (bool, error)
 	make func(tid int) error
 	// undo removes the attribute from a thread that received it by mistake.
@@ -89,7 +88,7 @@ func settle(list List, c change) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// pass changes the threads that do not have the attribute yet. found reports
+// pass changes the threads that do not have the attribute yet. The result says
 // whether there were any. pass stops at ErrUnsupported, because that error
 // holds for all threads.
 func (c change) pass(tids []int, changed map[int]bool, failed map[int]error) (found bool, err error) {

@@ -166,7 +166,7 @@ func WriteFile(path string, files map[string][]byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// pack packs the files that read returns.
+// pack packs the files that a function (read) returns.
 func pack(to io.Writer, names []string, read func(name string) ([]byte, fs.FileMode, error)) error {
 	zip, err := zstd.NewWriter(to, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
 		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))

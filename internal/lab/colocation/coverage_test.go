@@ -30,8 +30,8 @@ const (
 	skewed    = 0.075
 )
 
-// rare returns a law with a bad state. One block in every is in this state,
-// which adds size to the log ratio.
+// rare returns a law with a bad state. One block in a given number (every) is
+// in this state, which adds size to the log ratio.
 func rare(name string, size float64, every int, most float64) law {
 	share, noise := 1/float64(every), 0.05
 	l := law{name: name, mean: size * share, most: most, draw: func(rng *rand.Rand) float64 {

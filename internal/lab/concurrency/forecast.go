@@ -40,7 +40,7 @@ type ModelParameter struct {
 var modelled = map[string]bool{"pinned": true, "static": true, quotaStrategy: false, "matched": false, unlimited: false}
 
 // cellOf returns the cell of the model. If the model does not know the
-// strategy, known is false.
+// strategy, it returns false.
 func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
 	apart, known := modelled[cmp.Or(c.Strategy, c.Type)]
 	return capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}, known

@@ -15,8 +15,8 @@ import (
 const foreignMost = 0.15
 
 // settle finds where the warm-up ends in the client's measurement, and removes
-// the warm-up. The warm-up lasts at least asked. drifts is true if the latency
-// did not become stationary.
+// the warm-up. The warm-up has a minimum length (asked). drifts is true if the
+// latency did not become stationary.
 func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	means := make([]float64, 0, len(r.Intervals))
 	for _, i := range r.Intervals {

@@ -54,8 +54,8 @@ type Recording struct {
 	NoPSI    bool
 }
 
-// Follow drops older readings. It then calls read once in each period until ctx
-// ends, and a last time after that.
+// Follow drops older readings. It then calls the function read once in each
+// period until ctx ends, and a last time after that.
 func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
 	r.Mu.Lock()
 	r.Readings = nil
@@ -266,7 +266,7 @@ func Between(a, b Reading, tested int) Spent {
 	return s
 }
 
-// samples returns the samples between the times from and to, for the picture.
+// samples returns the samples between two times, for the picture.
 func samples(course []Reading, from, to time.Time, tested int) []report.Sample {
 	var out []report.Sample
 	for i := 1; i < len(course); i++ {

@@ -83,7 +83,7 @@ func (w Wave) Slots() int {
 	return len(numbers)
 }
 
-// beside computes, for each job, how many jobs were running during it, weighted
+// beside computes, for each job, how many jobs ran at the same time, weighted
 // by time. It returns the mean over the jobs.
 func beside(jobs []Job) float64 {
 	sum, n := 0.0, 0

@@ -71,8 +71,8 @@ func ReadLog(r io.Reader) (Log, error) {
 	return l, nil
 }
 
-// readLine returns the next line without its end. ends says whether the line
-// had an end. If there is no further line, it returns "" and false.
+// readLine returns the next line without its end. It also returns whether the
+// line had an end. If there is no further line, it returns "" and false.
 func readLine(in *bufio.Reader) (line string, ends bool, err error) {
 	var b strings.Builder
 	for {

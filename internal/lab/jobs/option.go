@@ -112,7 +112,7 @@ func (g Goal) Check() error {
 var ErrNoOption = errors.New("no measured way to run the jobs reaches the goal")
 
 // Best returns the option that reaches the goal best, and the ties. These are
-// the options that are worse by at most the factor tie. Of the best option and
+// the options that are worse by at most a factor (tie). Of the best option and
 // the ties, the simplest one is returned as best: an option without a limit is
 // simpler than one with a limit, and fewer jobs are simpler than more.
 func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err error) {

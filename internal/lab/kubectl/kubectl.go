@@ -61,7 +61,7 @@ func Manifest(objects []Object) string {
 	return text.String()
 }
 
-// Do runs a command with in as its standard input.
+// Do runs a command with a text as its standard input.
 func (k Client) Do(ctx context.Context, in string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
 	cmd.Stdin = strings.NewReader(in)
@@ -98,9 +98,9 @@ func (k Client) Raw(ctx context.Context, v any, path string) error {
 }
 
 // Watch runs a command that prints a line for each change, such as get --watch.
-// It passes each line to see, until see returns true or an error. If the
-// command ends without an error, for example because the API server ends a
-// watch, Watch runs it again. If the command fails, Watch returns the error.
+// It passes each line to a function (see), until that returns true or an error.
+// If the command ends without an error, for example because the API server ends
+// a watch, Watch runs it again. If the command fails, Watch returns the error.
 func (k Client) Watch(ctx context.Context, see func(line string) (done bool, err error), args ...string) error {
 	for {
 		done, err := k.watchOnce(ctx, see, args)

@@ -15,8 +15,8 @@ import (
 )
 
 // resultOf returns the result of a run with one request per millisecond.
-// Requests are sent on time and answered after 100 µs, except those that change
-// changes.
+// Requests are sent on time and answered after 100 µs, except those that a
+// function changes.
 func resultOf(t *testing.T, requests int, change func(i int, latency, lag *uint32)) *Result {
 	t.Helper()
 	var r record

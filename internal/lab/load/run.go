@@ -118,7 +118,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	return r, nil
 }
 
-// share divides whole into n nearly equal parts and returns the size of the i-th.
+// share divides an amount (whole) into n nearly equal parts and returns the size of the i-th.
 func share(whole, i, n int) int { return whole*(i+1)/n - whole*i/n }
 
 // ownCPUs returns the CPUs on which the calling thread may run.

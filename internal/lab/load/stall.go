@@ -50,7 +50,7 @@ func stalls(threads []*thread) []span {
 	return merged
 }
 
-// covers reports whether the time at lies in one of the spans. The spans are in order.
+// covers reports whether a time (at) lies in one of the spans. The spans are in order.
 func covers(spans []span, at int64) bool {
 	i, found := slices.BinarySearchFunc(spans, at, func(s span, at int64) int { return cmp.Compare(s.from, at) })
 	return found || i > 0 && at < spans[i-1].to

@@ -83,8 +83,8 @@ func (t Task) Compute() string {
 
 func bitsOf(digits int) uint { return uint(math.Ceil(float64(digits)*math.Log2(10))) + guard }
 
-// partial sums the terms first, first+step, … of
-// π = Σ 16^−k (4/(8k+1) − 2/(8k+4) − 1/(8k+5) − 1/(8k+6)).
+// partial adds the terms first, first+step, … of π = Σ 16^−k (4/(8k+1) −
+// 2/(8k+4) − 1/(8k+5) − 1/(8k+6)).
 func partial(first, step, terms int, bits uint) *big.Int {
 	sum, unit, part, divisor := new(big.Int), new(big.Int), new(big.Int), new(big.Int)
 	one := big.NewInt(1)

@@ -44,8 +44,8 @@ func sentences(p Part) []string {
 	return all
 }
 
-// columns returns the headings of the table of a part. cells returns the row of
-// a mode.
+// columns returns the headings of the table of a part. The function cells
+// returns the row of a mode.
 func columns(p Part) []string {
 	heads := []string{"mode"}
 	for _, f := range figures {

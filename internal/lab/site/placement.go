@@ -78,9 +78,9 @@ func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) 
 	return Placement{Tested: tested, Client: client}, nil
 }
 
-// chooseClient takes whole cores from the end of free until it has an eighth of
-// the CPUs in online. If all is set, it may take all CPUs in free. Otherwise it
-// leaves at least one.
+// chooseClient takes whole cores from the end of the free CPUs until it has an
+// eighth of the online CPUs. If all is set, it may take all free CPUs.
+// Otherwise it leaves at least one.
 func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUSet {
 	want := max(online.Len()/8, 1)
 	var client unit.CPUSet

@@ -174,8 +174,8 @@ func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 // ClearBatch removes every cgroup except that of the service and its parents.
 func (p Pods) ClearBatch(m maker, t *cgroup.Tree) error { return clearBut(p.Root, p.NGINX(), m, t) }
 
-// clearBut removes root and every cgroup below it. If the cgroup keep exists,
-// it does not remove keep and its parents.
+// clearBut removes the root and every cgroup below it. If one cgroup (keep)
+// exists, it does not remove that one and its parents.
 func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {
 		return nil
@@ -197,7 +197,7 @@ func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return removeAll(root, keep, m, t)
 }
 
-// kept reports whether p is the cgroup keep, or one of its parents.
+// kept reports whether p is the kept cgroup (keep), or one of its parents.
 func kept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
 
 func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {

@@ -20,7 +20,7 @@ const (
 
 // Fit returns the parameters with which a curve is closest to y, by least
 // squares. It uses the steps of Gauss and Newton, and halves a step that does
-// not lower the sum of squares. It begins at start, which must be in the
+// not lower the sum of squares. It begins at given parameters (start) in the
 // domain. ok is false if the points do not determine the parameters.
 func Fit(y []float64, f Curve, start []float64) (parameters []float64, ok bool) {
 	n, k := len(y), len(start)

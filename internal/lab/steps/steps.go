@@ -40,8 +40,8 @@ type At struct {
 }
 
 // Schedule draws the start times of the steps. The first step starts after
-// lead. Before each other step there is a pause of at least least and at most
-// most. The same seed gives the same times.
+// lead. Before each other step there is a pause of bounded length (least,
+// most). The same seed gives the same times.
 func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) []At {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]At, steps)
@@ -111,7 +111,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// Parse reads the output of Run, which must have want steps.
+// Parse reads the output of Run, which must have the wanted number of steps.
 func Parse(out []byte, want int) ([]Latencies, error) {
 	var all []Latencies
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {

@@ -107,7 +107,7 @@ func CachedPages(path string) (held, all int, err error) {
 	return held, len(state), nil
 }
 
-// RoomFor returns an error if less than want is free in the file system of dir.
+// RoomFor returns an error if less than the wanted space is free in the file system of dir.
 func RoomFor(dir string, want unit.Bytes) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -163,7 +163,7 @@ var fixedTexts = func() map[string]bool {
 	return all
 }()
 
-// walk calls see for each value in v that has no parts and is not zero.
+// walk passes each value in v that has no parts and is not zero to a function (see).
 func walk(v reflect.Value, path string, see func(string, reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -233,8 +233,8 @@ func (b *bench) refuse(cell sweep.Cell) string {
 	return ""
 }
 
-// unfit returns the reason why no job of a cell can run on a node, if the
-// strategy is the reason.
+// unfit returns why no job of a cell can run on a node, if this is because of
+// the strategy.
 func (b *bench) unfit(cell sweep.Cell, t testedNode) string {
 	switch {
 	case cell.Strategy == sweep.Static && t.policy != "static":

@@ -122,8 +122,8 @@ func (b *bench) watch(ctx context.Context, selector string, see func(pods map[st
 	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
 }
 
-// gather waits until the containers of all n jobs run, and wait for their
-// begin. why is the reason why they cannot. An error ends the experiment.
+// gather waits until the containers of all n jobs run, and wait for their begin.
+// If they cannot, it returns the reason (why). An error ends the experiment.
 func (b *bench) gather(ctx context.Context, selector string, n int) (why string, err error) {
 	for begun := time.Now(); ; {
 		pods, err := b.gatherFor(ctx, roomPatience, selector, n)

@@ -260,7 +260,7 @@ func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	return err
 }
 
-// during calls do. It reads the meters before do, while it runs, and after it.
+// during calls a function (do). It reads the meters before the call, during it, and after it.
 func (b *bench) during(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
 	readAll := func() (list []meter.Reading, err error) {
 		for _, m := range meters {

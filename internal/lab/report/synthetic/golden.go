@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// CheckGolden compares got with a file below testdata.
+// CheckGolden compares a result (got) with a file below testdata.
 func CheckGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -33,7 +33,7 @@ func CheckGolden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// CheckTable compares got, the rows of a table, with rows in a Markdown file.
+// CheckTable compares the rows of a table (got) with rows in a Markdown file.
 // These rows follow the head of the first table after the marker <!-- NAME -->.
 // They end before the next line that is not a row.
 func CheckTable(t *testing.T, path, name, got string) {
