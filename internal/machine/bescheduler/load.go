@@ -45,8 +45,8 @@ func (x *Scheduler) loadWanted() (bool, error) {
 	return x.loadAs(v)
 }
 
-// beginLoad returns which scheduler to load. begun is false if there is nothing
-// to load. Until endLoad, no other load can begin.
+// beginLoad returns which scheduler to load. The second result is false if
+// there is nothing to load. Until endLoad, no other load can begin.
 func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

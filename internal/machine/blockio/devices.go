@@ -131,7 +131,7 @@ func (d *Devices) weighed(f node.File) func(unit.Device) bool {
 	}
 }
 
-// only deletes the lines of devices for which keep returns false.
+// only deletes the lines of devices for which a function (keep) returns false.
 func only[T any](m map[unit.Device]T, keep func(unit.Device) bool) map[unit.Device]T {
 	for d := range m {
 		if !keep(d) {

@@ -126,8 +126,8 @@ func (c *Groups) Inode(group string) (uint64, error) {
 }
 
 // RemoveMade removes control groups that Tenon processes made, and returns
-// their names. It removes a group if in returns true for the process that made
-// it. The tasks of the group move to the default group.
+// their names. It removes a group if a function (in) returns true for the
+// process that made it. The tasks of the group move to the default group.
 func (c *Groups) RemoveMade(state journal.State, in func(journal.Session) bool) (removed []string, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {

@@ -69,7 +69,7 @@ func unknown(format string, args ...any) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: fmt.Sprintf(format, args...)}
 }
 
-// exists answers whether a file or directory exists. If it is absent, the
+// exists answers whether there is a file or directory. If there is none, the
 // answer is no. If the permission to look is missing, the answer is not known.
 func exists(path string) node.Answer {
 	_, err := os.Stat(path)

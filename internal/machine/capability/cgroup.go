@@ -68,7 +68,7 @@ func (p prober) probeFile(f cgroupFile) node.Answer {
 }
 
 // inAnyGroup looks for a file in the cgroups below a root. If these do not
-// decide the answer and try is set, it makes a temporary cgroup.
+// decide the answer and a trial is allowed (try), it makes a temporary cgroup.
 func inAnyGroup(root, name string, try bool) node.Answer {
 	groups, err := groupsIn(root)
 	if err != nil {

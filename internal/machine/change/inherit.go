@@ -94,7 +94,7 @@ func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (jo
 }
 
 // original returns the value that a knob had before Tenon. It is for knobs that
-// Tenon now writes for the first time. now is the present value.
+// Tenon now writes for the first time. The present value is now.
 func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 	if t, copied := c.Inherited(k, now, c.touch); copied {
 		return t.Before
@@ -142,9 +142,9 @@ func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 
 // AdoptBorn adds journal entries for cpusets of new cgroups if their values are
 // copies of Tenon's values, so that a release of the ancestor also restores
-// them. groups are all cgroups, parents before their children. again says that
-// a new cgroup has no cpuset yet. Then the caller should call AdoptBorn again
-// soon. AdoptBorn writes no knob.
+// them. groups are all cgroups, parents before their children. If a new cgroup
+// has no cpuset yet, AdoptBorn returns true, and the caller should call it
+// again soon. AdoptBorn writes no knob.
 func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	if c.o.Tree == nil || c.o.Tree.VersionOf("cpuset") != 1 {
 		return false, nil

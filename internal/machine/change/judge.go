@@ -35,8 +35,8 @@ func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	return knob.Between(k.File, from, t.Pending, now)
 }
 
-// derived reports whether the kernel itself has changed the value that was
-// written to the value now. On v1 it removes an offline CPU from every cpuset.
+// derived reports whether the kernel itself has changed the value that was written
+// to the present value (now). On v1 it removes an offline CPU from every cpuset.
 func (c *Knobs) derived(written, now node.Value) bool {
 	w, ok1 := written.(node.CPUs)
 	n, ok2 := now.(node.CPUs)

@@ -122,8 +122,8 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	return i, nil
 }
 
-// perform makes a write that is in the journal. known says that the result is
-// known. If it is not, the entry stays pending, with the new value.
+// perform makes a write that is in the journal. It returns whether the result
+// is known. If it is not, the entry stays pending, with the new value.
 func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	c := i.c
 	c.noted(i.Knob, i.former, i.Value)

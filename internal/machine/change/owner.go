@@ -9,10 +9,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Rebase changes the values that a release restores. It calls change with the
-// value that a knob had before Tenon's first write. change returns the value
-// that the owner of the knob would have written by now, or nil if it is the
-// same. Rebase is for knobs that another component derives from a user's
+// Rebase changes the values that a release restores. It passes the value that a
+// knob had before Tenon's first write to a function (change), which returns the
+// value that the owner of the knob would have written by now, or nil if it is
+// the same. Rebase is for knobs that another component derives from a user's
 // settings, as the kubelet does for pods. It writes only the journal.
 func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
 	touches, err := c.Own()

@@ -89,8 +89,8 @@ func Facts(version int) []Fact {
 // those that the simulator imitates.
 var errNewer = errors.New("the fact does not apply to this newer kernel")
 
-// Run checks every fact on the node that open returns. Each check gets a new
-// cgroup below root, which Run removes.
+// Run checks every fact on the node that a function (open) returns. Each check
+// gets a new cgroup below root, which Run removes.
 func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	s, err := n.Snapshot(t.Context())

@@ -25,7 +25,7 @@ func (b *Bench) two() (first, second string, err error) {
 	return cpus[0], cpus[1], nil
 }
 
-// nested calls check with a child of the fact's cgroup. The child has two CPUs.
+// nested calls a function (check) with a child of the fact's cgroup. The child has two CPUs.
 func (b *Bench) nested(check func(child node.CgroupPath, first, second string) error) error {
 	first, second, err := b.two()
 	if err != nil {

@@ -38,8 +38,8 @@ func IsolationFacts() []IsolationFact {
 	}
 }
 
-// RunIsolation checks every fact on the node that open returns. The snapshots
-// of that node must contain the knobs of isolation.
+// RunIsolation checks every fact on the node that a function (open) returns.
+// The snapshots of that node must contain the knobs of isolation.
 func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	for _, f := range IsolationFacts() {
@@ -57,7 +57,7 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 	}
 }
 
-// On checks the fact on n. If the fact does not hold on n, why says so.
+// On checks the fact on the node n. If the fact does not hold there, it returns why.
 func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {

@@ -52,8 +52,8 @@ func ControlFacts() []ControlFact {
 	return slices.Concat(schemataFacts(), controlGroupFacts(), divisionFacts())
 }
 
-// RunControls checks every fact on the node that open returns. The node must
-// have only the default control group.
+// RunControls checks every fact on the node that a function (open) returns. The
+// node must have only the default control group.
 func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) DividedNode) {
 	n := open(t)
 	for _, f := range ControlFacts() {
@@ -73,7 +73,7 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 	}
 }
 
-// On checks the fact on n. If the fact does not hold on n, why says so.
+// On checks the fact on the node n. If the fact does not hold there, it returns why.
 func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
 		c := &ControlGroupBench{Bench: b, Controls: n}
@@ -133,7 +133,7 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes writes a line. The kernel must accept it, and the file must then show want.
+// takes writes a line. The kernel must accept it, and the file must then show the wanted text.
 func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
@@ -149,7 +149,7 @@ func (b *ControlGroupBench) reads(group, resource, want string) error {
 	return err
 }
 
-// refuses checks that the kernel refuses a text with one of the errors in want.
+// refuses checks that the kernel refuses a text with one of the wanted errors.
 // last_cmd_status must then have the message status, and the file must be unchanged.
 func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)

@@ -42,9 +42,9 @@ type Groups struct {
 
 // New returns the exempt cgroups of a tree. At first there are none. makeFair
 // moves the threads of a cgroup to the fair class, if isolation has put them
-// into another class. ended is called when a cgroup is not exempt any more,
-// although it has not ended. notIdle says that its weight differs from what
-// snapshots have shown.
+// into another class. The function ended is called when a cgroup is not exempt
+// any more, although it still exists. notIdle says that its weight differs from
+// what snapshots have shown.
 func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
 	return &Groups{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
 }
@@ -75,7 +75,7 @@ func (g *Groups) Killed(p node.CgroupPath) {
 }
 
 // Add makes a cgroup exempt until the given time, and moves its threads to the
-// fair class. ends is the request to end the cgroup, or empty.
+// fair class. If there is a request to end the cgroup, it is given (ends).
 func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	inode, err := g.tree.Inode(string(p))
 	if err != nil {

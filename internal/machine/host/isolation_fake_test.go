@@ -423,7 +423,7 @@ func treeOf(t testing.TB, root string) map[string]string {
 	return all
 }
 
-// until waits until so returns true, because of work in another goroutine.
+// until waits for a condition (so), because of work in another goroutine.
 func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !so(); time.Sleep(time.Millisecond) {

@@ -81,7 +81,7 @@ func isolator() {
 	}
 }
 
-// stepsOf returns the steps that a kernel with the capabilities can accepts.
+// stepsOf returns the steps that a kernel with these capabilities accepts.
 func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 	var steps []plan.Step
 	if can.Can(node.FeatureSchedExt) { // the kernel has at least the policy

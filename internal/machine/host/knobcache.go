@@ -40,8 +40,8 @@ type knobCache struct {
 	ending map[node.Knob]node.Run // cgroups that were asked to end, or killed
 }
 
-// newKnobCache returns an empty cache of the knobs in tree. The function read
-// reads a knob, and returns nil if the knob cannot be read.
+// newKnobCache returns an empty cache of the knobs in tree. It reads a knob
+// with the function read, which returns nil if that is impossible.
 func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache {
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }

@@ -115,8 +115,8 @@ type shown struct {
 	former map[node.Knob]node.Value
 }
 
-// also sets additional knobs. A snapshot that is made without a cache has them
-// for every cgroup, like node.Files. The knobs of runs are added for each workload.
+// also (the method) sets additional knobs. A snapshot that is made without a cache has
+// them for every cgroup, like node.Files. The knobs of runs are added for each workload.
 func (x *shown) also(files []node.File) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -31,9 +31,9 @@ func (b *sleepersBench) ran(t *testing.T, p string, used time.Duration) {
 	b.put(t, filepath.Join(b.root, p, "cpu.stat"), fmt.Sprintf("usage_usec %d\n", used.Microseconds()))
 }
 
-// after waits so long that all groups must be checked again. Then it takes a
-// snapshot and guards other work. It returns the value of the policy of the
-// group be.
+// after (the method) waits so long that all groups must be checked again. Then
+// it takes a snapshot and guards other work. It returns the value of the policy
+// of the group be.
 func (b *sleepersBench) after(t *testing.T) node.Value {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())

@@ -72,7 +72,7 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 // all cgroups that exist now, sorted. The host compares the inode of each
 // cached cgroup, finds renamed cgroups, and forgets its changes in cgroups that
 // no longer exist. It also journals which values new cgroups have copied from
-// their parents (change.Knobs.AdoptBorn). again says that Sweep should be
+// their parents (change.Knobs.AdoptBorn). It returns true if it should be
 // called again soon.
 func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.cache.expire()

@@ -42,8 +42,8 @@ func (i *Isolation) convertStray(e scx.Stray) {
 }
 
 // belongs reports whether a thread is in a cgroup whose threads must have the
-// attribute f, which is the policy or the cookie. known reports whether this
-// could be found out.
+// attribute f, which is the policy or the cookie. The second result says
+// whether this could be found out.
 func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	entries, err := i.fs.Cgroup(tid)
 	if err != nil {

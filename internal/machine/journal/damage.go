@@ -122,8 +122,8 @@ func (j *Journal) Damage() string {
 // it. It returns the damage, or "" if the file was whole. If an entry has
 // repaired the file since the last Repair, it returns that damage once. Entries
 // that other processes wrote after this process last read the file are lost.
-// lost says how entries were lost for good, until Settle is called. It is "" if
-// none were lost.
+// The second result says how entries were lost for good, until Settle is
+// called. It is "" if none were.
 func (j *Journal) Repair() (damage, lost string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

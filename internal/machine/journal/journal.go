@@ -149,7 +149,7 @@ func (j *Journal) Touches(f node.File) (bool, error) {
 
 // Intend records that Tenon is about to write the knob k of the cgroup with
 // this inode. If no process has an entry for this knob of this cgroup yet, it
-// also records before, which is the value to restore.
+// also records the value to restore (before).
 func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) error {
 	return j.append(func(s State) *entry { return s.intend(Intention{k, inode, before, value}) })
 }
@@ -293,8 +293,8 @@ func (j *Journal) removeOtherBoots() {
 }
 
 // compact rewrites the journal. The new one has one or two lines for each knob,
-// group and process that it still needs. It writes them to the file next, and
-// renames this file.
+// group and process that it still needs. It writes them to a file with another
+// name (next), and renames this file.
 func (j *Journal) compact(next string) error {
 	text, err := j.state.text()
 	if err != nil {

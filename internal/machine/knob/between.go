@@ -62,8 +62,8 @@ var betweens = map[node.File]betweenFunc{
 	node.FileSlice:  whole,
 }
 
-// Between reports whether now is a possible value of a knob whose change from
-// one value to the other was interrupted. f is the file of the knob.
+// Between reports whether the present value (now) is possible for a knob whose
+// change from one value to the other was interrupted. f is the file of the knob.
 func Between(f node.File, from, to, now node.Value) bool {
 	if now == from || now == to {
 		return true
@@ -107,8 +107,8 @@ func waysBetween(from, to, now node.L3) bool {
 		(maps.Equal(code, fromCode) || maps.Equal(code, toCode)) && (maps.Equal(data, fromData) || maps.Equal(data, toData))
 }
 
-// linesBetween reports whether every line of now is a mix of the lines of from
-// and to. A missing line has the value none.
+// linesBetween reports whether every present line (now) is a mix of the lines
+// of two values. A missing line has a fixed value (none).
 func linesBetween[T any](from, to, now map[unit.Device]T, none T, mixed func(from, to, now T) bool) bool {
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {
 		if v, has := m[d]; has {

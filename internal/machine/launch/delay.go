@@ -78,7 +78,7 @@ func (m *delayMeter) sample() {
 	}
 }
 
-// run takes samples until stop is closed, and then a last one.
+// run takes samples until a channel (stop) is closed, and then a last one.
 func (m *delayMeter) run(stop <-chan struct{}) {
 	runtime.LockOSThread() // the CPU time of this thread is the cost of the samples
 	defer runtime.UnlockOSThread()

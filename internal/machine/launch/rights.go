@@ -22,8 +22,8 @@ func Forbidden(err error) bool {
 }
 
 // Lesser explains in one line which properties c gets although cgroups are
-// forbidden, and which it does not get. It also says how to change that. cause
-// is the error that forbids cgroups.
+// forbidden, and which it does not get. It also says how to change that. The
+// error that forbids cgroups is cause.
 func Lesser(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {
@@ -63,12 +63,12 @@ func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	return path, nil
 }
 
-// delegated goes upwards, beginning with own. A user can create a group if the
-// directory and the file cgroup.procs are writable. (The kernel checks the
-// latter in the common ancestor of the two groups of a move.) The cpu
-// controller must be enabled for children, or the user must be able to enable
-// it. A group other than the root may enable controllers for its children only
-// if it has no processes itself.
+// delegated goes upwards, beginning with the own cgroup. A user can create a
+// group if the directory and the file cgroup.procs are writable. (The kernel
+// checks the latter in the common ancestor of the two groups of a move.) The
+// cpu controller must be enabled for children, or the user must be able to
+// enable it. A group other than the root may enable controllers for its
+// children only if it has no processes itself.
 func delegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
 	for p := own; ; p = p.Parent() {
 		dir := root + "/" + string(p)

@@ -41,7 +41,7 @@ func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	}
 }
 
-// AddDescendants adds to found all descendants of the processes that are in it.
+// AddDescendants adds to a map (found) all descendants of the processes that are in it.
 func AddDescendants(fs proc.FS, found map[int]journal.Process) {
 	pids, err := fs.PIDs()
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 // often, so that the cost does not grow with the node.
 const MostPerSecond = 200
 
-// Slower returns the time within which n values are read again. Usually this is
-// within. If n is too large for MostPerSecond, it is longer.
+// Slower returns the time in which n values are read again. Usually this is the
+// given time. If n is too large for MostPerSecond, it is longer.
 func Slower(within time.Duration, n int) time.Duration {
 	return max(within, time.Duration(n)*time.Second/MostPerSecond)
 }
@@ -35,8 +35,8 @@ type Cycle struct {
 	next int
 }
 
-// Due returns which of n items must be read at the time at. Each item is due
-// once in the time within. The first call starts the cycle, and returns none.
+// Due returns which of n items must be read at a time (at). Each item is due
+// once in a period (within). The first call starts the cycle, and returns none.
 func (c *Cycle) Due(at time.Time, n int, within time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if !c.at.IsZero() {

@@ -58,8 +58,8 @@ func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time
 	return used
 }
 
-// appetite returns how much CPU the tasks in and below a group would use. free
-// is without the limits of the group itself, and limited is with them.
+// appetite returns how much CPU the tasks in and below a group would use. The first
+// result is without the limits of the group itself, and the second with them.
 func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	for _, s := range n.sharesOf(p) {
 		free += s.want

@@ -75,8 +75,8 @@ func (n *Node) Demand(pid int, cpu unit.MilliCPU) error {
 	return nil
 }
 
-// tasksIn returns the number of tasks in p. If below is set, it also counts the
-// tasks of the descendants of p.
+// tasksIn returns the number of tasks in p. It can also count the tasks of the
+// descendants of p (below).
 func (n *Node) tasksIn(p node.CgroupPath, below bool) int64 {
 	count := int64(0)
 	for _, t := range n.tasks {

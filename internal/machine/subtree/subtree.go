@@ -19,8 +19,8 @@ func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node
 	return all
 }
 
-// EachProcess calls do for each process in and below a cgroup. It skips what it
-// cannot read.
+// EachProcess calls a function (do) for each process in and below a cgroup. It
+// skips what it cannot read.
 func EachProcess(tree *cgroup.Tree, p node.CgroupPath, do func(pid int)) {
 	pids, _ := tree.Procs(string(p))
 	for _, pid := range pids {

@@ -33,7 +33,7 @@ type Cache struct {
 // New returns a cache that has not read anything yet.
 func New(fs proc.FS) *Cache { return &Cache{fs: fs} }
 
-// Read returns the topology at the time now. The caller may change the result.
+// Read returns the topology at the present time (now). The caller may change the result.
 func (c *Cache) Read(now time.Time) (node.Topology, error) {
 	online, err := c.fs.OnlineCPUs()
 	if err != nil {

@@ -92,11 +92,11 @@ func stallOf(p unit.Pressure) node.Stall {
 }
 
 // Workload reads those counters of a workload that every snapshot needs fresh.
-// gone reports whether its cgroup does not exist any more.
+// The second result is true if its cgroup does not exist any more.
 func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(&w, nil) }
 
 // workload does the same as Workload. But if the workload has used no CPU since
-// last was read, it returns last.
+// the last reading, it returns that one.
 func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error

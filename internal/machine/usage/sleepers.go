@@ -38,13 +38,12 @@ type lastUse struct {
 // none stands for the family of a workload that has no family.
 const none = -1
 
-// Workloads reads those counters of workloads that every snapshot needs fresh,
-// and calls pass for each workload with its use; gone says that its cgroup does not exist
-// any more. For a resident host, it reads the counters of a workload only if
-// the workload has used CPU. It still reads all counters within slowWithin, and
-// in every snapshot while memory is scarce. Until it reads a sleeping workload
-// again, it may pass the workload on although its cgroup was removed, unless
-// the caller has dropped it.
+// Workloads reads those counters of workloads that every snapshot needs fresh, and passes
+// each workload with its use to a function (pass). The flag gone says that the cgroup
+// does not exist any more. For a resident host, it reads the counters of a workload only
+// if the workload has used CPU. It still reads all counters within slowWithin, and in
+// every snapshot while memory is scarce. Until it reads a sleeping workload again, it may
+// pass the workload on although its cgroup was removed, unless the caller has dropped it.
 func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w *node.Workload, u *node.Usage, gone bool)) {
 	if c.sleepers == nil {
 		for i := range workloads {

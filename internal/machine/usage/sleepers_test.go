@@ -30,8 +30,8 @@ func newSleepersBench(t *testing.T) *sleepersBench {
 	return b
 }
 
-// memory takes a snapshot after the time after. It returns how much memory the
-// workloads have in the snapshot.
+// memory takes a snapshot after some time (after). It returns how much memory
+// the workloads have in the snapshot.
 func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.Bytes, gone int) {
 	b.at = b.at.Add(after)
 	i := 0

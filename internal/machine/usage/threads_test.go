@@ -20,7 +20,7 @@ func (h *counted) reads(at time.Time, write func(group, file, text string), peri
 	return h.uses(at, write, 1, periods, throttled)
 }
 
-// uses is the method reads, but first sets how much CPU the workload web has used.
+// uses is like the method reads, but first sets how much CPU the workload web has used.
 func (h *counted) uses(at time.Time, write func(group, file, text string), used, periods, throttled int) (threads, runnable node.Maybe[int]) {
 	write("web", "cpu.stat", fmt.Sprintf("usage_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec 0", used, periods, throttled))
 	s := node.Snapshot{At: at}

@@ -140,7 +140,7 @@ type IOWeight struct {
 	lines   string
 }
 
-// IOWeightOf returns the value with the default weight other. Single devices
+// IOWeightOf returns the value with a default weight (other). Single devices
 // have the given weights.
 func IOWeightOf(other int64, weights map[unit.Device]int64) IOWeight {
 	return IOWeight{other, valuetext.Lines(weights, valuetext.Decimal)}

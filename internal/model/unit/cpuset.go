@@ -77,8 +77,8 @@ func (s *CPUSet) Append(b []byte) []byte {
 	return b
 }
 
-// next returns the first CPU from c on that is in s, or with in false the first
-// that is not; MaxCPUs if there is none.
+// next returns the first CPU from c on that is in s. If in is false, it returns
+// the first that is not. If there is none, it returns MaxCPUs.
 func (s *CPUSet) next(c CPU, in bool) CPU {
 	for i := int(c / 64); i < len(s.words); i++ {
 		w := s.words[i]

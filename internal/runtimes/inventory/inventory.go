@@ -172,10 +172,10 @@ type answer struct {
 	err error
 }
 
-// list asks every runtime, waits at most within for each, and reports whether
-// the list has changed. If a runtime does not answer or does not exist any
-// more, its containers stay in the list, because their best-effort work must
-// stay bounded.
+// list asks every runtime, waits for a limited time (within) for each, and
+// reports whether the list has changed. If a runtime does not answer or does
+// not exist any more, its containers stay in the list, because their
+// best-effort work must stay bounded.
 func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool) {
 	c.mu.Lock()
 	addresses := c.addresses
@@ -232,7 +232,7 @@ func tell(ctx context.Context, address string, fs proc.FS) ([]container.Containe
 	return all, err
 }
 
-// groupOf returns the cgroup of a process. If the process has ended, known is
+// groupOf returns the cgroup of a process. If the process has ended, it returns
 // false, even if another process has its PID now.
 func groupOf(fs proc.FS, pid int) (path string, known bool) {
 	before, err := fs.PIDStat(pid)

@@ -52,7 +52,7 @@ func newRuntimes(addresses ...string) *runtimes {
 	return r
 }
 
-// during runs the Follower for the given time. Meanwhile it calls happens.
+// during runs the Follower for the given time. Meanwhile it calls the function happens.
 func (r *runtimes) during(t *testing.T, long time.Duration, happens func()) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), long)

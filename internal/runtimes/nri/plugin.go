@@ -214,7 +214,7 @@ func (p *plugin) startDeadline() time.Duration {
 	return min(p.StartDeadline, drops*3/4)
 }
 
-// within calls ask and waits for its answer, but only until the deadline.
+// within calls a function (ask) and waits for its answer, but only until the deadline.
 func within[T any](ctx context.Context, p *plugin, deadline time.Duration, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
 	select {
 	case p.slots <- struct{}{}:
