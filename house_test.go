@@ -127,7 +127,7 @@ func receiver(fn *ast.FuncDecl) string {
 	}
 }
 
-// keepWithin fails for each size above the limit most, unless an exception
+// keepWithin fails for each size above the limit (most), unless an exception
 // allows that size. It also fails for each exception that is not needed any
 // more, or that could be lower by a tenth.
 func keepWithin(t *testing.T, kind, unit string, sizes map[string]int, most int, exceptions map[string]int) {

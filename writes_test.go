@@ -147,7 +147,7 @@ func (p *program) Import(name string) (*types.Package, error) {
 	return pkg, nil
 }
 
-// eachFunction calls use for each function of a folder.
+// eachFunction calls the function use for each function of a folder.
 func (p *program) eachFunction(folder string, use func(fn *ast.FuncDecl, self *types.Func)) {
 	for _, f := range p.files[folder] {
 		for _, decl := range f.Decls {

@@ -142,8 +142,8 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	return err
 }
 
-// within calls do with a time limit, for the work that remains after tenond was
-// asked to stop.
+// within calls a function (do) with a time limit, for the work that remains
+// after tenond was asked to stop.
 func within(limit time.Duration, do func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()

@@ -306,7 +306,7 @@ func (a *API) Fail(fault func(*corev1.Binding) (happens bool, err error)) {
 }
 
 // Watch calls a function with each change of a pod, in the order of the
-// changes. If the pod was deleted, after is nil.
+// changes. If the pod was deleted, the second argument is nil.
 func (a *API) Watch(changed func(before, after *corev1.Pod)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

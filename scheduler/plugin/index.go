@@ -110,7 +110,7 @@ func (x *index) grown() *index {
 	return next
 }
 
-// all calls do for each view.
+// all passes each view to a function (do).
 func (x *index) all(do func(*place.View)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

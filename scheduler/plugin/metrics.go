@@ -18,8 +18,8 @@ type counts struct {
 }
 
 // moved returns pods that own other CPUs, according to a report, than those
-// that were chosen for them. It counts those that were not in before. The
-// caller holds k.mu.
+// that were chosen for them. It counts those that are not in the last result
+// (before). The caller holds k.mu.
 func (k *keeper) moved(r place.Report, before map[place.UID]bool) map[place.UID]bool {
 	var now map[place.UID]bool
 	for i := range r.Held {

@@ -91,8 +91,8 @@ func (f *frame) size(l level) int { return len(f.groups[l][0]) }
 // differ decides, and the smaller number is better.
 type rating [5]int
 
-// rate rates a choice of CPUs. free says which CPUs of the machine were free
-// before the choice. It shares no code with any rival.
+// rate rates a choice of CPUs. The list free says which CPUs of the machine
+// were free before the choice. It shares no code with any rival.
 func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	var r rating
 	for i, l := range []level{numaLevel, socketLevel, cacheLevel} {
@@ -132,7 +132,7 @@ type host struct {
 	closed unit.CPUSet   // CPUs that are not free
 }
 
-// newHost returns a node. All its CPUs are free, except those in closed.
+// newHost returns a node. All its CPUs are free, except the closed ones.
 func newHost(f *frame, closed unit.CPUSet) *host {
 	h := &host{frame: f, free: make([]bool, f.cpus), usable: f.cpus - closed.Len()}
 	for l := range levels {

@@ -136,7 +136,7 @@ func do(o options) error {
 	})
 }
 
-// measure runs the blocks of a part, and calls tell for each figure.
+// measure runs the blocks of a part, and calls a function (tell) for each figure.
 func measure(o options, tell func(row) error) error {
 	machines := kinds
 	if o.part == "sequences" {

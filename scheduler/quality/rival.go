@@ -23,7 +23,7 @@ type claim struct {
 // and the score of a scheduler, and of the choice of CPUs, which either the
 // scheduler or the node makes.
 type rival interface {
-	// begin adds a node on which all CPUs are free, except those in closed.
+	// begin adds a node on which all CPUs are free, except the closed ones.
 	begin(at int, closed unit.CPUSet) error
 	// room reports whether the scheduler may send the claim to the node.
 	room(at int, c *claim) bool

@@ -111,7 +111,7 @@ func (w *watched) runs(group string) bool {
 	})
 }
 
-// watch calls look every second until the returned function is called.
+// watch calls the method look every second until the returned function is called.
 func (w *watched) watch() (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: w.c.Dial}}

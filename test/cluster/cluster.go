@@ -201,9 +201,9 @@ func (c *Cluster) save() error {
 	return os.WriteFile(c.file("cluster.json"), text, 0o644)
 }
 
-// onSystemCPUs calls start. The processes that start creates, and their
-// children, may run only on SystemCPUs. This does not hold for containers: runc
-// binds them to the CPUs of their control group.
+// onSystemCPUs calls a function (start). The processes that it creates, and
+// their children, may run only on SystemCPUs. This does not hold for
+// containers: runc binds them to the CPUs of their control group.
 func (c *Cluster) onSystemCPUs(start func() error) error {
 	if c.SystemCPUs.Empty() {
 		return start()

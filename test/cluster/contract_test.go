@@ -245,7 +245,7 @@ func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
 }
 
 // heldBy waits until the report of the node says that the pod holds the wanted
-// CPUs, and that the component by chose them.
+// CPUs, and that the given component (by) chose them.
 func heldBy(t *testing.T, a *agent, uid string, want unit.CPUSet, by string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the node reports what the pod holds", func() error {

@@ -130,7 +130,7 @@ func (a *agent) suppressedOver(cpus int) {
 }
 
 // awaitCPUs waits until all cgroups below kubepods that match the pattern have
-// the CPU set want. At least one cgroup must match.
+// the wanted CPU set. At least one cgroup must match.
 func (a *agent) awaitCPUs(claim, pattern, want string) {
 	a.t.Helper()
 	eventually(a.t, 30*time.Second, claim, func() error {

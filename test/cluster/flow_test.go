@@ -294,7 +294,7 @@ func (f *flow) remove(pods []*corev1.Pod) {
 	}
 }
 
-// list returns the pods that the watch has reported and that keep selects.
+// list returns the pods that the watch has reported and that a function (keep) selects.
 func (f *flow) list(keep func(*corev1.Pod) bool) []*corev1.Pod {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -311,7 +311,7 @@ func (f *flow) list(keep func(*corev1.Pod) bool) []*corev1.Pod {
 func isBound(p *corev1.Pod) bool   { return p.Spec.NodeName != "" }
 func isWaiting(p *corev1.Pod) bool { return p.Spec.NodeName == "" }
 
-// run creates and deletes pods, and calls meanwhile at random times.
+// run creates and deletes pods, and calls a function (meanwhile) at random times.
 func (f *flow) run(rnd *rand.Rand, prefix string, rounds int, meanwhile func(round int)) (created int) {
 	f.t.Helper()
 	for round := range rounds {

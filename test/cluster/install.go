@@ -28,9 +28,9 @@ const (
 // minutes.
 const soonValues = `config.data.colocation-config={"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10}`
 
-// Install adds the images to the cluster's registry, and installs or upgrades
-// the chart. It returns when all parts of Tenon are ready and each node has
-// batch resources. It calls say with messages about how long this took.
+// Install adds the images to the cluster's registry, and installs or upgrades the
+// chart. It returns when all parts of Tenon are ready and each node has batch
+// resources. It passes messages about how long this took to a function (say).
 func (c *Cluster) Install(ctx context.Context, r Release, say func(format string, args ...any)) error {
 	begun := time.Now()
 	if err := c.addRelease(r.Images, r.Version); err != nil {

@@ -105,7 +105,7 @@ func eventually(t *testing.T, limit time.Duration, claim string, f func() error)
 	}
 }
 
-// phase returns nil if the pod is in the phase want.
+// phase returns nil if the pod is in the wanted phase.
 func phase(t *testing.T, c *Cluster, pod, want string) error {
 	got, err := c.Kubectl(t.Context(), "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.reason} {.status.message} {.status.containerStatuses[0].state.waiting}")
 	if err == nil && !strings.HasPrefix(got, want) {

@@ -213,7 +213,7 @@ func (u *unified) read(group, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// is waits until a file of a cgroup below kubepods has a value, and logs it.
+// is (the method) waits until a file of a cgroup below kubepods has a value, and logs it.
 func (u *unified) is(claim, group, file, want string) {
 	u.t.Helper()
 	if err := until(u.t.Context(), 20*time.Second, func() error {

@@ -105,8 +105,8 @@ func goTest(command []string, interrupted <-chan os.Signal) tester {
 	}
 }
 
-// run runs the tests. It writes the digest to out, and the complete output to
-// the file log. which are the packages, or arguments that select tests.
+// run runs the tests. It writes the digest to out, and the complete output to the
+// file log. The packages, or arguments that select tests, are given (which).
 func run(test tester, which []string, o options, out io.Writer, log string) (ok bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return false, err

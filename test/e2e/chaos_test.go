@@ -140,7 +140,7 @@ func (c *chaos) up() {
 	}
 }
 
-// kill ends tenond and, if both is set, the watchdog, too.
+// kill ends tenond and, if it gets true (both), the watchdog, too.
 func (c *chaos) kill(both bool) {
 	c.t.Helper()
 	pid := 0

@@ -75,7 +75,7 @@ func (m *memory) settle() {
 	}
 }
 
-// until updates the available memory again and again, until is returns true.
+// until updates the available memory again and again, until a condition (is) is true.
 func (m *memory) until(what string, is func() bool) {
 	m.s.t.Helper()
 	eventually(m.s.t, what, func() bool { m.settle(); return is() })

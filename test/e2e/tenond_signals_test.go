@@ -76,7 +76,7 @@ func (s *site) settle() {
 	s.roomy()
 }
 
-// woken returns writes to BE's quota: those after the time since that an event
+// woken returns writes to BE's quota: those after a time (since) that an event
 // of the given kind caused.
 func (s *site) woken(kind string, since time.Time) []record.Write {
 	s.t.Helper()

@@ -333,7 +333,7 @@ func (s *site) roomy() {
 	})
 }
 
-// within2s checks that BE has its safe bound 2 s after the time then.
+// within2s checks that BE has its safe bound 2 s after a time (then).
 func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	s.t.Helper()
 	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().Narrower(bound) <= 0 })
@@ -440,8 +440,8 @@ func (s *site) journaled() journal.State {
 	return state
 }
 
-// untouched checks that the cgroup path and all cgroups below it are unchanged.
-// If path is empty, it checks all cgroups of the site.
+// untouched checks that the cgroup at path and all cgroups below it are
+// unchanged. If path is empty, it checks all cgroups of the site.
 func (s *site) untouched(path string, before map[string]string) {
 	s.t.Helper()
 	below := "/" + strings.TrimSuffix(string(s.path(path)), "/") + "/"

@@ -36,9 +36,9 @@ func inTurn(t *testing.T, suite string) []string {
 	return turn(t, place, withSchedExt)
 }
 
-// turn returns one element of all, or all of them. The index of the element is
-// the number of the commit's turn plus place. TENON_TEST_KERNELS is the word
-// all, or the number of the turn.
+// turn returns one element of a list (all), or the whole list. The index of the
+// element is the number of the commit's turn plus the given place.
+// TENON_TEST_KERNELS is the word all, or the number of the turn.
 func turn(t *testing.T, place int, all []string) []string {
 	t.Helper()
 	if everything() {

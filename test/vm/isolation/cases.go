@@ -138,7 +138,7 @@ func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) 
 	return r, err
 }
 
-// judge traces the time between from and to, and judges the trace.
+// judge traces the time from one moment to another, and judges the trace.
 func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error {
 	events, rules, err := b.record(r, from, to, s)
 	if err != nil {
@@ -153,8 +153,8 @@ func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error
 	return err
 }
 
-// record traces the time between from and to, with a margin around it. It also
-// counts what the scheduler does in that time.
+// record traces the time from one moment to another, with a margin around it.
+// It also counts what the scheduler does in that time.
 func (b *bench) record(r *result, from, to time.Duration, s *scx.Scheduler) ([]schedtrace.Event, schedtrace.Rules, error) {
 	rules := schedtrace.Rules{ClassOf: classOf, From: from, To: to}
 	sleepUntil(from - b.around)

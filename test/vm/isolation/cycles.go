@@ -32,8 +32,8 @@ type attachment struct {
 	Took          time.Duration     `json:"took_ns"`
 }
 
-// cycles attaches and detaches the scheduler count times. Meanwhile both
-// cgroups fork in a loop, and a BE hog runs.
+// cycles attaches and detaches the scheduler a number of times (count).
+// Meanwhile both cgroups fork in a loop, and a BE hog runs.
 func cycles(ctx context.Context, count int) error {
 	if err := makeGroups(); err != nil {
 		return err

@@ -74,7 +74,7 @@ func saturate(ctx context.Context, length time.Duration) error {
 }
 
 // spill moves threads that wait too long to the fair class, and moves them back
-// later. It does so until the time until.
+// later. It does so up to a time (until).
 func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
 	spilled := map[int]time.Duration{} // end of each thread's demotion
 	second := time.NewTicker(time.Second)
