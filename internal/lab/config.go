@@ -23,32 +23,32 @@ const (
 )
 
 // Config configures one colocation or kernel-qos experiment. The zero value of
-// a field selects its default, which the field's comment names after a
-// semicolon. If there are two defaults, the second one is for kernel-qos.
+// a field selects its default, which the field's comment names. Some defaults
+// differ between the two experiments.
 type Config struct {
 	site.Setting
-	Modes    []report.Mode // AllModes; baseline, control and the isolation mechanisms of the node
-	Blocks   int           // 5, 8; unbounded with UntilResolved
-	Duration time.Duration // of the measured part of a run; 10 s, 5 s
+	Modes    []report.Mode // default: AllModes; in kernel-qos: baseline, control and the isolation mechanisms of the node
+	Blocks   int           // default: 5, and in kernel-qos 8; with UntilResolved, there is no limit
+	Duration time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
 	// UntilResolved continues the experiment until more blocks would not change
 	// a verdict. It ends at the latest when MaxTime has passed.
 	UntilResolved bool
-	MaxTime       time.Duration // of the whole experiment; no limit, 6:30 min without Blocks
-	// Margin is the P99 ratio below which Tenon must stay; 1.03.
+	MaxTime       time.Duration // of the whole experiment (default: no limit, but in kernel-qos without Blocks 6:30 min)
+	// Margin is the P99 ratio below which Tenon must stay. The default is 1.03.
 	Margin float64
 	// LoadPercent is how much CPU the service uses alone at the offered rate,
-	// in percent of the tested CPUs; 30.
+	// in percent of the tested CPUs. The default is 30.
 	LoadPercent float64
 	// StealPercent is a limit for the steal time, in percent of the time of the
 	// tested CPUs. A run with more is void. The default is 1.
 	StealPercent float64
-	Client       string // ClientTenon
-	Connections  int    // tenon: 256; wrk: 54 scaled to the machine
+	Client       string // default: ClientTenon
+	Connections  int    // default: 256, and for wrk 54 scaled to the machine
 	BEProcesses  int    // see Batch
-	BEThreads    int    // 2
-	Input        string // film to transcode; default: a clip that the lab renders once
-	Port         int    // on 127.0.0.1; a free one
-	CacheDir     string // of the clip; CacheDir()
+	BEThreads    int    // default: 2
+	Input        string // film to transcode (default: a clip that the lab renders once)
+	Port         int    // on 127.0.0.1 (default: a free one)
+	CacheDir     string // of the clip (default: CacheDir())
 
 	Workloads work.Workloads // service, load and batch work
 

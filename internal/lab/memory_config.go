@@ -20,25 +20,25 @@ import (
 var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}
 
 // MemoryConfig configures a memory experiment. The zero value of a field
-// selects its default, which the field's comment names after a semicolon.
+// selects its default, which the field's comment names.
 type MemoryConfig struct {
 	site.Setting
-	Modes    []report.Mode // MemoryModes
-	Blocks   int           // 6
-	Duration time.Duration // of the measured part of a run; 6 s
+	Modes    []report.Mode // default: MemoryModes
+	Blocks   int           // default: 6
+	Duration time.Duration // of the measured part of a run (default: 6 s)
 	// Set is the size of the files that the service reads at random. This is
-	// the working set of the service; 256 MiB. All other sizes are derived from
-	// it (see sizesOf).
+	// the working set of the service. The default is 256 MiB. All other sizes
+	// are derived from it (see sizesOf).
 	Set unit.Bytes
-	// Rate is the offered load in requests per second; 500.
+	// Rate is the offered load in requests per second. The default is 500.
 	Rate float64
 	// Data is the directory for the files that the programs read. It must be on
-	// a block device and not in memory; /var/tmp.
+	// a block device and not in memory. The default is /var/tmp.
 	Data string
 	// StealPercent is a limit for the steal time, in percent of the time of the
-	// tested CPUs. A run with more is void; 1.
+	// tested CPUs. A run with more is void. The default is 1.
 	StealPercent float64
-	Port         int // on 127.0.0.1; a free one
+	Port         int // on 127.0.0.1 (default: a free one)
 }
 
 // leastSet is the smallest useful working set, in bytes. If it were smaller,

@@ -15,31 +15,31 @@ import (
 var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, report.IdleBE}
 
 // ReactionConfig configures a reaction experiment. The zero value of a field
-// selects its default, which the field's comment names after a semicolon. Agent
-// has no default, because the experiment measures a real tenond.
+// selects its default, which the field's comment names. Agent has no default,
+// because the experiment measures a real tenond.
 type ReactionConfig struct {
 	site.Setting
-	Modes  []report.Mode // all modes that this kernel supports
-	Blocks int           // 5; each mode makes a part of its steps in each block
-	Steps  int           // number of load steps in mode events; 500
+	Modes  []report.Mode // default: all modes that this kernel supports
+	Blocks int           // default: 5; each mode makes a part of its steps in each block
+	Steps  int           // number of load steps in mode events (default: 500)
 	// Contrast is the number of steps in each mode but the first, which makes
 	// Steps steps. The default is a tenth of Steps.
 	Contrast int
-	Step     time.Duration // length of a step; 250 ms, plus reactionPeriod in modes ticks and psi
-	// LeastPause and MostPause bound the time between two steps; 900 ms, 1.3 s.
-	// The bound of the batch work grows only at periodic ticks. So after a
-	// shorter pause it would often be impossible to narrow the batch work any
-	// further.
+	Step     time.Duration // length of a step (default: 250 ms, plus reactionPeriod in modes ticks and psi)
+	// LeastPause and MostPause bound the time between two steps. The defaults
+	// are 900 ms and 1.3 s. The bound of the batch work grows only at periodic
+	// ticks. So after a shorter pause it would often be impossible to narrow
+	// the batch work any further.
 	LeastPause, MostPause time.Duration
-	// Objective is the longest run-queue delay that the service accepts; 0: no
-	// objective. With an objective, the batch work stays narrow for seconds
-	// after a step that missed it.
+	// Objective is the longest run-queue delay that the service accepts. By
+	// default there is none. With an objective, the batch work stays narrow for
+	// seconds after a step that missed it.
 	Objective time.Duration
 	// StealPercent is a limit for the steal time, in percent of the time of the
-	// tested CPUs. If a run has more, its steps are void; 1.
+	// tested CPUs. If a run has more, its steps are void. The default is 1.
 	StealPercent float64
 
-	lead time.Duration // time before the first step; reactionLead
+	lead time.Duration // time before the first step (default: reactionLead)
 }
 
 const (

@@ -18,16 +18,16 @@ import (
 // Child runs a part of the lab that needs its own process. Config.Self is the
 // command that calls Child, and args are the arguments after it.
 //
-//	client      reads a load.Config from in, writes a load.Result to out
+//	client      reads a load.Config from its input, writes a load.Result to its output
 //	spin CPUS   keeps CPUS busy at the lowest priority
 //	burn CPUS   keeps CPUS busy at the usual priority
-//	step        reads a steps.Plan from in, writes a line of its course for each step to out
-//	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to out
+//	step        reads a steps.Plan from its input, writes a line of its course for each step to its output
+//	hog FILE N  goes through FILE and holds N bytes of it; writes its progress to its output
 //	warm DIR    reads the files of DIR
-//	self N M    drives N threads of M bytes each: load.Configs from in, load.Results to out
-//	xz PATH     feeds the program xz with text; writes its progress to out
-//	memory N    copies N bytes of memory to and fro; writes its progress to out
-//	pi T D R    computes D digits of π with T threads in R rounds, writes a pi.Report to out
+//	self N M    drives N threads of M bytes each: load.Configs from its input, load.Results to its output
+//	xz PATH     feeds the program xz with text; writes its progress to its output
+//	memory N    copies N bytes of memory to and fro; writes its progress to its output
+//	pi T D R    computes D digits of π with T threads in R rounds, writes a pi.Report to its output
 func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	switch {
 	case len(args) == 1 && args[0] == "client":

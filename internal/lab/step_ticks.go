@@ -25,8 +25,8 @@ type reply struct {
 	failed       int
 }
 
-// A bound is a write of cpu.max. If the quota was or became unlimited, from or
-// to is unbounded.
+// A bound is a write of cpu.max. If the quota was or became unlimited, the
+// value unbounded stands for it.
 type bound struct {
 	cgroup   node.CgroupPath
 	from, to unit.MilliCPU

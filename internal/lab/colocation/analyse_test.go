@@ -28,8 +28,8 @@ func claimOf(t *testing.T, claims []report.Claim, name string) report.Claim {
 	return report.Claim{}
 }
 
-// plain returns runs without noise, one for each mode and block. edit may
-// change any run.
+// plain returns runs without noise, one for each mode and block. The function
+// edit may change any run.
 func plain(e Experiment, edit func(*Run)) []Run {
 	var runs []Run
 	for block := range e.Blocks {

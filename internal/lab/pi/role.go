@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Main computes digits of π in this process and writes the Report to out. args
-// are the numbers of threads, of digits and of rounds.
+// Main computes digits of π in this process and writes the Report to its
+// output. args are the numbers of threads, of digits and of rounds.
 func Main(args []string, out io.Writer) error {
 	var t Task
 	for i, to := range []*int{&t.Threads, &t.Digits, &t.Rounds} {

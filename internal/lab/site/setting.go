@@ -13,14 +13,14 @@ import (
 
 // A Setting is what the configurations of all experiments have in common: the
 // machine, the seed and the folder of the results. The zero value of a field
-// selects its default, which the field's comment names after a semicolon.
+// selects its default, which the field's comment names.
 type Setting struct {
 	Seed       uint64 // seed of the order of modes and of all random values
-	Agent      string // path of the tenond for Tenon's modes; empty: the lab's own loop runs
+	Agent      string // path of the tenond for Tenon's modes (default: none, and the lab's own loop runs)
 	CPUs       unit.CPUSet
 	ClientCPUs unit.CPUSet
 
-	Out string // directory of the results; ./tenon-lab-TIME
+	Out string // directory of the results (default: ./tenon-lab-TIME)
 	// Claimed is called when Out has become the directory of this experiment.
 	// This is after the set-up and before anything is measured. It may be nil.
 	Claimed  func() error

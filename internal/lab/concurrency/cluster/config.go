@@ -20,10 +20,10 @@ import (
 // machine; they have no effect. Jobs always run as a wave.
 type Config struct {
 	sweep.Config
-	Context   string   // kubectl context; the current one
-	Nodes     []string // tested nodes; all that take ordinary pods
-	Namespace string   // of the jobs; made, and removed at the end, if it does not exist; tenon-lab
-	Image     string   // of the jobs: it has sh, and ffmpeg unless there is a command; that of the published experiment
+	Context   string   // kubectl context (default: the current one)
+	Nodes     []string // tested nodes (default: all that take ordinary pods)
+	Namespace string   // of the jobs; made, and removed at the end, if it does not exist (default: tenon-lab)
+	Image     string   // of the jobs: it has sh, and ffmpeg unless there is a command (default: that of the published experiment)
 	// Input is the path of the film in the image. If it is empty, ffmpeg
 	// renders a film in each pod before the job begins.
 	Input string

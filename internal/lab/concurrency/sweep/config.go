@@ -40,7 +40,7 @@ const (
 // that its comment names.
 type Config struct {
 	site.Setting
-	Preset string // names the lists below; quick
+	Preset string // names the lists below (default: quick)
 	// The cells are all combinations of these lists. A limit of 0 means that a
 	// job has no CPU limit. With 0 threads, the program chooses their number. A
 	// memory of 0 means no memory limit.
@@ -50,26 +50,26 @@ type Config struct {
 	Memory     []unit.Bytes
 	Threads    []int
 
-	Slice    int           // CPUs of a pinned virtual worker; the limit, rounded up
-	BurstMax unit.MilliCPU // strategy burst: the quota is the larger one of this and twice the limit; 8 CPUs
-	Fill     Fill          // steady
-	Blocks   int           // 4
-	Window   time.Duration // in which the jobs begin that count; 2 s
-	Warmup   time.Duration // time before Window; 800 ms
-	MaxTime  time.Duration // of the whole experiment; 9 min 30 s
+	Slice    int           // CPUs of a pinned virtual worker (default: the limit, rounded up)
+	BurstMax unit.MilliCPU // strategy burst: the quota is the larger one of this and twice the limit (default: 8 CPUs)
+	Fill     Fill          // default: steady
+	Blocks   int           // default: 4
+	Window   time.Duration // the jobs that begin in it count (default: 2 s)
+	Warmup   time.Duration // time before Window (default: 800 ms)
+	MaxTime  time.Duration // of the whole experiment (default: 9 min 30 s)
 	// AsPublished runs each cell once, in the order of the lists, with all jobs
 	// at once. Slices then also have a quota, which is the limit.
 	AsPublished bool
-	Type        string // of all jobs, in the table; the strategy
+	Type        string // of all jobs, in the table (default: the strategy)
 
-	Argv     []string      // command of a job; by default the lab's transcode
-	Work     time.Duration // CPU time of one of the lab's transcodes, alone; 500 ms
-	Height   int           // of the transcode's picture in lines; 360, 720 or 1080, the smallest with a thread for each CPU
-	Input    string        // film; the lab's own clip
-	CacheDir string        // directory of the rendered clip; work.CacheDir
+	Argv     []string      // command of a job (default: the lab's transcode)
+	Work     time.Duration // CPU time of one of the lab's transcodes, alone (default: 500 ms)
+	Height   int           // of the transcode's picture in lines (default: 360, 720 or 1080, the smallest with a thread for each CPU)
+	Input    string        // film (default: the lab's own clip)
+	CacheDir string        // directory of the rendered clip (default: work.CacheDir)
 
-	StealPercent   float64 // steal time that voids a run, in percent of the tested CPUs' time; 1
-	ForeignPercent float64 // CPU use of other work that voids a run, in percent of the tested CPUs; 5
+	StealPercent   float64 // steal time that voids a run, in percent of the tested CPUs' time (default: 1)
+	ForeignPercent float64 // CPU use of other work that voids a run, in percent of the tested CPUs (default: 5)
 }
 
 // The bounds of the values of a Config.

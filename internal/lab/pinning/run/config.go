@@ -17,18 +17,18 @@ import (
 // that its comment names.
 type Config struct {
 	site.Setting
-	Parts    []string       // pi and nginx
-	Modes    []pinning.Mode // all
-	Blocks   int            // 4
-	Limit    int            // CPUs of the job and of each server; by default half of the tested CPUs, for nginx at most what fits
-	Threads  int            // of the job; 3000, as published
-	Digits   int            // 20000, as published
-	Rounds   int            // chosen so that the job needs about Work of CPU time
-	Work     time.Duration  // 3 s
-	Duration time.Duration  // of each loop on the web servers; 3 s
-	MaxTime  time.Duration  // of the whole experiment; 5 min
+	Parts    []string       // default: pi and nginx
+	Modes    []pinning.Mode // default: all
+	Blocks   int            // default: 4
+	Limit    int            // CPUs of the job and of each server (default: half of the tested CPUs, for nginx at most what fits)
+	Threads  int            // of the job (default: 3000, as published)
+	Digits   int            // default: 20000, as published
+	Rounds   int            // default: so many that the job needs the CPU time Work
+	Work     time.Duration  // default: 3 s
+	Duration time.Duration  // of each loop on the web servers (default: 3 s)
+	MaxTime  time.Duration  // of the whole experiment (default: 5 min)
 
-	StealPercent float64 // steal time that voids a run, in percent of the tested CPUs' time; 1
+	StealPercent float64 // steal time that voids a run, in percent of the tested CPUs' time (default: 1)
 }
 
 func (c Config) orDefaults() (Config, error) {
