@@ -61,7 +61,7 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 	return "", true
 }
 
-// means returns the kernel feature that schedIdle selects, so that BE work gives way:
+// means gives the kernel feature that schedIdle selects, so that BE work gives way:
 // with 0 the least weight, with 1 cpu.idle. If schedIdle is not set, it selects none.
 // Koordinator's default of the key is 0, and there 0 selects none, because another
 // mechanism makes BE work give way.

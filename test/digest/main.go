@@ -78,8 +78,8 @@ func main() {
 	}
 }
 
-// A tester runs go test -json with more arguments, and passes the output to
-// read. It returns an error if a test failed.
+// A tester runs go test -json with more arguments, and passes the output to a
+// function (read). It returns an error if a test failed.
 type tester func(read func(io.Reader) error, more ...string) error
 
 // goTest returns the tester of a command. After an interrupt, the tester does
@@ -105,8 +105,8 @@ func goTest(command []string, interrupted <-chan os.Signal) tester {
 	}
 }
 
-// run runs the tests. It writes the digest to out, and the complete output to the
-// file log. The packages, or arguments that select tests, are given (which).
+// run runs the tests. It writes the digest to a stream (out), and the complete output
+// to the file log. The packages, or arguments that select tests, are given (which).
 func run(test tester, which []string, o options, out io.Writer, log string) (ok bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return false, err

@@ -95,11 +95,11 @@ var topologies = []struct{ name, cores, threads, shards string }{
 }
 
 // TestInvariantsHold runs every load on every topology. It checks these
-// invariants of the design: I1 (BE beside LSX ends within a kick or a tick, and
-// never starts there), I2 (no task waits for 15 s), I5 (after a pass of the
-// reaper the bits are correct) and I8 (the times of the classes add up to the
-// elapsed time). It also checks shares, quotas, cap, headroom, hold and relief,
-// and that BE uses the time that it may use.
+// invariants of the design: I1 (BE beside LSX, see below, ends within an
+// interrupt or a tick, and never starts there), I2 (no task waits for 15 s), I5
+// (after a pass of the reaper the bits are correct) and I8 (the times of the
+// classes add up to the elapsed time). It also checks shares, quotas, cap,
+// headroom, hold and relief, and that BE uses the time that it may use.
 //
 // It does not check the invariants about the kernel: I3 (all threads continue
 // after an unload), I4 (no LS thread has the policy), I6 (no insertion into
@@ -187,9 +187,9 @@ func broken(out, invariant string) (string, bool) {
 	return "", false
 }
 
-// TestProtocolHoldsInEveryOrder tries all interleavings. Unless a kick is in
-// flight, BE must never stay beside LSX, which is LS work that expels BE from the
-// other threads of its core, and must never wait on an idle CPU. When LSX has
+// TestProtocolHoldsInEveryOrder tries all interleavings. Unless an interrupt (kick)
+// is under way, BE must never stay beside LSX, which is LS work that expels BE from
+// the other threads of its core, and must never wait on an idle CPU. When LSX has
 // left, a hold keeps BE away for a while: a CPU that sees the one must see both.
 func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	check := build(t, "protocol")

@@ -245,8 +245,8 @@ func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tic
 // woke reports whether an event is new, or counts other events that are new.
 func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
 
-// waits reports whether an event says that work waits. hurts reports whether
-// this is the work of one service, and not of the node as a whole.
+// waits reports whether an event says that work waits. sloViolated reports
+// whether this is the work of one service, and not of the node as a whole.
 func waits(e tick.Event) bool       { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
 func sloViolated(e tick.Event) bool { return waits(e) && e.Workload != "" }
 

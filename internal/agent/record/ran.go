@@ -12,7 +12,7 @@ import (
 // ran says for how long each CPU ran since the previous line. It is in the
 // order of the CPUs and ends with the last CPU that ran. A hundred workloads on
 // a hundred CPUs have ten thousand counters in a tick, and few of them change.
-// If ran is nil, the line has all counters in full.
+// If it is nil, the line has all counters in full.
 type ran []time.Duration
 
 // ranSince returns the differences between two readings. It returns nil if the

@@ -37,7 +37,7 @@ type Metrics struct {
 	mu   sync.Mutex
 	last tick.Tick // the last tick that could read the node
 	used map[node.WorkloadID]time.Duration
-	// at is the end of the last tick. period is the time between two ticks.
+	// The last tick ended at the time at. The time between two ticks is period.
 	at     time.Time
 	period time.Duration
 	now    func() time.Time

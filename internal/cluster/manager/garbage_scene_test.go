@@ -22,8 +22,8 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// A tally counts the results of writes: let were admitted, refused were refused
-// by a webhook, and unread were refused by the API server itself.
+// A tally counts the results of writes: how many were admitted (let), refused
+// by a webhook, and refused by the API server itself (unread).
 type tally struct{ let, refused, unread int }
 
 // take counts the result of a write. A refusal by a webhook has a message. If

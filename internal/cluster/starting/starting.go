@@ -43,8 +43,8 @@ type Containers struct {
 
 	mu sync.Mutex
 	of map[string][]container // by UID of the pod
-	// next is closed after the first tick that begins from now on. current is
-	// closed after the tick that runs now. If no tick runs, current is nil.
+	// The first tick that begins from now on closes the channel next at its end.
+	// The tick that runs now closes current. If no tick runs, current is nil.
 	next, current chan struct{}
 }
 

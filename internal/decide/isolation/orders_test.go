@@ -95,7 +95,7 @@ func (n *scene) obey(t *testing.T) {
 	}
 }
 
-// check compares the orders with want. Cgroups that want does not name may have
+// check compares the orders with those that are wanted. Other cgroups may have
 // any order.
 func (n *scene) check(t *testing.T, want map[string]string) {
 	t.Helper()

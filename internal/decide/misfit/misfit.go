@@ -33,9 +33,9 @@ const DefaultAfter = 30 * time.Second
 
 const (
 	// most and few are shares of throttled periods, in thousandths. A workload
-	// becomes a misfit only while its share stays above most. It stops being a
-	// misfit when its share falls below few. They differ, so that a share near
-	// one of them does not change the answer in each tick.
+	// becomes a misfit only while its share stays above the first. It stops
+	// being a misfit when its share falls below the second. They differ, so
+	// that a share near one of them does not change the answer in each tick.
 	most unit.MilliCPU = 500
 	few  unit.MilliCPU = 250
 	// The time constant of the means is After / tau.

@@ -57,7 +57,7 @@ type Map struct {
 	words int               // number of words of a mask
 	cores []span
 	pools []pool
-	// from has, for each level, the index of its first pool. The last entry is
+	// from holds the index of the first pool of each level. The last entry is
 	// the number of pools.
 	from  [levels + 1]int32
 	sizes []int32 // the numbers of CPUs that cores have, largest first

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A nodeCase is one input for both formulas. If have is not set, BE work starts
-// with all CPUs.
+// A nodeCase is one input for both formulas. If the field have is not set, BE
+// work starts with all CPUs.
 type nodeCase struct {
 	name      string
 	topo      node.Topology

@@ -42,9 +42,9 @@ const (
 	// CPUs must be free.
 	room = 10
 	// busy and leave are loads of LS work on a core. A new seat avoids a core
-	// whose load is at least busy. A seat moves away from a core only if the
-	// load is at least leave. leave is higher than busy, so that a load near
-	// one of them does not move seats to and fro.
+	// with at least the first load. A seat moves away from a core only at the
+	// second load. This one is higher, so that a load near one of them does not
+	// move seats to and fro.
 	busy  unit.MilliCPU = 250
 	leave unit.MilliCPU = 600
 	// tries is the maximum number of workloads for which one call looks for

@@ -252,7 +252,7 @@ func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
 	panic("not reached")
 }
 
-// near reports whether two amounts differ by at most the given share of want.
+// near reports whether two amounts differ by at most the given share of the second one (want).
 func near(got, want time.Duration, share float64) bool {
 	return (got - want).Abs() <= time.Duration(share*float64(want))
 }

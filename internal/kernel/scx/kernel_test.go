@@ -104,8 +104,8 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 	}
 }
 
-// TestBENeverStartsBesideLSX checks the counters of the scheduler itself. Other
-// tests check the kernel's traces.
+// TestBENeverStartsBesideLSX checks the scheduler's counters. LSX is LS work
+// that expels BE from its core. Other tests check the kernel's traces.
 func TestBENeverStartsBesideLSX(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")

@@ -36,9 +36,9 @@ func TestStrayIsReported(t *testing.T) {
 	}
 }
 
-// TestKilledBEExitsUnderTheSMTRule runs LSX on one thread of each core, so that
-// the SMT rule keeps BE off all CPUs. A BE process that is killed must still
-// end.
+// TestKilledBEExitsUnderTheSMTRule runs LSX, LS work that expels BE from its
+// core, on one thread of each core. So the SMT rule keeps BE off all CPUs. A BE
+// process that is killed must still end.
 func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	s := newStage(t)
 	be, beID := s.group("be")

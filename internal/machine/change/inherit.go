@@ -60,8 +60,8 @@ func (c *Knobs) wrote(k node.Knob, t journal.Touch, v node.Value) bool {
 // Inherited reports whether a knob has a copy of a value that Tenon wrote to an
 // ancestor. The knob is not in the journal. If it has a copy, Inherited returns
 // the entry that the knob would have if Tenon had written the copy itself. In
-// this entry, the value before Tenon is that of the ancestor. touch returns the
-// journal's entry of a knob.
+// this entry, the value before Tenon is that of the ancestor. The function
+// touch returns the journal's entry of a knob.
 //
 // Suppose that an owner gives a cgroup a value that Tenon also wrote to the
 // parent. Then Inherited takes this value for a copy. But if the cgroup already

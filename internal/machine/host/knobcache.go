@@ -46,7 +46,7 @@ func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
-// asked holds the arguments of the last call of read.
+// asked holds the arguments of the last call of the method read.
 type asked struct {
 	groups  []node.CgroupPath
 	touched []node.Knob

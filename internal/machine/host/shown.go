@@ -116,7 +116,7 @@ type shown struct {
 }
 
 // also (the method) sets additional knobs. A snapshot that is made without a cache has
-// them for every cgroup, like node.Files. The knobs of runs are added for each workload.
+// them for every cgroup, like node.Files. The knob FileRun is added for each workload.
 func (x *shown) also(files []node.File) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 // A tally says how many threads have which attribute, for one knob: be threads
 // have the best-effort attribute, and others have the usual one. Tenon does not
-// change the threads in left, which are real-time threads and threads that
+// change the other threads (left), which are real-time threads and threads that
 // chose their slice.
 type tally struct{ be, others, left int }
 

@@ -24,8 +24,8 @@ type rule struct {
 	// settle returns the text that the file has after the write. It also makes
 	// all other changes that the write causes.
 	settle func(op) string
-	// derive returns the effective CPUs or memory nodes. own is the set of the
-	// group, and parent that of its parent.
+	// derive returns the effective CPUs or memory nodes. Its arguments are the
+	// set of the group and that of its parent.
 	derive func(own, parent unit.CPUSet) unit.CPUSet
 }
 
