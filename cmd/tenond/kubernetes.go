@@ -54,7 +54,7 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 }
 
 // open returns nil if the node belongs to no cluster. The client for the API
-// server writes its log to log.
+// server writes to the given log.
 func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if !f.on {
 		return nil, nil

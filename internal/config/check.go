@@ -164,7 +164,7 @@ var thresholdPairs = []pair{
 
 var resctrlPair = pair{"catRangeStartPercent", "catRangeEndPercent", false, ""}
 
-// pair adds a fault if the two percentages in the mapping at path contradict
+// pair adds a fault if the two percentages in the mapping at a path contradict
 // each other. It adds none if one of them has a fault already.
 func (c *checker) pair(p pair, set, usual any, path string) {
 	if c.bad[join(path, p.low)] || c.bad[join(path, p.high)] {

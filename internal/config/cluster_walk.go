@@ -54,7 +54,7 @@ func moved(field, oldPath, newPath string) string {
 
 // spell corrects the spelling of keys in a mapping. Koordinator reads keys in any case,
 // so if a key differs only by case from exactly one of the known names, spell replaces
-// it by that name. It calls renamed for each key that it changes.
+// it by that name. It calls the function renamed for each key that it changes.
 func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to string)) {
 	written := map[string]bool{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the messages of the wrong files
 
 const header = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: batch, class: BE, units: [batch.slice]}\n"
 
-// parsed returns the configuration in text. The test fails if the text has a
+// parsed returns the configuration in a text. The test fails if the text has a
 // fault.
 func parsed(t *testing.T, text string) Config {
 	t.Helper()

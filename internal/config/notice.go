@@ -31,7 +31,7 @@ func (s Strategies) Notices() []string {
 	return append(notices, s.QOS.noticesOfBlocks()...)
 }
 
-// noticesIn returns the notices for the mapping v at path.
+// noticesIn returns the notices for the mapping v at a path.
 func noticesIn(v reflect.Value, path string) []string {
 	keys := keysOf(v.Type())
 	for _, k := range keys {

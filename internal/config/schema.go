@@ -160,7 +160,7 @@ func homes(whole reflect.Type, name string) []string {
 	return found
 }
 
-// join returns the path of the key name in the mapping at path.
+// join returns the path of a key (name) in the mapping at a path.
 func join(path, name string) string {
 	if path == "" {
 		return name

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/config/syntax"
 )
 
-// strategy returns the mapping with the keys of the section at path. If there is none, it adds a
-// fault and returns nil. There are three notations: the keys are directly in the section; they
+// strategy returns the mapping with the keys of the section at a path. If there is none, it adds
+// a fault and returns nil. There are three notations: the keys are directly in the section; they
 // are under clusterStrategy, as in Koordinator's ConfigMap; or the section is a JSON text, as a
 // value of that ConfigMap is. If it is a text, all its keys have the line of the text.
 func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {

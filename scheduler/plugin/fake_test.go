@@ -91,9 +91,9 @@ type podInfo struct {
 
 func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 
-// machine returns a report of a node that has caches caches, cores cores in
-// each cache, and two threads in each core. The numbers of two siblings differ
-// by half the number of CPUs.
+// machine returns a report of a node that has the given numbers of caches, and
+// of cores in each cache, and two threads in each core. The numbers of two
+// siblings differ by half the number of CPUs.
 func machine(name string, sequence int64, caches, cores int, held ...place.Held) *v1alpha1.NodeReport {
 	var t node.Topology
 	n := caches * cores

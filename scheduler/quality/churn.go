@@ -50,7 +50,7 @@ func (s *source) claim() *claim {
 }
 
 // pareto returns the quantile u of a distribution of lifetimes, whose form
-// depends on shape.
+// depends on a parameter (shape).
 func pareto(u, shape float64) float64 {
 	low, high := math.Pow(shortest, -shape), math.Pow(longest, -shape)
 	return math.Pow(low-u*(low-high), -1/shape)

@@ -39,7 +39,7 @@ type document struct {
 // key names a document, such as DaemonSet tenond.
 func (d document) key() string { return d.str("kind") + " " + d.str("metadata", "name") }
 
-// at returns the value below keys, or nil if there is none.
+// at returns the value at a path of keys, or nil if there is none.
 func (d document) at(keys ...string) any {
 	var v any = d.object
 	for _, k := range keys {

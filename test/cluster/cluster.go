@@ -302,7 +302,7 @@ func (c *Cluster) file(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
 
-// patient returns limit, multiplied by TENON_TEST_PATIENCE on a slow machine.
+// patient returns the limit, multiplied by TENON_TEST_PATIENCE on a slow machine.
 func patient(limit time.Duration) time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
 	return max(limit, d)

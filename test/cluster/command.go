@@ -72,7 +72,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlApply(ctx, "", args...)
 }
 
-// KubectlApply runs kubectl with input on standard input, for -f -.
+// KubectlApply runs kubectl with a text on standard input, for -f -.
 func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := c.Command(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(input)

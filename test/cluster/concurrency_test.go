@@ -56,8 +56,8 @@ func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
 }
 
 // keepLogs keeps the logs of some containers of the node after their pods have
-// ended: of those whose names begin with prefix. It returns the folder with the
-// logs, which has the name of the node.
+// ended: of those whose names begin with a prefix. It returns the folder with
+// the logs, which has the name of the node.
 func keepLogs(t *testing.T, n *Node, prefix string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), n.Name)

@@ -110,8 +110,8 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 }
 
 // lockFolders locks the directories on which all clusters of this machine
-// mount. Until the caller calls unlock, no other cluster creates or removes
-// them.
+// mount. Until the caller calls the function unlock, no other cluster creates
+// or removes them.
 func lockFolders() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "tenon-clusters.lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -97,7 +97,7 @@ func kubectl(t *testing.T, c *Cluster, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// eventually fails the test if f does not succeed within limit.
+// eventually fails the test if f does not succeed within the limit.
 func eventually(t *testing.T, limit time.Duration, claim string, f func() error) {
 	t.Helper()
 	if err := until(t.Context(), limit, f); err != nil {

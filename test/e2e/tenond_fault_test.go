@@ -252,7 +252,7 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 }
 
 // openFiles returns how many open files of a process have a path that contains
-// part.
+// the text part.
 func openFiles(t *testing.T, pid int, part string) (n int) {
 	t.Helper()
 	dir := filepath.Join("/proc", itoa(pid), "fd")

@@ -180,7 +180,7 @@ type daemon struct {
 // not depend on each other.
 func (s *site) lock() string { return filepath.Join(s.state, "machine.lock") }
 
-// launch starts tenond on the site. The command line begins with wrap.
+// launch starts tenond on the site. The command line begins with given words (wrap).
 func (s *site) launch(wrap ...string) *daemon {
 	s.t.Helper()
 	argv := append(wrap, filepath.Join(s.bin, "tenond"), "--config", s.config, "--state-dir", s.state, "--machine-lock", s.lock(), "--metrics", "", "--log-format", "text")

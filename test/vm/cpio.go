@@ -55,7 +55,7 @@ func (c *cpioWriter) entry(name string, mode, size int64, content io.Reader) err
 	return c.padded(size, content)
 }
 
-// padded copies exactly size bytes and pads them to a multiple of four.
+// padded copies exactly the given number of bytes and pads them to a multiple of four.
 func (c *cpioWriter) padded(size int64, content io.Reader) error {
 	if _, err := io.CopyN(c.w, content, size); err != nil {
 		return err

@@ -143,8 +143,8 @@ func readResult(t *testing.T, o Outcome, to any) {
 	}
 }
 
-// checkWorkers checks that all workers have ended, that no worker was stopped
-// for longer than stall, and that all children had the expected policy.
+// checkWorkers checks that all workers have ended, that no worker was stopped for
+// longer than a limit (stall), and that all children had the expected policy.
 func checkWorkers(t *testing.T, workers []worker, want map[string]int, stall time.Duration) {
 	t.Helper()
 	got := map[string]int{}

@@ -132,7 +132,7 @@ func (r Report) Outcome(name string) (Outcome, bool) {
 }
 
 // Again runs the command with this name once more, alone in a new machine. It
-// appends args to the arguments of the command.
+// appends further arguments to those of the command.
 func (r Report) Again(ctx context.Context, console io.Writer, name string, args ...string) (Report, error) {
 	i := slices.IndexFunc(r.commands, func(c Command) bool { return c.Name == name })
 	if i < 0 {
@@ -144,9 +144,9 @@ func (r Report) Again(ctx context.Context, console io.Writer, name string, args 
 }
 
 // Run boots the machine with the files of image, runs all commands one after
-// another, and powers off. It copies all output of the guest to console. If the
-// machine did not reach the end, it returns an error. If a command fails, that
-// is no error: its Outcome shows it.
+// another, and powers off. It copies all output of the guest to a writer
+// (console). If the machine did not reach the end, it returns an error. If a
+// command fails, that is no error: its Outcome shows it.
 func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
 	dir, err := os.MkdirTemp("", "tenon-vm-")
 	if err != nil {

@@ -21,8 +21,8 @@ func (r *changeLogger) stopped(s plan.Step) {
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }
 
-// undead adds workloads to failing: those that should have ended and have not,
-// and for which this tick makes no new attempt.
+// undead adds workloads to the list failing: those that should have ended and
+// have not, and for which this tick makes no new attempt.
 func (r *changeLogger) undead(wants []plan.Want, failing map[node.Knob]string) {
 	if len(r.failing) == 0 {
 		return

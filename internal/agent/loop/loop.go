@@ -164,15 +164,15 @@ func (a *Agent) spent() time.Duration {
 }
 
 // Run makes ticks until ctx ends, and returns ctx's error. A tick starts every
-// Pause, and at once when wake delivers an event. Run hands each tick to
-// observe.
+// Pause, and at once when the channel wake delivers an event. Run passes each
+// tick to a function (observe).
 //
 // Events that come during a tick, or in the gap after it, wait for the next
 // tick. The request of an operator ends the gap. If a single event says that
 // work waits, a second tick follows soon, because the rates that the first tick
 // had are too old.
 //
-// A nil wake never delivers an event. The goroutine that sends to wake must
+// A nil channel never delivers an event. The goroutine that sends events must
 // stop when ctx ends.
 func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
 	due := time.NewTimer(0)

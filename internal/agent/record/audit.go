@@ -82,8 +82,8 @@ type failure struct {
 }
 
 // OpenAudit opens the log in dir. A size of 0 means DefaultAuditSize. If the
-// log cannot be written, it calls complain once. It calls complain again only
-// if a write has succeeded meanwhile.
+// log cannot be written, it calls the function complain once. It calls it again
+// only if a write has succeeded meanwhile.
 func OpenAudit(dir string, size int64, complain func(error)) *Audit {
 	a := &Audit{
 		path: filepath.Join(dir, AuditFile), old: filepath.Join(dir, AuditFileOld),

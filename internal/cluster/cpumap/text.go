@@ -77,8 +77,8 @@ func (m *Map) legend() [][2]string {
 	return lines
 }
 
-// each calls visit for all parts, beginning with the first socket. A part comes
-// before the parts within it.
+// each calls a function (visit) for all parts, beginning with the first socket.
+// A part comes before the parts within it.
 func (m *Map) each(visit func(*part)) {
 	var walk func([]*part)
 	walk = func(parts []*part) {

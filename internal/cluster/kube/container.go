@@ -12,9 +12,9 @@ import (
 // Starting returns a BE container that the runtime is about to create, and its pod. It
 // returns them as Workloads will return them later, so that Tenon sets the same limits
 // from the start, and leaves the same limits to the kubelet. If p comes from the
-// runtime, which knows only labels and annotations, spec must be false. Then Starting
-// knows only the resources in the annotation extended-resource-spec. ours is false if
-// Tenon manages no limit of the container.
+// runtime, which knows only labels and annotations, the argument spec must be false.
+// Then Starting knows only the resources in the annotation extended-resource-spec.
+// ours is false if Tenon manages no limit of the container.
 func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Container, ours bool) {
 	if c := Class(p); c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
 		return node.Workload{}, node.Container{}, false

@@ -286,8 +286,8 @@ func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 	s.eventually("it is ready", soon, func() bool { return strings.HasPrefix(ready(), "200") })
 }
 
-// forward forwards connections to address until the listener is closed. While
-// the value up is false, it closes new connections at once.
+// forward passes connections on to an address until the listener is closed.
+// While the value up is false, it closes new connections at once.
 func forward(l net.Listener, address string, up *atomic.Bool) {
 	for {
 		from, err := l.Accept()

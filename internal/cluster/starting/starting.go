@@ -101,8 +101,8 @@ func (s *Containers) End() {
 	}
 }
 
-// AddTo adds to pods the ids of the containers that are about to start. It does
-// not change a pod in place: the list gets a changed copy. It forgets a
+// AddTo adds to the list of pods the ids of the containers that are about to start.
+// It does not change a pod in place: the list gets a changed copy. It forgets a
 // container when the kubelet has reported its id, or a minute after its start.
 func (s *Containers) AddTo(pods []corev1.Pod, now time.Time) []corev1.Pod {
 	s.mu.Lock()

@@ -43,8 +43,8 @@ func IsName(name string) bool {
 	return true
 }
 
-// Check calls fault for each mistake that ranges cannot express. It ignores
-// fields with other faults (bad).
+// Check calls a function (fault) for each mistake that ranges cannot express.
+// It ignores fields with other faults (bad).
 func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, problem string)) {
 	add := func(field, format string, args ...any) {
 		if !bad[field] {

@@ -148,7 +148,7 @@ type asked[T any] struct {
 func (a asked[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
 
 // add records that v is requested for a device. If the device already has a
-// request, pick chooses between the two.
+// request, the function pick chooses between the two.
 func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	if a.of == nil {
 		a.of, a.names = map[unit.Device]T{}, map[unit.Device]string{}

@@ -52,9 +52,9 @@ func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []stri
 	return targets, nil
 }
 
-// isNamed reports whether name names the device. It can be the number of the
-// device, its name in /dev, its name in the device mapper, or a volume group
-// and a volume.
+// isNamed reports whether the device has this name. A name can be the number of
+// the device, its name in /dev, its name in the device mapper, or a volume
+// group and a volume.
 func isNamed(d node.BlockDevice, name string) bool {
 	if name == d.ID.String() {
 		return true
@@ -81,8 +81,8 @@ func inVolumeGroup(d node.BlockDevice, group string) bool {
 // inside a name.
 func mapperName(part string) string { return strings.ReplaceAll(part, "-", "--") }
 
-// disksBelow appends the whole disks on which d lies. It looks at most depth
-// layers below d.
+// disksBelow appends the whole disks on which d lies. It looks below d through
+// a number of layers (depth).
 func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevice, depth int) []unit.Device {
 	if len(d.Below) == 0 || depth == 0 {
 		return append(all, d.Disk)

@@ -28,8 +28,8 @@ type Pool struct {
 }
 
 // Keeping returns the pool with a larger Reserved. If CPU suppress is enabled,
-// Reserved becomes at least kubelet, which is the CPU that the kubelet keeps
-// from all pods. ReservedCPUs are no part of the capacity, so Keeping subtracts
+// Reserved becomes at least the CPU that the kubelet keeps from all pods
+// (kubelet). ReservedCPUs are no part of the capacity, so Keeping subtracts
 // their number from that amount.
 func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
 	if suppress {

@@ -37,8 +37,8 @@ func CPU(w *node.Workload, c *node.Container) (v node.CPUMax, ours bool) {
 	return node.CPUMax{Quota: Quota(c.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}, true
 }
 
-// Memory returns the memory.max that Tenon sets. Its parameters and ours are
-// those of CPU. Without a memory limit it returns unit.MaxBytes.
+// Memory returns the memory.max that Tenon sets. Its parameters and its last
+// result are those of CPU. Without a memory limit it returns unit.MaxBytes.
 func Memory(w *node.Workload, c *node.Container) (most unit.Bytes, ours bool) {
 	if w.MemoryManagedExternally {
 		return 0, false

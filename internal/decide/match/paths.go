@@ -46,8 +46,8 @@ func NameContainers(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
 }
 
-// Differ compares two sorted lists of paths. It ignores paths for which counts
-// is false. It reports whether either list has a path that the other one lacks.
+// Differ compares two sorted lists of paths. It ignores paths for which a function (counts)
+// returns false. It reports whether either list has a path that the other one lacks.
 func Differ(a, b []string, counts func(string) bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		switch {

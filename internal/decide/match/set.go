@@ -29,7 +29,7 @@ func parseSet(pattern string) (s set, length int, err error) {
 	return s, len(pattern) - len(rest) + end + 1, nil
 }
 
-// ranges calls yield with the first and the last character of each range.
+// ranges calls a function (yield) with the first and the last character of each range.
 func (s set) ranges(yield func(first, last rune) bool) {
 	for text := s.text; text != ""; {
 		first, n := character(text)

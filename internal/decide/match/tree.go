@@ -147,7 +147,7 @@ func (t tree) apply(rules []Rule) {
 }
 
 // firstMatch returns the first rule that matches the group, if its number is
-// below limit.
+// below a limit.
 func firstMatch(globs []glob, e *entry, limit int) (rule int, ok bool) {
 	name := string(e.path[strings.LastIndexByte(string(e.path), '/')+1:])
 	for _, g := range globs {

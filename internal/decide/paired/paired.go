@@ -108,11 +108,11 @@ func (j Judgement) Lower() float64 {
 	return min(j.MeanLower-j.rule.Allowance(j.Pairs), j.MedianLower)
 }
 
-// Below reports whether the sample shows that the ratio is below limit, such as
-// 1.03.
+// Below reports whether the sample shows that the ratio is below a limit, such
+// as 1.03.
 func (j Judgement) Below(limit float64) bool { return j.Enough && j.Upper() < math.Log(limit) }
 
-// Above reports whether the sample shows that the ratio is above limit.
+// Above reports whether the sample shows that the ratio is above a limit.
 func (j Judgement) Above(limit float64) bool { return j.Enough && j.Lower() > math.Log(limit) }
 
 // Bounds are the mean and the median of a sample of log ratios, with one-sided
@@ -214,11 +214,11 @@ func moments(values []float64) (mean, sd, skew float64) {
 	return mean, math.Sqrt(second / max(n-1, 1)), skew
 }
 
-// P returns the p value of the claim that the ratio differs from limit, on
-// either side. If the ratio is limit, the probability of a sample at least as
-// far from it as this one is at most p. P is the largest p value of the tests
-// by which BoundsOf sets its bounds, with the allowance for the mean. If the
-// rule allows no claim from the sample, P is 1.
+// P returns the p value of the claim that the ratio differs from a limit, on
+// either side. If it does not, the probability of a sample at least as far from
+// it as this one is at most p. P is the largest p value of the tests by which
+// BoundsOf sets its bounds, with the allowance for the mean. If the rule allows
+// no claim from the sample, P is 1.
 func (r Rule) P(logs []float64, limit float64) float64 {
 	j := r.Judge(logs)
 	l := math.Log(limit)

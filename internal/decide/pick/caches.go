@@ -9,7 +9,7 @@ import (
 // this, a choice does not compare them one by one.
 const mostCaches = 600
 
-// bestCaches chooses k of the free caches. The choice also has the caches in base.
+// bestCaches chooses k of the free caches. The choice also has some given caches (base).
 func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	if k == 0 {
 		s, ok := f.rate(slices.Clone(base))

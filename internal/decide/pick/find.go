@@ -130,7 +130,7 @@ func (f *finder) look() {
 const mostNodes = 256
 
 // eachNodes calls the function try with each set of j NUMA nodes into which the claim fits.
-// Each set contains the nodes in forced. The nodes with the most room are tried first.
+// Each set contains certain nodes (forced). The nodes with the most room are tried first.
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32
@@ -243,9 +243,9 @@ func (f *finder) selectIn(nodes []int32) *selection {
 }
 
 // fewestCaches returns the smallest set of free caches that the claim needs in
-// addition to base. It returns false if even all of them are not enough. It
-// always takes the cache with the largest gain. This gives the smallest set,
-// because each further cache gains less than the one before.
+// addition to others (base). It returns false if even all of them are not
+// enough. It always takes the cache with the largest gain. This gives the
+// smallest set, because each further cache gains less than the one before.
 func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	left := f.scratch
 	copy(left, f.room)

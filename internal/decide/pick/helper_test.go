@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// machine returns a topology with nodes NUMA nodes, caches L3 caches in each
-// node, cores cores in each cache, and threads threads in each core. The
-// threads of a core have consecutive numbers.
+// machine returns a topology with the given numbers of NUMA nodes, L3 caches in
+// each node, cores in each cache, and threads in each core. The threads of a
+// core have consecutive numbers.
 func machine(nodes, caches, cores, threads int) node.Topology {
 	var t node.Topology
 	for c := range nodes * caches * cores * threads {

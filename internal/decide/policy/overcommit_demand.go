@@ -137,7 +137,7 @@ func (p *parts) push() {
 	p[0] = 0
 }
 
-// trim drops the parts that are older than window.
+// trim drops the parts that are older than the window.
 func (p *parts) trim(window time.Duration) {
 	var back int64
 	for i, lasted := range p {

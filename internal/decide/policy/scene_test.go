@@ -62,8 +62,8 @@ func newScene(topo node.Topology, version int) *scene {
 	return n
 }
 
-// machine returns a topology with numa NUMA nodes, caches caches and cpus CPUs.
-// The threads of a core have consecutive numbers.
+// machine returns a topology with the given numbers of NUMA nodes, caches and
+// CPUs. The threads of a core have consecutive numbers.
 func machine(cpus, smt, caches, numa int) node.Topology {
 	var t node.Topology
 	for c := range cpus {

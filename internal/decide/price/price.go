@@ -142,11 +142,11 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	return all, held
 }
 
-// boundOf returns the bound of a contention root that may use the CPUs of room.
+// boundOf returns the bound of a contention root that may use some CPUs (room).
 // bounded reports whether the threshold set that bound. It did so if the CPU
-// set is smaller than room, or the quota is smaller than the quota before
-// Tenon. If the set has no CPU of room, BE has its minimum, which does not come
-// from the threshold.
+// set is smaller than that room, or the quota is smaller than the quota before
+// Tenon. If the set has no CPU of the room, BE has its minimum, which does not
+// come from the threshold.
 func boundOf(s node.Snapshot, m node.CgroupPath, room unit.CPUSet) (may unit.MilliCPU, bounded bool) {
 	may = unit.CPUs(room.Len())
 	if set, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs); known && !set.Set.Empty() {

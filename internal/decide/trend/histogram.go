@@ -57,7 +57,7 @@ type Histogram struct {
 	Buckets [][2]int64 `json:"buckets,omitempty"`
 }
 
-// Add returns the histogram after the time elapsed, with the new sample v.
+// Add returns the histogram after some time (elapsed), with the new sample v.
 func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histogram {
 	passed := h.Passed + max(elapsed, 0)
 	halvings := min(int64(passed/halfLife), 62)
@@ -95,8 +95,8 @@ func merged(buckets [][2]int64) [][2]int64 {
 }
 
 // Percentile returns an upper bound for the given percentile. It is the end of
-// the bucket in which percent of the weight is reached. If there is no sample,
-// Percentile returns false.
+// the bucket in which this part of the weight is reached. If there is no
+// sample, Percentile returns false.
 func (h Histogram) Percentile(s Scale, percent int64) (int64, bool) {
 	var total, below int64
 	for _, b := range h.Buckets {

@@ -42,10 +42,10 @@ func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	return read(t, block, path, "io.max", parseIOMax)
 }
 
-// WriteIOMax makes limits the content of io.max. A device that is not in limits loses
-// its limits. The kernel takes one device at a time, and whole disks only. If limits
-// contains a partition or a missing device, WriteIOMax returns ENODEV, but still writes
-// the other devices. On v1 the limits of a group do not apply to the groups below it.
+// WriteIOMax makes a map (limits) the content of io.max. A device that is not in the map
+// loses its limits. The kernel takes one device at a time, and whole disks only. If the map
+// contains a partition or a missing device, WriteIOMax returns ENODEV, but still writes the
+// other devices. On v1 the limits of a group do not apply to the groups below it.
 func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
 	now, err := t.ReadIOMax(path)
 	if err != nil {

@@ -41,8 +41,8 @@ func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	return slices.Compact(all), err
 }
 
-// eachBelow calls visit for a group and all groups below it. It skips groups
-// that disappear meanwhile.
+// eachBelow calls a function (visit) for a group and all groups below it. It
+// skips groups that disappear meanwhile.
 func (h *hierarchy) eachBelow(path string, visit func(string) error) error {
 	if err := visit(path); err != nil {
 		if errors.Is(err, ErrGone) {

@@ -25,8 +25,8 @@ type Trigger struct {
 }
 
 // Trigger makes a trigger for a group and a resource (cpu, memory or io). It
-// fires when tasks in and below the group have waited for stall within a
-// window. Time in which several tasks wait counts once. The kernel requires
+// fires when tasks in and below the group have waited for a time (stall) within
+// a window. Time in which several tasks wait counts once. The kernel requires
 //
 //	0 < stall ≤ window ≤ 10 s
 //

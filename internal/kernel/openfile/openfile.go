@@ -19,14 +19,14 @@ type Set struct {
 	buf   [16 << 10]byte
 }
 
-// New returns a Set that keeps at most limit files open.
+// New returns a Set that keeps a limited number of files open.
 func New(limit int) *Set { return &Set{files: map[string]map[string]int{}, most: limit, left: limit} }
 
-// Read reads a file of a group. dir is the folder of the group. If more than
-// reserved files could still be kept open, Read keeps the file open, and
-// otherwise it fails with EMFILE. A kept file belongs to the group that had the
-// name when the file was opened. If that group does not exist any more, Read
-// opens the file of the group that has the name now.
+// Read reads a file of a group. dir is the folder of the group. If more files
+// than the reserved number could still be kept open, Read keeps the file open,
+// and otherwise it fails with EMFILE. A kept file belongs to the group that had
+// the name when the file was opened. If that group does not exist any more,
+// Read opens the file of the group that has the name now.
 func (s *Set) Read(group, dir, file string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

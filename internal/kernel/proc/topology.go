@@ -100,7 +100,7 @@ func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	return c, nil
 }
 
-// either reads the list in the file name. If this file is missing, it reads
+// either reads the list in a file. If there is no file with this name, it reads
 // oldName, which the file had before Linux 5.3. The list is empty if the kernel
 // shows neither.
 func either(dir, name, oldName string) (unit.CPUSet, error) {
@@ -112,7 +112,7 @@ func either(dir, name, oldName string) (unit.CPUSet, error) {
 }
 
 // orAbsent reads a file that not every kernel shows. If the file does not
-// exist, it returns absent.
+// exist, it returns a given value (absent).
 func orAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, error) {
 	v, err := parsed(path, parse)
 	if errors.Is(err, os.ErrNotExist) {

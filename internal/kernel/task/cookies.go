@@ -55,9 +55,9 @@ func NewCookies(from ...int) (*Cookies, error) {
 // ID returns the cookie as CoreCookie reads it.
 func (c *Cookies) ID() uint64 { return c.id }
 
-// Share gives the cookie to threads until all threads of the list have it, and
-// returns the number of changed threads. It replaces cookies of other owners.
-// It skips threads for which spare returns true. A nil spare skips no thread.
+// Share gives the cookie to threads until all threads of the list have it, and returns
+// the number of changed threads. It replaces cookies of other owners. It skips threads
+// for which the function spare returns true. If it is nil, it skips no thread.
 func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) {
 	clean, err := newClean()
 	if err != nil {

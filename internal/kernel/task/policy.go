@@ -54,10 +54,10 @@ func CountPolicies(tids []int) (Policies, error) {
 
 // Extend gives threads the policy Ext until all threads of the list have it,
 // and returns the number of changed threads. Nice values stay. Extend skips
-// real-time threads, and threads for which spare returns true. A nil spare
-// skips no thread. Shorten later makes all changed threads Normal, even those
-// that were Batch or Idle before. On a kernel without sched_ext, Extend returns
-// ErrUnsupported.
+// real-time threads, and threads for which the function spare returns true. If
+// it is nil, Extend skips no others. Shorten later makes all changed threads
+// Normal, even those that were Batch or Idle before. On a kernel without
+// sched_ext, Extend returns ErrUnsupported.
 func Extend(list List, spare func(tid int) bool) (int, error) { return convert(list, Ext, spare) }
 
 // Shorten makes the Ext threads of the list Normal until no thread is Ext, and

@@ -32,7 +32,7 @@ func (d *Drawing) Line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(&d.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`, x1, y1, x2, y2, class)
 }
 
-// Rect draws a filled rectangle. It shows title while the pointer is over it.
+// Rect draws a filled rectangle. It shows a title while the pointer is over it.
 func (d *Drawing) Rect(x, y, w, h float64, class, title string) {
 	fmt.Fprintf(&d.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"><title>%s</title></rect>`, x, y, w, h, class, html.EscapeString(title))
 }
@@ -55,7 +55,7 @@ func (d *Drawing) Path(points []Point, class, style string) {
 	d.b.WriteString(`"/>`)
 }
 
-// dot draws a point. It shows title while the pointer is over it.
+// dot draws a point. It shows a title while the pointer is over it.
 func (d *Drawing) dot(x, y, r float64, style, title string) {
 	fmt.Fprintf(&d.b, `<circle cx="%.1f" cy="%.1f" r="%g" class="dot" style="%s"><title>%s</title></circle>`, x, y, r, style, html.EscapeString(title))
 }

@@ -18,12 +18,12 @@ type Trial struct {
 	Busy     float64 // busy share of the client's CPUs
 }
 
-// FindRate searches for the rate at which the service uses target CPUs. It starts
-// at a given rate (first). It stops when the next rate differs by less than 5 %
-// from the measured one, and at the latest after six trials. If requests of a
-// trial were not answered, the trial shows only that the rate must be lower. If
-// the client cannot offer more, FindRate returns the highest rate that the client
-// can offer, and limited is true. lines describe the trials.
+// FindRate searches for the rate at which the service uses a number of CPUs
+// (target). It starts at a given rate (first). It stops when the next rate differs
+// by less than 5 % from the measured one, and at the latest after six trials. If
+// requests of a trial were not answered, the trial shows only that the rate must be
+// lower. If the client cannot offer more, FindRate returns the highest rate that
+// the client can offer, and limited is true. lines describe the trials.
 func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
 	good := 0.0 // the last rate at which the service answered all requests

@@ -36,7 +36,7 @@ type Counter interface {
 	Capacity() int
 }
 
-// Watch takes readings while load runs. If the service ends, Watch stops load.
+// Watch takes readings while the load runs. If the service ends, Watch stops the load.
 func Watch(ctx context.Context, s Counter, service *site.Process, load func(context.Context) (Measurement, error)) (m Measurement, err error) {
 	// A garbage collection of the lab during the run would disturb the client.
 	// Therefore collect now.

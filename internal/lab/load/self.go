@@ -32,9 +32,9 @@ const selfReads = 1000
 // from the time at which it was due. A thread makes one request at a time. The
 // kernel may move the threads between the CPUs of the process.
 //
-// After their last request the threads sleep until the caller calls release,
-// because the kernel forgets the counters of a thread that ends. If Run returns
-// an error, the threads have ended, and release does nothing.
+// After their last request the threads sleep until the caller calls the function
+// release, because the kernel forgets the counters of a thread that ends. If Run
+// returns an error, the threads have ended, and this function does nothing.
 func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err error) {
 	var ended sync.WaitGroup
 	leave := make(chan struct{})

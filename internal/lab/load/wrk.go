@@ -49,7 +49,7 @@ func (c WrkConfig) Args() []string {
 	return []string{"-t" + strconv.Itoa(threads), "-c" + strconv.Itoa(connections), fmt.Sprintf("-d%ds", seconds), "--latency", c.URL}
 }
 
-// pinThread restricts the calling thread to cpus. If cpus is empty, it changes nothing.
+// pinThread restricts the calling thread to a set of CPUs. If the set is empty, it changes nothing.
 func pinThread(cpus unit.CPUSet) error {
 	if cpus.Empty() {
 		return nil

@@ -82,7 +82,7 @@ func Gather(e Experiment, runs []Run) Evidence {
 	return ev
 }
 
-// Sample returns the metric m of each block in which mode has a valid run.
+// Sample returns the metric m of each block in which the mode has a valid run.
 func (ev Evidence) Sample(mode Mode, m Metric) stat.Sample {
 	s := make(stat.Sample)
 	for block, r := range ev.used[mode] {

@@ -43,7 +43,7 @@ type Setting struct {
 	Once bool
 }
 
-// OrDefaults sets the defaults, and calls fault for each fault.
+// OrDefaults sets the defaults, and passes each fault to a function (fault).
 func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	if s.Out == "" {
 		s.Out = "tenon-lab-" + time.Now().Format("20060102-150405")

@@ -22,15 +22,15 @@ const (
 	Differs   Verdict = "differs" // different
 )
 
-// AtMost decides the claim "the true value is below limit". If e is a ratio and
-// limit a margin, this is the test for non-inferiority. The claim is met only
-// if the upper bound of the mean and that of the median are both below the
-// limit.
+// AtMost decides the claim "the true value is below the limit". If e is a ratio
+// and the limit a margin, this is the test for non-inferiority. The claim is
+// met only if the upper bound of the mean and that of the median are both below
+// the limit.
 func AtMost(e Estimate, limit float64) Verdict {
 	return decide(e, e.ClaimUpper < limit, e.ClaimLower > limit)
 }
 
-// AtLeast decides the claim "the true value is above limit".
+// AtLeast decides the claim "the true value is above the limit".
 func AtLeast(e Estimate, limit float64) Verdict {
 	return decide(e, e.ClaimLower > limit, e.ClaimUpper < limit)
 }
@@ -66,7 +66,7 @@ func ResolutionOf(control Estimate, margin float64) Resolution {
 	return r
 }
 
-// NonInferior decides the claim "at most margin" with regard to the A/A
+// NonInferior decides the claim "at most the margin" with regard to the A/A
 // control. If the control cannot resolve the margin, the claim is refused.
 // There is one exception: the claim is not met if the lower bound of the ratio
 // exceeds both the margin and the differences that the control shows between

@@ -71,7 +71,7 @@ func TestWideningTheMarginNeverLosesAClaim(t *testing.T) {
 	}
 }
 
-// logsAround returns the logarithms of n random ratios around ratio.
+// logsAround returns the logarithms of n random ratios around a given one.
 func logsAround(seed uint64, n int, ratio, noise float64) []float64 {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	v := make([]float64, n)

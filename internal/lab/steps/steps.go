@@ -39,9 +39,9 @@ type At struct {
 	Length time.Duration `json:"length_ns"`
 }
 
-// Schedule draws the start times of the steps. The first step starts after
-// lead. Before each other step there is a pause of bounded length (least,
-// most). The same seed gives the same times.
+// Schedule draws the start times of the steps. The first step starts after a
+// time (lead). Before each other step there is a pause of bounded length
+// (least, most). The same seed gives the same times.
 func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) []At {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]At, steps)
@@ -161,7 +161,7 @@ func (p Plan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]La
 	return all, nil
 }
 
-// burn uses length of this thread's CPU time.
+// burn uses CPU time of this thread for a while (length).
 func burn(length time.Duration) {
 	end := site.ThreadTime() + length
 	var x uint64

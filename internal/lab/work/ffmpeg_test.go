@@ -39,7 +39,7 @@ out_time_us=N/A
 progress=end
 `
 
-// follow reads text as if one report came every second.
+// follow reads a text as if one report came every second.
 func follow(t *testing.T, text string) (*Marks, time.Time) {
 	t.Helper()
 	m, begun, n := &Marks{}, time.Unix(1000, 0), 0

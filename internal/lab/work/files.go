@@ -19,8 +19,8 @@ import (
 // experiment. A picture on a web page has about this size.
 const PageBytes = 64 << 10
 
-// WritePages writes pages files of PageBytes each. The name of a file is its
-// number. The content is random, so that a file system cannot compress it.
+// WritePages writes a number of files (pages) of PageBytes each. The name of a file
+// is its number. The content is random, so that a file system cannot compress it.
 func WritePages(dir string, pages int, seed uint64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

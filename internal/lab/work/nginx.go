@@ -151,7 +151,7 @@ func (n NGINX) answers(ctx context.Context, p *site.Process) error {
 	}
 }
 
-// portFree returns an error if a program already listens on address.
+// portFree returns an error if a program already listens on the address.
 func portFree(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err == nil {

@@ -44,7 +44,7 @@ func (w Workloads) Self() bool { return w.Service == selfName }
 // user.
 func (w Workloads) ByCommand() bool { return w.Load != "" && wire.Check(w.Load) != nil }
 
-// OrDefaults sets the defaults, and calls fault for each fault.
+// OrDefaults sets the defaults, and passes each fault to a function (fault).
 func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads {
 	if w.Service == "" {
 		w.Service = "nginx"

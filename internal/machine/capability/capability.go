@@ -82,8 +82,8 @@ func exists(path string) node.Answer {
 	return unknown("%v", err)
 }
 
-// refused returns the answer for an attempt that failed. An error in clear
-// means no, and any other error means not known.
+// refused returns the answer for an attempt that failed. An error in the list
+// clear means no, and any other error means not known.
 func refused(what string, err error, clear ...error) node.Answer {
 	for _, c := range clear {
 		if errors.Is(err, c) {

@@ -26,7 +26,7 @@ func (b *Bench) disk() (unit.Device, error) {
 	return unit.Device{}, errNoDisk
 }
 
-// onDisk calls check with the device number of a disk.
+// onDisk calls a function (check) with the device number of a disk.
 func onDisk(check func(b *Bench, disk string) error) func(*Bench) error {
 	return func(b *Bench) error {
 		d, err := b.disk()

@@ -150,7 +150,7 @@ func (b *ControlGroupBench) reads(group, resource, want string) error {
 }
 
 // refuses checks that the kernel refuses a text with one of the wanted errors.
-// last_cmd_status must then have the message status, and the file must be unchanged.
+// last_cmd_status must then have a certain message (status), and the file must be unchanged.
 func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)
 	if err != nil {

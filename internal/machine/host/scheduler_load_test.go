@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// slowly begins to load a scheduler. The kernel verifies it until gate is
-// closed.
+// slowly begins to load a scheduler. The kernel verifies it until the channel
+// gate is closed.
 func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
 	t.Helper()
 	gate = make(chan struct{})

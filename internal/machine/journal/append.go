@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// append calls decide with the present state, and writes the entry that decide
-// returns. If decide returns nil, it writes nothing.
+// append passes the present state to a function (decide), and writes the entry
+// that this returns. If it returns nil, append writes nothing.
 func (j *Journal) append(decide func(State) *entry) error {
 	return j.appendAll(func(s State) []*entry {
 		if e := decide(s); e != nil {
@@ -15,9 +15,9 @@ func (j *Journal) append(decide func(State) *entry) error {
 	})
 }
 
-// appendAll calls decide with the present state, and writes the entries that
-// decide returns in one write. If the process is killed during the write, the
-// file may have only the first of these entries.
+// appendAll passes the present state to a function (decide), and writes the
+// entries that it gets in one write. If the process is killed during the write,
+// the file may have only the first of these entries.
 func (j *Journal) appendAll(decide func(State) []*entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -35,8 +35,8 @@ type share struct {
 	got    unit.MilliCPU
 }
 
-// grant gives a group at most cpu for a time d. It returns how much CPU time
-// the group used.
+// grant gives a group a limited amount of CPU (cpu) for a time d. It returns
+// how much CPU time the group used.
 func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time.Duration {
 	g := n.groups[p]
 	free, wanted := n.appetite(p)
@@ -107,8 +107,8 @@ func (n *Node) weight(p node.CgroupPath) float64 {
 	return float64(g.number("cpu.weight")) * 1024 / 100
 }
 
-// fill divides cpu by weight. A share that wants less than its part gets all
-// that it wants. What it leaves is divided among the others.
+// fill divides an amount of CPU by weight. A share that wants less than its
+// part gets all that it wants. What it leaves is divided among the others.
 func fill(cpu unit.MilliCPU, shares []share) {
 	slices.SortStableFunc(shares, func(a, b share) int {
 		switch x, y := float64(a.want)*b.weight, float64(b.want)*a.weight; {

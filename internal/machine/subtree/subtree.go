@@ -38,8 +38,8 @@ func Threads(tree *cgroup.Tree, p node.CgroupPath) ([]int, error) {
 }
 
 // ThreadsBut lists the threads in and below a cgroup. It omits the cgroups for
-// which skip returns true, and all cgroups below them. If the cgroup itself
-// does not exist, it fails with cgroup.ErrGone.
+// which a function (skip) returns true, and all cgroups below them. If the
+// cgroup itself does not exist, it fails with cgroup.ErrGone.
 func ThreadsBut(tree *cgroup.Tree, p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
 	if skip(p) {
 		return nil, nil

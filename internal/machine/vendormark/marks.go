@@ -38,8 +38,8 @@ type Marks struct {
 
 // New returns the marks of a node. tree has its cgroups, proc is the mount
 // point of procfs, and j is its journal. A mark may imply another change, such
-// as a weight. Marks makes this change through set, so that the journal has an
-// entry of its own for it, and undoes it through release.
+// as a weight. Marks makes this change by a function (set), so that the journal
+// has an entry of its own for it, and undoes it by another (release).
 func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob, node.Value) error, release func(node.Knob) error) *Marks {
 	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]rounded{}}
 }

@@ -58,8 +58,8 @@ type Follower struct {
 	asked     bool
 }
 
-// Follow returns a Follower with an empty list. Run calls news after the list
-// has changed.
+// Follow returns a Follower with an empty list. Run calls the function news
+// after the list has changed.
 func Follow(log *slog.Logger, fs proc.FS, news func()) *Follower {
 	tell := func(ctx context.Context, address string) ([]container.Container, error) {
 		return tell(ctx, address, fs)
@@ -109,7 +109,7 @@ func (c *Follower) See(paths []string) {
 // First lists the containers before the first tick. Without this list, the tick
 // would release the containers that the last tenond managed. remembered is the
 // list of that tenond. If a runtime does not answer now, First uses its
-// containers in remembered.
+// containers in that list.
 func (c *Follower) First(ctx context.Context, remembered map[string][]container.Container) {
 	select {
 	case <-c.ask: // First also answers a request of Use
@@ -288,9 +288,9 @@ func (c *Follower) remarks() (remarks []string) {
 	return remarks
 }
 
-// Once asks the runtimes once, if any rule names containers. It returns the
-// cgroups with the given paths, and the containers in them. It passes direct to
-// match.Groups. Errors are those of runtimes that exist but do not answer.
+// Once asks the runtimes once, if any rule names containers. It returns the cgroups
+// with the given paths, and the containers in them. It passes the function direct
+// to match.Groups. Errors are those of runtimes that exist but do not answer.
 func Once(ctx context.Context, rules []match.Rule, addresses, paths []string, direct func(path string) (bool, error)) ([]match.Group, error) {
 	c := Follow(slog.New(slog.DiscardHandler), proc.Default(), nil)
 	c.Use(rules, addresses)

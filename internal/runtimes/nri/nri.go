@@ -244,8 +244,8 @@ var (
 )
 
 // session makes one connection, and returns when the connection ends. When the
-// runtime has registered the plugin, it calls connected. The error is never
-// nil.
+// runtime has registered the plugin, it calls the function connected. The error
+// is never nil.
 func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	// The connection stays open after ctx has ended, because the plugin needs
 	// it to release the containers.

@@ -79,7 +79,7 @@ func (l Layout) Names() ([]string, error) {
 }
 
 // Import adds the first image of an OCI archive (a layout as a tar file), and
-// gives it the full name name.
+// gives it a full name.
 func (l Layout) Import(archive, name string) error {
 	f, err := os.Open(archive)
 	if err != nil {

@@ -132,7 +132,7 @@ func (r *Root) pack(w io.Writer) error {
 }
 
 // Add adds an image of one layer to the layout. If a container specifies no
-// command, it runs entry.
+// command, it runs another one (entry).
 func (l Layout) Add(name string, root *Root, entry ...string) error {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(root.pack(w)) }()

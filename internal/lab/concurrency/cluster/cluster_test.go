@@ -166,8 +166,8 @@ func TestJobsWaitForTheirCommonBegin(t *testing.T) {
 	}
 }
 
-// fakeCluster replaces kubectl. It answers a command with the text that answers
-// has for the first words of the command. calls lists the commands.
+// fakeCluster replaces kubectl. The map answers has the text with which it
+// answers a command, by the first words of the command. calls lists the commands.
 func fakeCluster(t *testing.T, b *bench, answers map[string]string) (calls func() string) {
 	t.Helper()
 	dir := t.TempDir()

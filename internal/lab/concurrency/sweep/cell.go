@@ -101,8 +101,8 @@ func (c Config) WithReference(cells []Cell) []Cell {
 	return append(cells, control)
 }
 
-// cells returns the cells that this machine can run. For the others, refused
-// says why it cannot.
+// cells returns the cells that this machine can run. For the others, the second
+// result says why it cannot.
 func (c Config) cells(m machine) (cells []Cell, refused []string) {
 	for _, cell := range c.Combinations() {
 		if why := c.refuse(cell, m); why != "" {
