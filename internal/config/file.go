@@ -81,7 +81,7 @@ func (r rule) rule() match.Rule {
 	}
 }
 
-// uses returns how the rules use slices.
+// uses (the method) returns how the rules use slices.
 func (f file) uses() (all []workers.Use) {
 	for _, r := range f.Rules {
 		all = append(all, workers.Use{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})
@@ -190,7 +190,7 @@ func noticesOfRules(rules []rule) []string {
 	return noticesOfOwnCPUs(rules)
 }
 
-// all returns the single errors that err joins.
+// all (the function) returns the single errors that err joins.
 func all(err error) []error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// own returns the configuration of a short experiment whose workloads are not
-// nginx and ffmpeg.
+// own (the function) returns the configuration of a short experiment whose
+// workloads are not nginx and ffmpeg.
 func own(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
 	c := Config{Setting: setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, Workloads: w}
 	t.Cleanup(func() { nothingLeft(t, c.Setting) })

@@ -198,8 +198,8 @@ func (b *bed) start(ctx context.Context) context.CancelFunc {
 	return stop
 }
 
-// settles waits for two things: no pod waits while a node has room for it, and
-// the nodes have reported all pods.
+// settles (the method) waits for two things: no pod waits while a node has room
+// for it, and the nodes have reported all pods.
 func (b *bed) settles() {
 	b.t.Helper()
 	eventually(b.t, func() error {

@@ -110,7 +110,7 @@ func (x *index) grown() *index {
 	return next
 }
 
-// all passes each view to a function (do).
+// all (the method) passes each view to a function (do).
 func (x *index) all(do func(*place.View)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -20,9 +20,9 @@ type waiting struct {
 	since  uint64
 }
 
-// waits counts a reason for which nodes refused a pod, and adds the pod to the
-// waiting ones. It returns the nodes on which the pod itself holds CPUs, because
-// a bind to them is in doubt.
+// waits (the method) counts a reason for which nodes refused a pod, and adds the
+// pod to the waiting ones. It returns the nodes on which the pod itself holds
+// CPUs, because a bind to them is in doubt.
 func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -98,8 +98,8 @@ func single(f *frame, m maker, tries int, seed uint64) (score, error) {
 	return score{nodes: of(1), caches: of(2), split: of(3), left: of(4)}, nil
 }
 
-// most returns the largest number of claims that can each have one cache, by
-// branch and bound. room contains the number of free CPUs of each cache.
+// most (the function) returns the largest number of claims that can each have one
+// cache, by branch and bound. room contains the number of free CPUs of each cache.
 func most(room []int, claims []int) int {
 	claims = slices.Clone(claims)
 	slices.Sort(claims) // small claims first, so that the first solution is a good one

@@ -114,7 +114,7 @@ func split(t *testing.T, file, text string) []document {
 	}
 }
 
-// must renders the chart. On an error, it fails the test.
+// must (the function) renders the chart. On an error, it fails the test.
 func must(t *testing.T, values map[string]any) map[string]document {
 	t.Helper()
 	documents, err := render(t, values)
@@ -149,7 +149,7 @@ func TestTheChartIsCleanForHelmLint(t *testing.T) {
 	}
 }
 
-// everything returns values that switch on every option that is off by default.
+// everything (the function) returns values that switch on every option that is off by default.
 func everything() map[string]any {
 	return map[string]any{
 		"image":         map[string]any{"pullSecrets": []any{"registry"}, "tag": "v1.2.3"},
@@ -164,7 +164,7 @@ func everything() map[string]any {
 	}
 }
 
-// nothing returns values that switch off every option.
+// nothing (the function) returns values that switch off every option.
 func nothing() map[string]any {
 	off := func() map[string]any { return map[string]any{"enabled": false} }
 	return map[string]any{

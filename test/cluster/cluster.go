@@ -285,7 +285,7 @@ func (c *Cluster) Down() error {
 	return nil
 }
 
-// others returns the clusters of this machine with other names.
+// others (the function) returns the clusters of this machine with other names.
 func others(name string) []*Cluster {
 	files, _ := filepath.Glob(filepath.Join(Dir("*"), "cluster.json"))
 	var all []*Cluster

@@ -330,8 +330,8 @@ func (f *flow) run(rnd *rand.Rand, prefix string, rounds int, meanwhile func(rou
 	return created
 }
 
-// rests waits until the nodes have reported all pods, and no pod waits for
-// which kubectl tenon explain pod names a node that would take it.
+// rests (the method) waits until the nodes have reported all pods, and no pod
+// waits for which kubectl tenon explain pod names a node that would take it.
 func (f *flow) rests() {
 	f.t.Helper()
 	eventually(f.t, 2*time.Minute, "no pod waits while there is room", func() error {

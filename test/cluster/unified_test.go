@@ -314,8 +314,8 @@ func (u *unified) startedWithItsValues() {
 	}
 }
 
-// yields checks that the transcoding pods have the limits of their batch
-// resources, and that batch work is idle and services are not.
+// yields (the method) checks that the transcoding pods have the limits of their
+// batch resources, and that batch work is idle and services are not.
 func (u *unified) yields() {
 	u.t.Helper()
 	for _, name := range []string{"first-words", "be-ffmpeg", "besteffort-ffmpeg"} {

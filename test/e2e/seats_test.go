@@ -55,9 +55,9 @@ func (s *site) encode(group string) *encoder {
 	return e
 }
 
-// rest ends the programs of the site. The encoder has the least weight, and
-// beside a spinning program of normal weight it would get only a hundredth of a
-// CPU.
+// rest (the method) ends the programs of the site. The encoder has the least
+// weight, and beside a spinning program of normal weight it would get only a
+// hundredth of a CPU.
 func (s *site) rest() {
 	for _, pid := range s.tasks {
 		_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -377,8 +377,8 @@ func (s *site) isBack(text []byte) {
 	}
 }
 
-// alone waits until all processes have ended that have the path of the state
-// directory in their arguments, so that none of them writes any more.
+// alone (the method) waits until all processes have ended that have the path of
+// the state directory in their arguments, so that none of them writes any more.
 func (s *site) alone() {
 	s.t.Helper()
 	eventually(s.t, "no process of Tenon is left", func() bool {

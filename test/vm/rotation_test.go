@@ -23,7 +23,7 @@ var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside
 // forms of its interface.
 var withSchedExt = []string{"6.12", "6.18", "7.3"}
 
-// everything reports whether suites run on all of their machines.
+// everything (the function) reports whether suites run on all of their machines.
 func everything() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
 
 // inTurn returns the kernels on which a suite of rotating runs for this commit.

@@ -131,8 +131,8 @@ func (q QOS) Base() (node.Mechanism, error) {
 	return "", q.can(node.MechanismWeight)
 }
 
-// can returns an error if the node does not support an isolation mechanism. The
-// error gives the reason.
+// can (the method) returns an error if the node does not support an isolation
+// mechanism. The error gives the reason.
 func (q QOS) can(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {
 		return fmt.Errorf("no mechanism is called %q: want one of %v", mechanism, node.Mechanisms)

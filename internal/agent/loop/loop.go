@@ -222,9 +222,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// again returns the events of a tick that the next tick must handle again. The
-// rates of this tick are mostly about the time before the event. The rates of
-// the next tick will be about the time after it.
+// again (the function) returns the events of a tick that the next tick must
+// handle again. The rates of this tick are mostly about the time before the
+// event. The rates of the next tick will be about the time after it.
 func again(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
@@ -246,7 +246,7 @@ func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tic
 func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
 
 // waits reports whether an event says that work waits. sloViolated reports
-// whether this is the work of one service, and not of the node as a whole.
+// whether this hurts one service, and not the node as a whole.
 func waits(e tick.Event) bool       { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
 func sloViolated(e tick.Event) bool { return waits(e) && e.Workload != "" }
 

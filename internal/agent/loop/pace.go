@@ -63,7 +63,7 @@ func (p *pace) ticked(begun time.Time, took, period time.Duration, wrote, woken 
 	return p.gap
 }
 
-// rest returns the gap after a tick.
+// rest (the method) returns the gap after a tick.
 func (p *pace) rest(took, period time.Duration, wrote bool) time.Duration {
 	if p.storm == 0 {
 		return minGap

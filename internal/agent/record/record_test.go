@@ -263,8 +263,8 @@ func fill(v reflect.Value, n int64) {
 	}
 }
 
-// leaves visits the parts of v that fill changes as a unit, and returns their
-// paths. It omits fields of a Tick that do not describe the node.
+// leaves (the function) visits the parts of v that fill changes as a unit, and
+// returns their paths. It omits fields of a Tick that do not describe the node.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
 	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Misfits", ".Tick.Slices", ".Tick.Watermark", ".Tick.Batch", ".Tick.Held", ".Tick.Trials", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":

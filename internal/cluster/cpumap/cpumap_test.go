@@ -27,7 +27,7 @@ func machine(sockets, caches, cores, threads int) node.Topology {
 	return t
 }
 
-// many returns a map of 256 CPUs with 40 owners.
+// many (the function) returns a map of 256 CPUs with 40 owners.
 func many() *Map {
 	t := machine(2, 8, 8, 2)
 	var owners []Owner

@@ -70,7 +70,7 @@ func everywhere(node.CgroupPath) bool { return true }
 
 var exact = cmp.Options{cmpopts.EquateEmpty(), cmp.Exporter(func(reflect.Type) bool { return true })}
 
-// one returns the workload of a single pod.
+// one (the function) returns the workload of a single pod.
 func one(t *testing.T, p corev1.Pod) node.Workload {
 	t.Helper()
 	all, remarks := Workloads([]corev1.Pod{p}, Layout{}, everywhere)

@@ -119,8 +119,8 @@ func profileOf(job string) configv1alpha1.ClusterColocationProfile {
 	}
 }
 
-// says returns the condition of a profile and its metric, which is −1 if there
-// is none.
+// says (the method) returns the condition of a profile and its metric, which is
+// −1 if there is none.
 func (a *apiServer) says(t *testing.T, f *Finder, job string) string {
 	t.Helper()
 	text := "absent"

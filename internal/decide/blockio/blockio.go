@@ -351,8 +351,8 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	return w
 }
 
-// hands returns the wants that release the knobs of cgroups that also hold work
-// of other classes.
+// hands (the method) returns the wants that release the knobs of cgroups that
+// also hold work of other classes.
 func (x *ioClass) hands() []plan.Want {
 	var wants []plan.Want
 	for _, p := range x.Shared {

@@ -185,7 +185,7 @@ func (m *model) next(w world) []world {
 	return all
 }
 
-// rest delivers all events that are under way, and then checks the state.
+// rest (the method) delivers all events that are under way, and then checks the state.
 func (m *model) rest(w world) {
 	key := [2][modelPods]contract{w.bound, w.had}
 	if m.rested[key] {

@@ -57,8 +57,8 @@ func (x Sightings) Observe(s node.Snapshot) Sightings {
 // Blinded reports whether counters have been missing for too long.
 func (x Sightings) Blinded() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
 
-// lately returns the CPUs on which LS ran a short time ago, and when it did. BE
-// must still avoid the siblings of these CPUs.
+// lately (the method) returns the CPUs on which LS ran a short time ago, and
+// when it did. BE must still avoid the siblings of these CPUs.
 func (x Sightings) lately(at time.Time) map[unit.CPU]time.Time {
 	last := map[unit.CPU]time.Time{}
 	for cpu, seen := range x.Last {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// says returns the sentence about what does not fit: "16 threads, 12 of them
-// runnable, …".
+// says (the method) returns the sentence about what does not fit: "16 threads,
+// 12 of them runnable, …".
 func (m *Misfit) says() string {
 	var b strings.Builder
 	threads, counted := m.Threads.Value()
@@ -28,8 +28,8 @@ func (m *Misfit) says() string {
 	return b.String()
 }
 
-// writes returns the sentence about what the owner should set instead of the
-// limit.
+// writes (the method) returns the sentence about what the owner should set
+// instead of the limit.
 func (m *Misfit) writes() string {
 	var all []string
 	if m.Kind == Threads {

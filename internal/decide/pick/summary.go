@@ -85,7 +85,7 @@ func (m *Map) Sum(s Seats) Summary {
 	return u
 }
 
-// most returns, for each level, the largest room of one pool by a measure.
+// most (the method) returns, for each level, the largest room of one pool by a measure.
 func (u *Summary) most(by int) *[levels]int32 {
 	if by < len(u.first) {
 		return &u.first[by]

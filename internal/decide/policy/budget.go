@@ -78,9 +78,9 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	return b
 }
 
-// beside limits the budget by a second result of the same formula, computed
-// only for the CPUs that BE work may use. Idle CPUs of LSE work do not help BE.
-// Work that is bound to other CPUs does not count as use here.
+// beside (the method) limits the budget by a second result of the same formula,
+// computed only for the CPUs that BE work may use. Idle CPUs of LSE work do not
+// help BE. Work that is bound to other CPUs does not count as use here.
 func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
 	apart := func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.may <= b.least || !facts.AnyOf(s.Workloads, apart) {

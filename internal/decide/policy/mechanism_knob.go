@@ -64,7 +64,7 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 	return append(wants, released...)
 }
 
-// waits names the knobs that must be released first, or returns "".
+// waits (the method) names the knobs that must be released first, or returns "".
 func (st selector) waits(s node.Snapshot) string {
 	other := node.Mechanism("")
 	for k := range s.Knobs.Before {
@@ -124,8 +124,8 @@ func ofThreads(f node.File, l facts.Layout) []plan.Want {
 	return wants
 }
 
-// alone returns, in sorted order, the highest cgroups that hold only BE work: the
-// contention roots, and the cgroups of workloads whose contention root is unknown.
+// alone (the function) returns, in sorted order, the highest cgroups that hold only BE work:
+// the contention roots, and the cgroups of workloads whose contention root is unknown.
 func alone(l facts.Layout) []node.CgroupPath {
 	all := slices.Clone(l.Roots)
 	for _, p := range l.Shared {

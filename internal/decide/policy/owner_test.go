@@ -21,8 +21,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// everything enables all policies in a scene, on a machine that supports all of
-// them.
+// everything (the method) enables all policies in a scene, on a machine that
+// supports all of them.
 func (n *scene) everything(t testing.TB) {
 	t.Helper()
 	n.config.Burst = Burst{BurstAuto, 1000, 300, -1, 50}

@@ -67,7 +67,7 @@ func (st State) claims(in Input, places slice.Places) ([]claim, unit.CPUSet) {
 	return all, union
 }
 
-// all returns the workloads of a claim.
+// all (the method) returns the workloads of a claim.
 func (c claim) all() iter.Seq[*node.Workload] {
 	return func(yield func(*node.Workload) bool) {
 		if !yield(c.work) {

@@ -198,7 +198,7 @@ func (t *Tree) Direct(path string) (bool, error) {
 	return some, err
 }
 
-// some reports whether a file of a group has any content.
+// some (the method) reports whether a file of a group has any content.
 func (h *hierarchy) some(path, file string) (bool, error) {
 	dir, err := h.dir(path)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// waits makes a histogram of waits that have the given lengths. It finds the
-// bucket of each with UpperBound.
+// waits (the function) makes a histogram of waits that have the given lengths.
+// It finds the bucket of each with UpperBound.
 func waits(lengths ...time.Duration) Histogram {
 	var h Histogram
 	for _, d := range lengths {

@@ -11,8 +11,8 @@ type eta struct {
 	done  int // number of runs
 }
 
-// left estimates how long n more runs take. As long as none has ended, it takes
-// the estimate first for one run.
+// left (the method) estimates how long n more runs take. As long as none has
+// ended, it takes the estimate first for one run.
 func (e eta) left(n int, first time.Duration) time.Duration {
 	if e.done > 0 {
 		first = time.Since(e.begun) / time.Duration(e.done)

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// runs returns blocks. In them, the quota makes the job slower by a fifth, and
-// exclusive CPUs change nothing.
+// runs (the function) returns blocks. In them, the quota makes the job slower
+// by a fifth, and exclusive CPUs change nothing.
 func runs(blocks int) []Run {
 	moves, switches := 30.0, 200.0
 	var all []Run

@@ -101,8 +101,8 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	return w, nil
 }
 
-// again starts the process of a slot again after it has ended, if the job has
-// Restart set.
+// again (the method) starts the process of a slot again after it has ended, if
+// the job has Restart set.
 func (w *Batch) again(slot int, ended *site.Process) {
 	if !w.job.Restart || ended.Err() != nil {
 		return

@@ -256,8 +256,8 @@ func (x *Scheduler) takeDown(s Program) error {
 	return err
 }
 
-// left records that a scheduler has ended. It returns false if this was not the
-// loaded one.
+// left (the method) records that a scheduler has ended. It returns false if
+// this was not the loaded one.
 func (x *Scheduler) left(s Program) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

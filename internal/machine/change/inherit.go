@@ -109,9 +109,9 @@ func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
 	return t, touched && err == nil
 }
 
-// own adds journal entries for children of a cgroup: those that already have
-// the value that Tenon is about to write to the cgroup. Their owners chose this
-// value. Without an entry it would look like a copy of Tenon's value.
+// own (the method) adds journal entries for children of a cgroup: those that
+// already have the value that Tenon is about to write to the cgroup. Their owners
+// chose this value. Without an entry it would look like a copy of Tenon's value.
 func (c *Knobs) own(k node.Knob, to node.Value) error {
 	children, err := c.o.Tree.Children(string(k.Cgroup))
 	if err != nil {

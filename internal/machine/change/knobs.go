@@ -270,8 +270,8 @@ func (r returning) giveBack() error {
 	return nil
 }
 
-// left does what is needed after the write of a release, before the journal
-// forgets the knob.
+// left (the method) does what is needed after the write of a release, before
+// the journal forgets the knob.
 func (r returning) left() error {
 	if r.dropped {
 		return nil

@@ -13,7 +13,7 @@ import (
 // nothing is the text that empties a cpuset. Writing 0 bytes would have no effect.
 const nothing = "\n"
 
-// two returns the first and the second online CPU.
+// two (the method) returns the first and the second online CPU.
 func (b *Bench) two() (first, second string, err error) {
 	var cpus []string
 	for c := range b.all.All() {
@@ -187,9 +187,9 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 	return nil
 }
 
-// keeps checks that the kernel does not let the set of a group with tasks
-// become empty. On cgroup v2, kernels from 7.3 on accept an empty set, and use
-// the set of the parent. Then the result is errNewer.
+// keeps (the method) checks that the kernel does not let the set of a group
+// with tasks become empty. On cgroup v2, kernels from 7.3 on accept an empty
+// set, and use the set of the parent. Then the result is errNewer.
 func (b *Bench) keeps(child node.CgroupPath, file string) error {
 	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, nothing) != nil {
 		return b.refused(child, file, []string{nothing}, syscall.ENOSPC)

@@ -37,7 +37,7 @@ func (b *ControlGroupBench) oneWay() node.L3 {
 	return node.L3Of(by)
 }
 
-// some returns a knob that this machine has, with a value for it.
+// some (the method) returns a knob that this machine has, with a value for it.
 func (b *ControlGroupBench) some() (node.File, node.Value) {
 	if len(b.s.Resctrl.L3.Domains) > 0 {
 		return node.FileL3, b.oneWay()

@@ -49,7 +49,7 @@ func needsAWay(b *ControlGroupBench) string {
 	return needsL3(b)
 }
 
-// all returns a line with the same value for every cache.
+// all (the function) returns a line with the same value for every cache.
 func all(ids []node.CacheID, value string) string {
 	var parts []string
 	for _, id := range ids {

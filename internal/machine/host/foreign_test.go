@@ -18,8 +18,8 @@ func newCookieBench(t *testing.T) (*bench, *modelCore) {
 	return b, core
 }
 
-// others takes a snapshot after the time d. It returns how many processes with
-// cookies of other components the snapshot shows.
+// others (the method) takes a snapshot after the time d. It returns how many
+// processes with cookies of other components the snapshot shows.
 func (b *bench) others(t *testing.T, d time.Duration) int {
 	t.Helper()
 	s := b.snapshot(t)

@@ -93,7 +93,7 @@ func script(name string, class node.Class, text string) Command {
 	return Command{Name: name, Class: class, Args: []string{"sh", "-c", text}}
 }
 
-// left lists the groups that exist below the root of the bench.
+// left (the method) lists the groups that exist below the root of the bench.
 func (b *bench) left() string {
 	names, err := b.Tree.Children(string(b.Root))
 	if err != nil {

@@ -205,10 +205,10 @@ func (l *Lease) check() error {
 // lock.)
 func (l *Lease) swept() bool { return !stands(l.lock) }
 
-// again creates the directory, the lock and the lease once more. If they were
-// missing, the watchdog would end, and agents and commands would not see that
-// Tenon manages this node. If another process has taken the new lock, it
-// returns ErrLost.
+// again (the method) creates the directory, the lock and the lease once more.
+// If they were missing, the watchdog would end, and agents and commands would
+// not see that Tenon manages this node. If another process has taken the new
+// lock, it returns ErrLost.
 func (l *Lease) again(h head, bounds []Bound) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)

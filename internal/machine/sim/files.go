@@ -168,7 +168,7 @@ func passOn(have, change string) string {
 	return strings.Join(slices.Sorted(maps.Keys(on)), " ")
 }
 
-// all returns the files of a group.
+// all (the method) returns the files of a group.
 func (g *group) all(version int) knob.Files { return knob.Files{Version: version, Text: g.files} }
 
 // number reads a file with one number. The text "max" stands for the largest number.

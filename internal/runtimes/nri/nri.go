@@ -200,9 +200,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// rest waits before the next attempt to connect. If endless is set, it waits
-// until the runtime has created its socket again. If ctx ends before that, it
-// returns the error of ctx.
+// rest (the function) waits before the next attempt to connect. If endless is
+// set, it waits until the runtime has created its socket again. If ctx ends
+// before that, it returns the error of ctx.
 func rest(ctx context.Context, path string, socket socketID, wait time.Duration, endless bool) error {
 	for end := time.Now().Add(wait); endless || time.Now().Before(end); {
 		step := latest

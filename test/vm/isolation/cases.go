@@ -95,8 +95,8 @@ const epsilon = 20 * time.Microsecond
 // hold is the scheduler's default. The judge needs it, too.
 const hold = 200 * time.Microsecond
 
-// one runs a case: it runs the loads, traces the judged time, and judges the
-// trace.
+// one (the method) runs a case: it runs the loads, traces the judged time, and
+// judges the trace.
 func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) (r result, err error) {
 	if err := setGroups(m); err != nil {
 		return r, err

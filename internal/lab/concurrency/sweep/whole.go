@@ -125,7 +125,7 @@ func (q *queue) begin(number int) bool {
 	return true
 }
 
-// one runs one job to its end. It returns false if no other job must follow.
+// one (the method) runs one job to its end. It returns false if no other job must follow.
 func (q *queue) one(ctx context.Context, number int) bool {
 	asked := time.Now()
 	counts := q.begin(number)
