@@ -107,8 +107,8 @@ func machine(name string, sequence int64, caches, cores int, held ...place.Held)
 	}
 }
 
-// pinned returns a pod that demands CPUs by ACK's annotation. The pod's request
-// in percent of its limit is below.
+// pinned returns a pod that demands CPUs by ACK's annotation. The argument
+// below is the pod's request in percent of its limit.
 func pinned(name string, cpus int, below int) *corev1.Pod {
 	p := plain(name)
 	p.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}

@@ -91,7 +91,7 @@ func (f *frame) size(l level) int { return len(f.groups[l][0]) }
 // differ decides, and the smaller number is better.
 type rating [5]int
 
-// rate rates a choice of CPUs. The list free says which CPUs of the machine
+// rate rates a choice of CPUs. A list (free) says which CPUs of the machine
 // were free before the choice. It shares no code with any rival.
 func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	var r rating

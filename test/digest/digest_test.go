@@ -39,8 +39,8 @@ func told(t *testing.T, story string) io.Reader {
 	return strings.NewReader(in.String())
 }
 
-// digestOf runs the digest over tests. The story of the first run is first, and
-// that of each repeated test is in again.
+// digestOf runs the digest over tests. The first run has one story (first), and
+// each repeated test has its own (again).
 func digestOf(t *testing.T, first string, again, known map[string]string) (summary string, ok bool) {
 	t.Helper()
 	test := func(read func(io.Reader) error, more ...string) error {

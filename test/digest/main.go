@@ -106,7 +106,7 @@ func goTest(command []string, interrupted <-chan os.Signal) tester {
 }
 
 // run runs the tests. It writes the digest to a stream (out), and the complete output
-// to the file log. The packages, or arguments that select tests, are given (which).
+// to the file log. It tests the packages, or the selected tests, in the list which.
 func run(test tester, which []string, o options, out io.Writer, log string) (ok bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(log), 0o755); err != nil {
 		return false, err

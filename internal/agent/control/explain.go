@@ -134,7 +134,7 @@ func find(all []Workload, name string) (Workload, bool) {
 }
 
 // inputs lists the workloads in and below a cgroup, but at most mostInputs. The
-// number of omitted workloads is the result more.
+// result more is the number of omitted workloads.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
 		if p.Contains(w.Cgroup) {

@@ -20,7 +20,7 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
 // seen returns a tick that is a time (after) later than noon. Since noon, web has
-// used 500m and the job 1200m. The quota that the tick wants for BE is limit.
+// used 500m and the job 1200m. The tick wants a quota for BE (limit).
 func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
 		return node.Some(time.Hour + time.Duration(m)*after/1000)

@@ -180,8 +180,8 @@ func (d *decoder) decisions(l line) error {
 }
 
 // spellOut returns the changed wants in the line, one entry for each want. In
-// the line, an entry with Alike stands for several wants. The wants of the
-// previous line are in last.
+// the line, an entry with Alike stands for several wants. The map last has the
+// wants of the previous line.
 func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	if !slices.ContainsFunc(l.Wants, func(w wantLine) bool { return w.Alike }) {
 		return l.Wants

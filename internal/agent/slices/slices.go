@@ -70,7 +70,7 @@ type Operator struct {
 
 // Open loads the sizes that were chosen since boot while an earlier daemon ran.
 // If they cannot be read, it logs that, and uses the sizes of the
-// configuration. The function send wakes the loop.
+// configuration. A function (send) wakes the loop.
 func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*Desk, error) {
 	boot, err := from.BootID()
 	if err != nil {

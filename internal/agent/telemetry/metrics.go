@@ -37,7 +37,7 @@ type Metrics struct {
 	mu   sync.Mutex
 	last tick.Tick // the last tick that could read the node
 	used map[node.WorkloadID]time.Duration
-	// The last tick ended at the time at. The time between two ticks is period.
+	// The field at is the end of the last tick, and period is the time between ticks.
 	at     time.Time
 	period time.Duration
 	now    func() time.Time

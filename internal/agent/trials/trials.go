@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// Effect says in one line how a mechanism changes the waits of a service. The
-// function ago prints durations.
+// Effect says in one line how a mechanism changes the waits of a service. A
+// function (ago) prints durations.
 func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string {
 	change, verb := e.Without-e.With, "saves"
 	if change < 0 {
@@ -26,7 +26,7 @@ func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string
 		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
 }
 
-// Page shows as a table what the trials found. The function ago prints durations.
+// Page shows as a table what the trials found. A function (ago) prints durations.
 func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	var b strings.Builder
 	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

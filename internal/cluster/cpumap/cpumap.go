@@ -99,8 +99,8 @@ func (m *Map) name() {
 	}
 }
 
-// letters returns the nth name in the list A, B, … Z, BA, BB, … The letter
-// first takes the place of A.
+// letters returns the nth name in the list A, B, … Z, BA, BB, … A given letter
+// (first) takes the place of A.
 func letters(first rune, n int) string {
 	const size = 26
 	text := string(first + rune(n%size))

@@ -125,8 +125,8 @@ func ParsePath(path node.CgroupPath) (Place, bool) {
 	return Place{}, false
 }
 
-// podOf reads the id of a pod from the name of a cgroup. The parent has the
-// name above.
+// podOf reads the id of a pod from the name of a cgroup. The argument above is
+// the name of the parent.
 func podOf(name, above string) (string, bool) {
 	slice, systemd := strings.CutSuffix(name, ".slice")
 	if !systemd {

@@ -96,8 +96,8 @@ func Open(o Options) (*Client, error) {
 	return &Client{url: strings.TrimSuffix(o.URL, "/"), root: o.Root, http: h}, nil
 }
 
-// Pods returns the pods that the kubelet runs or is about to run, including
-// static pods. Each pod is reduced by Slim. The result same says that the answer
+// Pods returns the pods that the kubelet runs or is about to run, including static
+// pods. Each pod is reduced by Slim. The second result (same) says that the answer
 // is byte for byte equal to the last one. The caller must not change the pods.
 func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err error) {
 	if err := c.read(ctx, "/pods"); err != nil {

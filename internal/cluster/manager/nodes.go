@@ -45,7 +45,7 @@ type remembered struct {
 	memory Memory
 	state  State
 	reason string
-	// said is the content of status.published that was last written. The time of this write is told.
+	// said is the content of status.published that was last written. The field told is the time of this write.
 	said v1alpha1.Published
 	told time.Time
 	// timed is the time of the last report that the metric of the delay has counted.

@@ -39,7 +39,7 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 		first map[string]string
 		back  time.Duration // time of the new creation; 0: never
 		// meanwhile are the settings while the manager waits for the ConfigMap.
-		// After that, they are end.
+		// The field end has those after that.
 		meanwhile, end string
 	}{
 		{"deleted for good", on, 0, "on", "off"},

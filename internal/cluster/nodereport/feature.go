@@ -25,9 +25,9 @@ const (
 type feature struct {
 	name string // name in the configuration
 	cond string // type of its condition
-	// asked reports whether a configuration enables the feature. The function
-	// by returns the mechanisms that this node uses for it, and why it does not
-	// use others.
+	// asked reports whether a configuration enables the feature. A second
+	// function (by) returns the mechanisms that this node uses for it, and why
+	// it does not use others.
 	asked func(policy.Config) bool
 	by    func(View) (by, why string)
 }

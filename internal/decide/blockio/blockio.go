@@ -159,8 +159,8 @@ func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	a.of[d.ID], a.names[d.ID] = v, d.Name
 }
 
-// each returns one sentence for each device, ordered by device number. The
-// function say makes the sentence.
+// each returns one sentence for each device, ordered by device number. A
+// function (say) makes the sentence.
 func (a asked[T]) each(say func(v T, name string) string) []string {
 	var s []string
 	for _, d := range sortedDevices(a.of) {

@@ -71,8 +71,8 @@ func (r *round) share() {
 	}
 }
 
-// seat chooses the seats or the pool of one workload. The list holds is what
-// earlier workloads have. If the workload gets nothing, the set is empty.
+// seat chooses the seats or the pool of one workload. What earlier workloads
+// have is given (holds). If the workload gets nothing, the set is empty.
 func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))

@@ -201,9 +201,9 @@ func (a memoryAsk) unless(refusal string) memoryAsk {
 	return memoryAsk{missing: append(a.missing, refusal)}
 }
 
-// want returns the want for the cgroup of w. The protection for w and all its
-// descendants is need. If another component manages the limit, the want takes
-// over each change of that limit.
+// want returns the want for the cgroup of w. The argument need is the
+// protection for w and all its descendants. If another component manages the
+// limit, the want takes over each change of that limit.
 func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
 	v, known := facts.Original(s.Knobs, knob).(node.Memory)

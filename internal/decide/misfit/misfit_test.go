@@ -21,8 +21,8 @@ type load struct {
 	class        node.Class
 }
 
-// after observes the load for a number of seconds. The time between two
-// snapshots is every.
+// after observes the load for a number of seconds. The seconds between two
+// snapshots are given (every).
 func (l load) after(seconds, every int) (State, map[node.WorkloadID]*Misfit) {
 	var st State
 	quota := l.quota

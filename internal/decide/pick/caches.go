@@ -178,8 +178,8 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 }
 
 // wholeCounts chooses how many cores of each size to take. The sum of their
-// sizes is as large as possible, but at most n. The sizes descend. The number
-// of cores of each size is in count.
+// sizes is as large as possible, but at most n. The sizes descend. The list
+// count has the number of cores of each size.
 func wholeCounts(sizes, count []int32, n int32) []int32 {
 	best := make([]int32, len(sizes))
 	sum := int32(0)

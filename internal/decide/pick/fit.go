@@ -241,7 +241,7 @@ func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 }
 
 // besides returns the room that the pools would have if the CPUs of a claim
-// were open. The claim already has the CPUs have.
+// were open. The claim already has some CPUs (have).
 func besides(m *Map, room []int32, have mask) []int32 {
 	for i, p := range m.pools {
 		room[i] -= have.count(p.lo, p.hi)

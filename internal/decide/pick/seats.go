@@ -71,7 +71,7 @@ type Seats struct {
 }
 
 // Seats returns how the CPUs are used if the workloads have these holds. Some
-// CPUs are for no work (off), and some stay open: at least keep of them.
+// CPUs are for no work (off), and some others must stay open (keep).
 func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	s := Seats{
 		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),

@@ -93,7 +93,7 @@ func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.Mi
 // lies between the limit and QuotaPercent of the limit. It grows step by step
 // while the workload is throttled and the shared CPUs are idle. It shrinks step
 // by step if the shared CPUs are busy, the savings are used up, or the workload
-// does not need the loan. The present quota is now.
+// does not need the loan. The argument now is the present quota.
 func (x *burster) lend(b Burst, w *node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
 	most := x.mostFor(b, w, base)
 	quota := min(max(now, base.Quota), most)

@@ -66,7 +66,7 @@ func untried(c CPUQOS, next node.Selection) string {
 	return ""
 }
 
-// try advances the trials by one tick. The selection next still has the mechanism of the last tick.
+// try advances the trials by one tick. The argument next still has the mechanism of the last tick.
 func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t *tried) switchback.State {
 	in := switchback.Input{At: t.snap.At, Off: untried(c, next)}
 	if in.Off != "" {

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A nodeCase is one input for both formulas. If the field have is not set, BE
+// A nodeCase is one input for both formulas. If it names no CPUs (have), BE
 // work starts with all CPUs.
 type nodeCase struct {
 	name      string

@@ -15,8 +15,8 @@ import (
 // A claim is the demand of one workload, or of one worker of a slice.
 type claim struct {
 	work *node.Workload // of a worker: the first of its workloads
-	// The worker is at, and mates are its other workloads. The worker is zero
-	// if the claim is that of a workload.
+	// The field at is the worker, and mates are its other workloads. There is
+	// no worker if the claim is that of a workload.
 	at    slice.Place
 	mates []*node.Workload
 	limit unit.MilliCPU

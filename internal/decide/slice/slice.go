@@ -56,7 +56,7 @@ type Places map[node.WorkloadID]Place
 // its worker while the slice has a worker of this number. A new workload goes
 // to the worker that has the fewest. When work has ended, a worker may have at
 // least two workloads more than another one of its slice. Then one workload
-// moves in each call. The function in says whether a workload takes part.
+// moves in each call. A function (in) says whether a workload takes part.
 func Assign(all []Slice, before Places, work []node.Workload, in func(node.WorkloadID) bool) Places {
 	if len(all) == 0 {
 		return nil

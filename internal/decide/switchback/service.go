@@ -17,8 +17,8 @@ const weakShare = 10
 // Places reports whether cpu.idle can help: whether a waking thread of a service
 // could move to another CPU on which only BE runs. That needs a service that
 // shares a CPU with BE and may use more than one CPU of a cache there. Otherwise
-// cpu.idle only attracts all other threads to the CPU of the service. The set be
-// has the CPUs of BE, and a function (may) returns those of a service.
+// cpu.idle only attracts all other threads to the CPU of the service. The CPUs
+// of BE are given (be), and a function (may) returns those of a service.
 func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSet) bool {
 	caches := map[node.CacheID]unit.CPUSet{}
 	for _, c := range s.Topology.CPUs {

@@ -43,8 +43,8 @@ func weighed(keep float64, mean, sample unit.MilliCPU) unit.MilliCPU {
 	return unit.MilliCPU(math.Round(keep*float64(mean) + (1-keep)*float64(sample)))
 }
 
-// Follow updates the means of many CPU time counters with one sample each. The
-// two readings are before and after, and the time between them is elapsed. tau
+// Follow updates the means of many CPU time counters with one sample each. It
+// takes two readings (before, after) and the time between them (elapsed). tau
 // is that of Decay. If a counter has no mean yet, its mean is the sample. If a
 // counter has decreased, or one of the readings lacks it, it has no mean in the
 // result.

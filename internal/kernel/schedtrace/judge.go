@@ -231,8 +231,8 @@ func (c *court) start(h *hardwareThread, at time.Duration) {
 	}
 }
 
-// expelled records how long BE stayed beside a new LS thread. The flag left is
-// true if BE left, and false if LS ended first.
+// expelled records how long BE stayed beside a new LS thread. Either BE has
+// left (left), or LS has ended before that.
 func (c *court) expelled(h *hardwareThread, at time.Duration, left bool) {
 	if !h.expelling {
 		return

@@ -96,8 +96,8 @@ func (a Advice) Text() string {
 	return b.String()
 }
 
-// how returns a text about what to do. The method what returns what that
-// achieves, and line returns both in one line.
+// how returns a text about what to do. The next method (what) says what that
+// achieves, and line puts both in one line.
 func (a Advice) how() string {
 	limit := "without a CPU limit"
 	if a.Limit > 0 {

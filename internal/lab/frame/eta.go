@@ -12,7 +12,7 @@ type eta struct {
 }
 
 // left (the method) estimates how long n more runs take. As long as none has
-// ended, it takes the estimate first for one run.
+// ended, it uses a given estimate (first) for one run.
 func (e eta) left(n int, first time.Duration) time.Duration {
 	if e.done > 0 {
 		first = time.Since(e.begun) / time.Duration(e.done)

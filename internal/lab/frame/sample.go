@@ -54,7 +54,7 @@ type Recording struct {
 	NoPSI    bool
 }
 
-// Follow drops older readings. It then calls the function read once in each
+// Follow drops older readings. It then calls a function (read) once in each
 // period until ctx ends, and a last time after that.
 func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
 	r.Mu.Lock()

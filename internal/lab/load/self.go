@@ -52,7 +52,7 @@ func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err
 }
 
 // run starts the threads. They end only after the channel leave is closed. The
-// caller can wait for that by the group ended.
+// caller can wait for their end (ended).
 func (s Self) run(ctx context.Context, c Config, ended *sync.WaitGroup, leave <-chan struct{}) (*Result, error) {
 	c.URL = "self"
 	c, err := c.orDefaults(openLoop)

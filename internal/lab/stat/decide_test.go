@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/decide/paired"
 )
 
-// around returns an estimate of a value. Half the width of its interval is
-// wide. Its bounds for claims are value − claim and value + claim.
+// around returns an estimate of a value. The argument wide is half the width of
+// its interval. Its bounds for claims are value − claim and value + claim.
 func around(value, wide, claim float64) Estimate {
 	return Estimate{Value: value, Blocks: 30, Enough: true, Low: value - wide, High: value + wide, ClaimLower: value - claim, ClaimUpper: value + claim}
 }

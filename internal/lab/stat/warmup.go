@@ -12,8 +12,8 @@ const (
 )
 
 // Warmup finds where a series, such as the mean latency of each 100 ms, becomes
-// stationary. The number of leading values to discard is cut. ok is false if
-// the remaining values do not look stationary. A longer warm-up may then help.
+// stationary. The result cut is the number of leading values to discard. ok is false
+// if the remaining values do not look stationary. A longer warm-up may then help.
 //
 // The cut minimises the squared standard error of the mean of the remaining
 // values (MSER-5: White, Cobb and Spratt, 2000). Warmup searches for it in the

@@ -116,7 +116,7 @@ type mark struct {
 	count float64
 }
 
-// Follow reads counts until r ends. The function now returns the time of a count.
+// Follow reads counts until r ends. A function (now) returns the time of a count.
 func (m *Meter) Follow(r io.Reader, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

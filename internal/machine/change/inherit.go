@@ -60,8 +60,8 @@ func (c *Knobs) wrote(k node.Knob, t journal.Touch, v node.Value) bool {
 // Inherited reports whether a knob has a copy of a value that Tenon wrote to an
 // ancestor. The knob is not in the journal. If it has a copy, Inherited returns
 // the entry that the knob would have if Tenon had written the copy itself. In
-// this entry, the value before Tenon is that of the ancestor. The function
-// touch returns the journal's entry of a knob.
+// this entry, the value before Tenon is that of the ancestor. A function
+// (touch) returns the journal's entry of a knob.
 //
 // Suppose that an owner gives a cgroup a value that Tenon also wrote to the
 // parent. Then Inherited takes this value for a copy. But if the cgroup already
@@ -94,7 +94,7 @@ func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (jo
 }
 
 // original returns the value that a knob had before Tenon. It is for knobs that
-// Tenon now writes for the first time. The present value is now.
+// Tenon now writes for the first time. The argument now is the present value.
 func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 	if t, copied := c.Inherited(k, now, c.touch); copied {
 		return t.Before

@@ -42,7 +42,7 @@ type Groups struct {
 
 // New returns the exempt cgroups of a tree. At first there are none. makeFair
 // moves the threads of a cgroup to the fair class, if isolation has put them
-// into another class. The function ended is called when a cgroup is not exempt
+// into another class. A function (ended) is called when a cgroup is not exempt
 // any more, although it still exists. notIdle says that its weight differs from
 // what snapshots have shown.
 func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
@@ -75,7 +75,7 @@ func (g *Groups) Killed(p node.CgroupPath) {
 }
 
 // Add makes a cgroup exempt until the given time, and moves its threads to the
-// fair class. If there is a request to end the cgroup, it is given (ends).
+// fair class. The argument ends is the request to end the cgroup, or empty.
 func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	inode, err := g.tree.Inode(string(p))
 	if err != nil {

@@ -86,7 +86,7 @@ func (c *cookies) id() uint64 {
 	return 0
 }
 
-// get returns the cookie for best-effort threads. The function from lists
+// get returns the cookie for best-effort threads. A function (from) lists
 // threads that may have the cookie of an earlier agent. If one of them has it,
 // get returns this cookie.
 func (c *cookies) get(from func() []int) (Cookie, error) {

@@ -23,7 +23,7 @@ func Forbidden(err error) bool {
 
 // Lesser explains in one line which properties c gets although cgroups are
 // forbidden, and which it does not get. It also says how to change that. The
-// error that forbids cgroups is cause.
+// argument cause is the error that forbids cgroups.
 func Lesser(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {

@@ -23,7 +23,7 @@ type slotTable struct {
 	free    []rqdelay.Slot // in the order of use
 	shared  map[rqdelay.Class]rqdelay.Slot
 	sharing map[rqdelay.Class]int // workloads in the shared slot
-	// base is the reading at the time when a slot was last assigned. The map left
+	// base is the reading at the time when a slot was last assigned. A map (left)
 	// says how long each waiter waited for runners that have lost their slots since.
 	base  rqdelay.Reading
 	left  map[rqdelay.Slot]byClass
@@ -91,8 +91,8 @@ func counterClass(c node.Class) rqdelay.Class {
 }
 
 // follow assigns a slot to every workload, and frees the slots of workloads
-// that no longer exist. The reading now was just made. After an error the
-// counter must not be used any more.
+// that no longer exist. The argument now is a reading that was just made. After
+// an error the counter must not be used any more.
 func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
 	inodes := make(map[node.WorkloadID]uint64, len(all))
 	classes := make(map[node.WorkloadID]node.Class, len(all))

@@ -10,7 +10,7 @@ import (
 const idLength = 64
 
 // Locate sets the cgroup of each container, which is the cgroup of its first
-// process. The function of returns the cgroup of a process. Call Locate directly
+// process. A function (of) returns the cgroup of a process. Call Locate directly
 // after the listing, because another process may get the same PID later.
 func Locate(all []Container, of func(pid int) (path string, known bool)) {
 	for i := range all {

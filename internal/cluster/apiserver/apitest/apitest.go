@@ -155,7 +155,7 @@ func (s *Server) Away(away bool) {
 	}
 }
 
-// Refuse sets how the server answers evictions. The function how returns the
+// Refuse sets how the server answers evictions. A function (how) returns the
 // status code and the cause. Code 0 accepts the eviction.
 func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
 	s.mu.Lock()
