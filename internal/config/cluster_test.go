@@ -93,7 +93,7 @@ func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
 }
 
 // TestEnableAloneHasKoordinatorsThreshold checks that an owner's ConfigMap that
-// enables the section without a threshold means what it means to Koordinator.
+// enables the section without a threshold has the same effect as in Koordinator.
 func TestEnableAloneHasKoordinatorsThreshold(t *testing.T) {
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy": {"enable": true}}`})
 	want := policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressCPUSet}

@@ -42,8 +42,8 @@ func TestAnObjectiveNeedsNoThreshold(t *testing.T) {
 	}
 }
 
-// TestNothingIsEndedUnlessAKeySaysSo checks that no work is evicted by enable
-// alone, or by the keys beside the thresholds alone.
+// TestNothingIsEndedUnlessAKeySaysSo checks that no work is evicted if only the
+// key enable is set, or only keys other than the thresholds.
 func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 	for text, want := range map[string]evict.Config{
 		"{}":                                {},

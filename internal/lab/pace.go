@@ -59,7 +59,7 @@ func (p *pacer) Rate() float64 {
 }
 
 // ObservePaced corrects the rate after a paced run. total is the CPU use of the
-// run in percent of the tested CPUs. be is how many CPUs the batch work used.
+// run in percent of the tested CPUs. The batch work used a number of CPUs (be).
 // The correction is limited, because the batch work may not have reached the
 // rate.
 func (p *pacer) ObservePaced(total, be float64) {

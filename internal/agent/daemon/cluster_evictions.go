@@ -24,7 +24,7 @@ const (
 	// refused it. busyFor is how long after a temporary error, such as 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
-	// Tenon sends an eviction at most attempts times, with attemptEvery between
+	// Tenon sends an eviction a few times (attempts), with attemptEvery between
 	// them. Then it treats the API server as away. Both values are small,
 	// because a shortage of memory is urgent.
 	attempts     = 2

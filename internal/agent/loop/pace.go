@@ -9,8 +9,8 @@ const (
 	// During a storm of events the gap grows in steps up to maxGap. The agent
 	// then still answers within 100 ms.
 	maxGap = 80 * time.Millisecond
-	// If idleTicks ticks of a storm in a row have nothing to write, the gap
-	// grows up to idleGap. The loop cannot end the cause of such events.
+	// If several ticks of a storm in a row (idleTicks) have nothing to write, the
+	// gap grows up to idleGap. The loop cannot end the cause of such events.
 	idleGap   = 320 * time.Millisecond
 	idleTicks = 8
 	// restShare bounds what the ticks of a storm cost on a node of any size.

@@ -44,8 +44,8 @@ func Capture(stateDir string, w io.Writer) (int, error) {
 }
 
 // copyLines copies the complete lines of one file. If the recorder has removed
-// the file meanwhile, it copies none. It stops at the first damaged line, such
-// as a crash leaves. The next file does not depend on this one.
+// the file meanwhile, it copies none. It stops at the first damaged line, as a
+// crash may leave one. The next file does not depend on this one.
 func copyLines(w io.Writer, path string) (int, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

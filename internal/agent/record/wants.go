@@ -56,9 +56,9 @@ type move struct {
 // it changes in most ticks, and for all best-effort cgroups at once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
-	// lengths has the lengths of the reasons in moves, modulo its size. A want
-	// whose reason has another length is not in moves. To look for a want in a
-	// map costs more than all else here.
+	// lengths has the lengths of the reasons in the map moves, modulo its size.
+	// A want whose reason has another length is not in that map. To look for a
+	// want in a map costs more than all else here.
 	var lengths [256]bool
 	for i := range now {
 		if now[i] == last[i] {

@@ -10,8 +10,8 @@ import (
 const (
 	// fallsCount is how long Tenon remembers a mechanism failure.
 	fallsCount = time.Hour
-	// If a mechanism in use fails ejections times within fallsCount, Tenon does
-	// not try it again until the failures expire.
+	// If a mechanism in use fails too often (ejections) within a time
+	// (fallsCount), Tenon does not try it again until the failures expire.
 	ejections = 3
 	// firstRetry is how long Tenon waits after the first failure before it
 	// tries again. The wait doubles with every further failure, up to

@@ -37,8 +37,8 @@ type world struct {
 	tick  time.Duration // 0: simTick
 }
 
-// A simulated is a service that waits rate times a second, for the time mean
-// each. With the candidate each wait is effect times as long.
+// A simulated is a service with a number of waits per second (rate) of a mean
+// length. With the candidate each wait is longer by a factor (effect).
 type simulated struct {
 	rate, mean, effect float64
 }

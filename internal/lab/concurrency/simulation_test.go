@@ -23,9 +23,9 @@ import (
 // A world is a machine and a kind of job. The true effects are known.
 type world struct {
 	node Node
-	// One job alone takes cpu seconds on one CPU. A busy sibling reduces the
-	// rate by the share sibling, and busy cores by the share clock. serial is
-	// the part of a job that is not parallel.
+	// One job alone takes a time in seconds on one CPU (cpu). A busy sibling
+	// reduces the rate by a share (sibling), and busy cores by another (clock).
+	// serial is the part of a job that is not parallel.
 	cpu, sibling, clock, serial float64
 	block, noise                float64 // standard deviations of log times, of a block and of a run
 	rng                         *rand.Rand

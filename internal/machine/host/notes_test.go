@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A losing has two cgroups. A host with its journal in dir has limited the
-// first one and made it idle. The host has created the second one.
+// A losing is a scene with two cgroups. A host with its journal in dir has
+// limited the first one and made it idle. The host has created the second one.
 type losing struct {
 	m         *machine
 	dir       string

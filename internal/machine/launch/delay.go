@@ -44,8 +44,8 @@ const (
 	longestPause = 2 * time.Second
 )
 
-// newDelayMeter returns a meter. It samples the process main, whose counters
-// begin at base, and the processes that procs returns.
+// newDelayMeter returns a meter. It samples the main process, whose counters
+// begin at base, and the processes that a function (procs) returns.
 func newDelayMeter(fs proc.FS, procs func() ([]int, error), main int, base Delay) *delayMeter {
 	return &delayMeter{fs: fs, procs: procs, main: main, base: base, threads: map[int]thread{}}
 }
