@@ -81,7 +81,7 @@ func (r rule) rule() match.Rule {
 	}
 }
 
-// uses (the method) returns how the rules use slices.
+// uses returns how the rules use slices.
 func (f file) uses() (all []workers.Use) {
 	for _, r := range f.Rules {
 		all = append(all, workers.Use{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})

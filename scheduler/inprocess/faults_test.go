@@ -198,7 +198,7 @@ func (b *bed) start(ctx context.Context) context.CancelFunc {
 	return stop
 }
 
-// settles (the method) waits for two things: no pod waits while a node has room
+// settles waits for two things: no pod waits while a node has room
 // for it, and the nodes have reported all pods.
 func (b *bed) settles() {
 	b.t.Helper()

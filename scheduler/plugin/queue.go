@@ -20,7 +20,7 @@ type waiting struct {
 	since  uint64
 }
 
-// waits (the method) counts a reason for which nodes refused a pod, and adds the
+// waits counts a reason for which nodes refused a pod, and adds the
 // pod to the waiting ones. It returns the nodes on which the pod itself holds
 // CPUs, because a bind to them is in doubt.
 func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) []string {

@@ -114,7 +114,7 @@ func split(t *testing.T, file, text string) []document {
 	}
 }
 
-// must (the function) renders the chart. On an error, it fails the test.
+// must renders the chart. On an error, it fails the test.
 func must(t *testing.T, values map[string]any) map[string]document {
 	t.Helper()
 	documents, err := render(t, values)

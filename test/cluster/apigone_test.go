@@ -38,7 +38,7 @@ type watched struct {
 	first map[string]string
 }
 
-// happens (the method) adds an event to the timeline, from which a new part begins.
+// happens adds an event to the timeline, from which a new part begins.
 func (w *watched) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

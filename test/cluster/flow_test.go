@@ -330,7 +330,7 @@ func (f *flow) run(rnd *rand.Rand, prefix string, rounds int, meanwhile func(rou
 	return created
 }
 
-// rests (the method) waits until the nodes have reported all pods, and no pod
+// rests waits until the nodes have reported all pods, and no pod
 // waits for which kubectl tenon explain pod names a node that would take it.
 func (f *flow) rests() {
 	f.t.Helper()

@@ -101,7 +101,7 @@ func idle(t *testing.T, group, value string) {
 	}
 }
 
-// runs (the function) creates a best-effort pod and waits until it runs.
+// runs creates a best-effort pod and waits until it runs.
 func runs(t *testing.T, c *Cluster, name string) {
 	t.Helper()
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 0,
@@ -128,7 +128,7 @@ func restart(t *testing.T, n *Node) {
 	}
 }
 
-// says (the function) returns nil if some line of the kubelet's log contains all words.
+// says returns nil if some line of the kubelet's log contains all words.
 func says(n *Node, words ...string) error {
 	text, err := os.ReadFile(filepath.Join(n.Dir, "kubelet.log"))
 	if err != nil {

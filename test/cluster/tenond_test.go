@@ -265,7 +265,7 @@ func (a *agent) read(controller, group, file string) int {
 	return n
 }
 
-// is (the method) waits until a file of a cgroup has the wanted value.
+// is waits until a file of a cgroup has the wanted value.
 func (a *agent) is(within time.Duration, claim, controller, group, file string, want int) {
 	a.t.Helper()
 	eventually(a.t, within, claim, func() error {

@@ -213,7 +213,7 @@ func (u *unified) read(group, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// is (the method) waits until a file of a cgroup below kubepods has a value, and logs it.
+// is waits until a file of a cgroup below kubepods has a value, and logs it.
 func (u *unified) is(claim, group, file, want string) {
 	u.t.Helper()
 	if err := until(u.t.Context(), 20*time.Second, func() error {
@@ -314,7 +314,7 @@ func (u *unified) startedWithItsValues() {
 	}
 }
 
-// yields (the method) checks that the transcoding pods have the limits of their
+// yields checks that the transcoding pods have the limits of their
 // batch resources, and that batch work is idle and services are not.
 func (u *unified) yields() {
 	u.t.Helper()

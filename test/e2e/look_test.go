@@ -53,7 +53,7 @@ func readOnly(probe string) error {
 	return syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
 }
 
-// looks (the method) runs tenon with /sys and /proc mounted read-only.
+// looks runs tenon with /sys and /proc mounted read-only.
 func (s *site) looks(args ...string) (string, error) {
 	s.t.Helper()
 	self, err := os.Executable()

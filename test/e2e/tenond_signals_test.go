@@ -179,7 +179,7 @@ func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	s.restore()
 }
 
-// turns (the method) returns the number of ticks.
+// turns returns the number of ticks.
 func (s *site) turns() uint64 {
 	s.t.Helper()
 	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "status", "-o", "json").Output()

@@ -131,7 +131,7 @@ func (q QOS) Base() (node.Mechanism, error) {
 	return "", q.can(node.MechanismWeight)
 }
 
-// can (the method) returns an error if the node does not support an isolation
+// can returns an error if the node does not support an isolation
 // mechanism. The error gives the reason.
 func (q QOS) can(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {

@@ -125,7 +125,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	_ = table.Flush()
 }
 
-// stands (the function) prints the state of one mechanism as a part of a line.
+// stands prints the state of one mechanism as a part of a line.
 func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	var s []string
 	if r.Mechanism == l.Mechanism {

@@ -89,7 +89,7 @@ func newBusyNode(t *testing.T) *busyNode {
 	return n
 }
 
-// must (the method) fails the test if an operation of the simulation itself fails.
+// must fails the test if an operation of the simulation itself fails.
 func (n *busyNode) must(err error) {
 	n.t.Helper()
 	if err != nil {

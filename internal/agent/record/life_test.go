@@ -226,7 +226,7 @@ func (l *life) wait(w node.Workload, every time.Duration) node.RunQueueDelay {
 	return node.RunQueueDelay{Sum: node.Some(w.Usage.Delay.Sum.Or(0) + time.Duration(l.random.Int64N(int64(every)))), Counts: counts}
 }
 
-// waits (the method) returns how long every service waited for every second job.
+// waits returns how long every service waited for every second job.
 func (l *life) waits() []node.Wait {
 	var all []node.Wait
 	for _, w := range l.snap.Workloads {

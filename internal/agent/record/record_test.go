@@ -263,7 +263,7 @@ func fill(v reflect.Value, n int64) {
 	}
 }
 
-// leaves (the function) visits the parts of v that fill changes as a unit, and
+// leaves visits the parts of v that fill changes as a unit, and
 // returns their paths. It omits fields of a Tick that do not describe the node.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {

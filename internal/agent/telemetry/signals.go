@@ -74,7 +74,7 @@ func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	e <- prometheus.MustNewConstHistogram(descDelay, count, sum.Seconds(), buckets, labels...)
 }
 
-// waits (the method) emits the waits of workloads by the class of the thread
+// waits emits the waits of workloads by the class of the thread
 // that ran meanwhile. It emits those of workloads with metrics of their own,
 // and those that share a name (node.RestOf).
 func (e emitter) waits(s node.Snapshot, shown []node.Workload) {

@@ -197,7 +197,7 @@ func tail(s string, width int) string {
 	return ansi.TruncateLeft(s, over+1, "…")
 }
 
-// writes (the method) shows the last writes with their reasons.
+// writes shows the last writes with their reasons.
 func (m model) writes() []string {
 	n := min(max((m.height-14)/2, 1), len(m.status.Recent))
 	lines := []string{"", bold.Styled("LAST WRITES")}

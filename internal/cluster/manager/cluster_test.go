@@ -219,7 +219,7 @@ func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
 	return at
 }
 
-// has (the method) returns the batch resources in the status of a node. If
+// has returns the batch resources in the status of a node. If
 // capacity and allocatable differ, it fails the test.
 func (s *scene) has(name string) string {
 	s.t.Helper()
@@ -243,7 +243,7 @@ func (s *scene) published(name string) v1alpha1.Published {
 	return *r.Status.Published
 }
 
-// becomes (the method) waits until a node has the wanted batch resources. It
+// becomes waits until a node has the wanted batch resources. It
 // returns how long this took.
 func (s *scene) becomes(name, want string, within time.Duration) time.Duration {
 	s.t.Helper()

@@ -101,7 +101,7 @@ func (p *process) kill() {
 	p.command.Wait()
 }
 
-// takes (the method) returns how much memory the process uses, as text, and how
+// takes returns how much memory the process uses, as text, and how
 // much CPU time it has used.
 func (p *process) takes(t testing.TB) (string, time.Duration) {
 	t.Helper()

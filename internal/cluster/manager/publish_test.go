@@ -35,7 +35,7 @@ func machineOf(cpus, gib int64) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Capacity: list, Allocatable: list.DeepCopy()}}
 }
 
-// has (the function) gives a node batch resources.
+// has gives a node batch resources.
 func has(n *corev1.Node, milli, bytes int64) *corev1.Node {
 	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 		list[kube.BatchCPU], list[kube.BatchMemory] = cpu.quantity(milli), memory.quantity(bytes)

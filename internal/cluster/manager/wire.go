@@ -87,7 +87,7 @@ func (o Options) publish(m manager.Manager) (*settings, error) {
 	return set, nil
 }
 
-// leads (the method) returns a function that reports whether this replica is the leader.
+// leads returns a function that reports whether this replica is the leader.
 func (o Options) leads(m manager.Manager) func() bool {
 	return func() bool {
 		select {

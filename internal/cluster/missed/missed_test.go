@@ -119,7 +119,7 @@ func profileOf(job string) configv1alpha1.ClusterColocationProfile {
 	}
 }
 
-// says (the method) returns the condition of a profile and its metric, which is
+// says returns the condition of a profile and its metric, which is
 // −1 if there is none.
 func (a *apiServer) says(t *testing.T, f *Finder, job string) string {
 	t.Helper()

@@ -351,7 +351,7 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	return w
 }
 
-// hands (the method) returns the wants that release the knobs of cgroups that
+// hands returns the wants that release the knobs of cgroups that
 // also hold work of other classes.
 func (x *ioClass) hands() []plan.Want {
 	var wants []plan.Want

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// says (the method) returns the sentence about what does not fit: "16 threads,
+// says returns the sentence about what does not fit: "16 threads,
 // 12 of them runnable, …".
 func (m *Misfit) says() string {
 	var b strings.Builder
@@ -28,7 +28,7 @@ func (m *Misfit) says() string {
 	return b.String()
 }
 
-// writes (the method) returns the sentence about what the owner should set
+// writes returns the sentence about what the owner should set
 // instead of the limit.
 func (m *Misfit) writes() string {
 	var all []string

@@ -72,7 +72,7 @@ func (x *suppressor) wholeCPUs(has int) int {
 // fewest returns the least number of CPUs that hold the minimum of BE.
 func (x *suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
-// have (the method) returns the CPUs that BE work has from Tenon. If the
+// have returns the CPUs that BE work has from Tenon. If the
 // contention roots have different sets, it returns the largest one. Where seats
 // have narrowed the sets, it returns the CPUs from which the seats were chosen.
 func (x *suppressor) have() unit.CPUSet {

@@ -80,7 +80,7 @@ func (n *scene) showRuns() {
 	}
 }
 
-// stops (the method) applies a step that ends processes. It returns false if s
+// stops applies a step that ends processes. It returns false if s
 // is another kind of step. A step that ends processes changes no value, thaws
 // the cgroup, and takes some time.
 func (n *scene) stops(s plan.Step) bool {

@@ -64,7 +64,7 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 	return append(wants, released...)
 }
 
-// waits (the method) names the knobs that must be released first, or returns "".
+// waits names the knobs that must be released first, or returns "".
 func (st selector) waits(s node.Snapshot) string {
 	other := node.Mechanism("")
 	for k := range s.Knobs.Before {

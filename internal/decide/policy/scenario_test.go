@@ -174,7 +174,7 @@ func words(line string) []word {
 	return all
 }
 
-// must (the function) parses the value of a word. If that fails, it ends the test.
+// must parses the value of a word. If that fails, it ends the test.
 func must[T any](t *testing.T, w word, parse func(string) (T, error)) T {
 	t.Helper()
 	v, err := parse(w.val)

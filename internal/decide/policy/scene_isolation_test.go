@@ -47,7 +47,7 @@ func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	}
 }
 
-// sees (the method) adds the run time of LS on each CPU to the counters, if
+// sees adds the run time of LS on each CPU to the counters, if
 // there are such counters.
 func (n *scene) sees() {
 	if n.snap.Isolation.LSOn == nil {

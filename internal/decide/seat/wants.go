@@ -57,7 +57,7 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 	return next, grants, x.bounds
 }
 
-// may (the method) returns the CPUs that each BE workload may use: those that
+// may returns the CPUs that each BE workload may use: those that
 // suppress gives its contention root, without CPUs that another workload owns.
 // A workload that contains another one, or shares its cgroup, is absent.
 func (x *seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {

@@ -79,7 +79,7 @@ func spin(t *testing.T, n int) (pids []int) {
 	return pids
 }
 
-// fires (the function) waits until a trigger fires. It returns false if the
+// fires waits until a trigger fires. It returns false if the
 // trigger ends before.
 func fires(t *testing.T, tr *Trigger) bool {
 	t.Helper()

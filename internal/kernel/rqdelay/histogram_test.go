@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// waits (the function) makes a histogram of waits that have the given lengths.
+// waits makes a histogram of waits that have the given lengths.
 // It finds the bucket of each with UpperBound.
 func waits(lengths ...time.Duration) Histogram {
 	var h Histogram

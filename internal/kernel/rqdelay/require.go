@@ -38,7 +38,7 @@ func require(types *btf.Cache) error {
 	return nil
 }
 
-// has (the function) looks for a field. It also looks inside anonymous members.
+// has looks for a field. It also looks inside anonymous members.
 func has(members []btf.Member, field string) bool {
 	for _, m := range members {
 		if m.Name == field {

@@ -28,7 +28,7 @@ func (c colocated) beside() report.Metric {
 	})
 }
 
-// wakes (the method) makes a metric from a function that returns a percentile
+// wakes makes a metric from a function that returns a percentile
 // of the wake-up delay.
 func (c colocated) wakes(value func(Traced) float64) report.Metric {
 	return c.metric(func(t Traced) float64 { return report.Known(value(t), t.Wakes > 0) })

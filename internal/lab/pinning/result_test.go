@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// runs (the function) returns blocks. In them, the quota makes the job slower
+// runs returns blocks. In them, the quota makes the job slower
 // by a fifth, and exclusive CPUs change nothing.
 func runs(blocks int) []Run {
 	moves, switches := 30.0, 200.0

@@ -113,7 +113,7 @@ func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...
 	return nil
 }
 
-// shows (the method) checks that the file has the wanted content.
+// shows checks that the file has the wanted content.
 func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	got, err := b.ReadFile(p, file)
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	return nil
 }
 
-// becomes (the method) writes a text. The kernel must accept it, and the file must then show the wanted text.
+// becomes writes a text. The kernel must accept it, and the file must then show the wanted text.
 func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
 	if err := b.set(p, file, text); err != nil {
 		return err

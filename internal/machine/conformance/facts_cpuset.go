@@ -187,7 +187,7 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 	return nil
 }
 
-// keeps (the method) checks that the kernel does not let the set of a group
+// keeps checks that the kernel does not let the set of a group
 // with tasks become empty. On cgroup v2, kernels from 7.3 on accept an empty
 // set, and use the set of the parent. Then the result is errNewer.
 func (b *Bench) keeps(child node.CgroupPath, file string) error {

@@ -133,7 +133,7 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes (the method) writes a line. The kernel must accept it, and the file must then show the wanted text.
+// takes writes a line. The kernel must accept it, and the file must then show the wanted text.
 func (b *ControlGroupBench) takes(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
@@ -169,7 +169,7 @@ func (b *ControlGroupBench) refuses(group, file, text, status string, want ...er
 	return err
 }
 
-// holds (the method) returns an error if a thread is not in a group.
+// holds returns an error if a thread is not in a group.
 func (b *ControlGroupBench) holds(group string, tid int) error {
 	text, err := b.ReadControl(group, "tasks")
 	if err == nil && !slices.Contains(strings.Fields(text), fmt.Sprint(tid)) {

@@ -53,7 +53,7 @@ func (n narrowing) set(t *testing.T, p node.CgroupPath, to node.CPUs) {
 	do(t, n.h.Apply(t.Context(), plan.Step{Knob: n.cpus(p), To: to}))
 }
 
-// makes (the method) creates a cgroup below top and copies the CPUs of its
+// makes creates a cgroup below top and copies the CPUs of its
 // parent into it, as the kubelet and container runtimes do.
 func (n narrowing) makes(t *testing.T, name string) node.CgroupPath {
 	t.Helper()

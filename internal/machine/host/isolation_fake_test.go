@@ -366,7 +366,7 @@ func (b *bench) order(t testing.TB, p node.CgroupPath, text string) error {
 
 func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileSchedulerGroup} }
 
-// has (the method) returns the entry of a cgroup in the scheduler's maps.
+// has returns the entry of a cgroup in the scheduler's maps.
 func (b *bench) has(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
 	t.Helper()
 	inode, err := b.tree.Inode(string(p))

@@ -88,7 +88,7 @@ func (n *Node) askControls(o controlOp) error {
 	return nil
 }
 
-// has (the method) reports whether the node applies a rule.
+// has reports whether the node applies a rule.
 func (d *divided) has(name string) bool {
 	return slices.ContainsFunc(d.rules, func(r controlRule) bool { return r.name == name })
 }

@@ -167,7 +167,7 @@ func (o op) bandwidth() (quota, period, burst int64) {
 	return quota, period, burst
 }
 
-// has (the function) reports whether a list contains a word.
+// has reports whether a list contains a word.
 func has(list, word string) bool {
 	for w := range strings.FieldsSeq(list) {
 		if w == word {

@@ -188,7 +188,7 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 	return all
 }
 
-// waits (the method) returns for how long each waiter waited for each runner.
+// waits returns for how long each waiter waited for each runner.
 // It translates slots to names.
 func (d *Delays) waits() []node.Wait {
 	for pair, t := range d.now.Waits {

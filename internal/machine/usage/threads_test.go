@@ -14,13 +14,13 @@ func stat(tid int, state string) string {
 	return fmt.Sprintf("%d (work) %s 1 1 1%s", tid, state, strings.Repeat(" 0", 46))
 }
 
-// reads (the method) sets the quota counters of the workload web, and takes a
+// reads sets the quota counters of the workload web, and takes a
 // snapshot. It returns the number of threads that web has in the snapshot.
 func (h *counted) reads(at time.Time, write func(group, file, text string), periods, throttled int) (threads, runnable node.Maybe[int]) {
 	return h.uses(at, write, 1, periods, throttled)
 }
 
-// uses (the method) is like the method reads, but first sets how much CPU the workload web has used.
+// uses is like the method reads, but first sets how much CPU the workload web has used.
 func (h *counted) uses(at time.Time, write func(group, file, text string), used, periods, throttled int) (threads, runnable node.Maybe[int]) {
 	write("web", "cpu.stat", fmt.Sprintf("usage_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec 0", used, periods, throttled))
 	s := node.Snapshot{At: at}
