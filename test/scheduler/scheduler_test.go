@@ -95,8 +95,8 @@ var topologies = []struct{ name, cores, threads, shards string }{
 }
 
 // TestInvariantsHold runs every load on every topology. It checks these
-// invariants of the design: I1 (BE beside LS that expels it ends within an
-// interrupt or a tick, and never starts there), I2 (no task waits for 15 s), I5
+// invariants of the design: I1 (where LS expels BE from its sibling CPU, BE
+// stops within an interrupt or a tick, and does not start again), I2 (no task waits for 15 s), I5
 // (after a pass of the reaper the bits are correct) and I8 (the times of the
 // classes add up to the elapsed time). It also checks shares, quotas, cap,
 // headroom, hold and relief, and that BE uses the time that it may use.

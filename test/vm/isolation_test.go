@@ -113,9 +113,9 @@ func twoCores(t *testing.T, series string, p pace) Machine {
 // other. It runs each until the machine's next timer expires, and divides that
 // time by the number of CPUs. Without another timer, a turn takes up to a
 // quarter of the guest's tick, and an interrupt from one CPU to another is
-// delayed as long. A network without a card empties its buffer at a short
-// interval. This is a timer that makes turns shorter and that the guest does
-// not see.
+// delayed as long. A network of the emulator that has no card empties its
+// buffer at a short interval. The guest does not see this timer, and it makes
+// turns shorter.
 type pace struct {
 	shift int           // one instruction takes 2^shift ns; only one CPU runs at a time
 	round time.Duration // time in which each CPU runs once

@@ -85,9 +85,9 @@ func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 var namespaceKeys = []string{"cpu-burst", "memory-qos"}
 
 // Apply adds the settings of a workload's namespace to each workload that has
-// no overrides of its own. If CPUBurst is enabled, that means all kinds of CPU
-// burst. If MemoryQOS is enabled, that means the memory protection of the
-// class, even if the class disables it. A disabled feature is off.
+// no overrides of its own. CPUBurst enables all kinds of CPU burst. MemoryQOS
+// enables the memory protection of the class, even if the class disables it. A
+// feature that the namespace disables is off for its workloads.
 func (n Namespaces) Apply(workloads []node.Workload) {
 	for i := range workloads {
 		w := &workloads[i]

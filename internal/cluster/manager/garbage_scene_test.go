@@ -26,9 +26,9 @@ import (
 // by a webhook, and refused by the API server itself (unread).
 type tally struct{ let, refused, unread int }
 
-// take counts the result of a write. A refusal by a webhook has a message. If
-// there is another error, the API server refused the write itself, or the test
-// fails.
+// take counts the result of a write. A refusal by a webhook must have a message.
+// Refusals by the API server itself count as unread. Any other error fails the
+// test.
 func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 	t.Helper()
 	text, _ := json.Marshal(sent)

@@ -289,9 +289,9 @@ func countedOn(s node.Snapshot) int {
 	return int((sum + 999) / unit.CPUs(1))
 }
 
-// grant gives some of the free CPUs to a workload. It leaves at least the
-// number least of them free. If the claim is new or larger than before, grant
-// also leaves the number counted, unless a scheduler chose the CPUs.
+// grant gives some of the free CPUs to a workload. At least r.least CPUs stay
+// free. If the claim is new or larger than before, at least r.counted CPUs must
+// stay free, too, unless a scheduler chose the CPUs.
 func (r *round) grant(c claim) {
 	s, id := r.snap, c.work.ID
 	room := RoomBefore(s.Knobs, c.work.Cgroup, s.Topology.All())

@@ -240,8 +240,8 @@ func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	return Offer{}, false
 }
 
-// besides returns the room that the pools would have if the CPUs of a claim
-// were open. The claim already has some CPUs (have).
+// besides returns the room that is left in the pools for CPUs in addition to
+// those that the claim already has (have).
 func besides(m *Map, room []int32, have mask) []int32 {
 	for i, p := range m.pools {
 		room[i] -= have.count(p.lo, p.hi)

@@ -38,8 +38,8 @@ type budget struct {
 //
 //	capacity × threshold − use of all other work
 //
-// The use of the system is the busy time of the CPUs outside the workloads, or
-// its reservation if that is larger. Work that has no rate yet counts as use of
+// Other work includes the system: the CPU time that is used outside all workloads,
+// or the reservation of the system if that is larger. Work that has no rate yet counts as use of
 // the system. Reserved CPUs do not count as capacity, but the use of other work
 // there is subtracted. If an input is missing, BE work gets its minimum.
 func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet) budget {

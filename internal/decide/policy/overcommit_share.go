@@ -17,8 +17,8 @@ var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
 // workload does not reduce the offer.
 func takes(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 
-// A share is the counted sum of the work of one class. It also counts the
-// workloads that do not count in the way of their class.
+// A share is the counted sum of the work of one class, with the numbers of the
+// workloads that are counted differently from the rest of their class.
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int // number of workloads
@@ -117,8 +117,8 @@ func (r resource[T]) how(class node.Class, c PeakPrediction) string {
 	return fmt.Sprintf("used by %s", class)
 }
 
-// notes returns words that say how many workloads of the class do not count in
-// the way of the class.
+// notes returns words that say how many workloads are counted differently from
+// the rest of their class, and how.
 func (h share[T]) notes(c PeakPrediction) string {
 	var notes []string
 	note := func(n int, format string, args ...any) {

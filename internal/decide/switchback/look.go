@@ -32,9 +32,9 @@ const (
 
 // rule returns the rule of a trial. At each look, the probability of an error
 // is 1.25 % on each side. If services wait evenly, four looks would be enough.
-// The fifth one finds a saving of a fifth of the waiting if the standard
-// deviation of a pair is 0.5. The sixth one finds it if one epoch of ten is bad
-// for all services.
+// If the log ratio of a pair has a standard deviation of 0.5, the fifth look finds
+// a saving of a fifth of the waiting. If also one epoch of ten is bad for all
+// services, the sixth look finds it.
 func rule() paired.Rule {
 	looks := []int{8, 16, 32, 64, 128, 256}
 	return paired.Rule{Looks: looks, Alpha: 0.0125 * float64(len(looks)), Least: 8, LeastSkewed: 8}

@@ -67,8 +67,8 @@ func TestTheModelExplainsThePublishedCluster(t *testing.T) {
 	}
 }
 
-// TestNothingIsPredictedFarFromWhatWasMeasured: the published limits of 2 to 5
-// CPUs would predict 11 s for a job on all 16 CPUs, and 14.8 were measured.
+// TestNothingIsPredictedFarFromWhatWasMeasured: a model of the published cells with
+// limits of 2 to 5 CPUs predicts 11 s for a job on all 16 CPUs, but it took 14.8 s.
 func TestNothingIsPredictedFarFromWhatWasMeasured(t *testing.T) {
 	f, err := Fit(Machine{16, 8}, published(false))
 	if err != nil {

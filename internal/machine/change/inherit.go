@@ -94,7 +94,7 @@ func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (jo
 }
 
 // original returns the value that a knob had before Tenon. It is for knobs that
-// Tenon now writes for the first time. The argument now is the present value.
+// Tenon now writes for the first time. The second argument is its present value.
 func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 	if t, copied := c.Inherited(k, now, c.touch); copied {
 		return t.Before

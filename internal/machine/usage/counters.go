@@ -149,7 +149,7 @@ func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 
 // throttlingIsSlow reports whether throttling is read as a slow counter. On
 // cgroup v2 the file of the CPU time contains it. On v1 it is in a file of its
-// own, which must be fresh only if latency-sensitive work waits.
+// own, which must be fresh only for latency-sensitive workloads.
 func (c *Counters) throttlingIsSlow(w *node.Workload) bool {
 	return c.slow != nil && !w.Class.Sensitive() && c.tree.VersionOf("cpu") == 1
 }

@@ -135,8 +135,8 @@ func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 }
 
 // HideIdle returns the entries without the weights of cgroups that a mark has
-// made idle. If such a weight were released before the mark, half of the effect
-// of the mark would be lost. When the mark has been released, the entries
+// made idle. If such a weight were released first, the cgroup would not be idle
+// any more although it still has the mark. When the mark has been released, the entries
 // contain the weight again. It is then released unless a policy wants it.
 func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	shown := touches

@@ -135,8 +135,8 @@ func TestEndlessTranscodesAreCountedByFrames(t *testing.T) {
 	}
 }
 
-// TestOwnJobsRunToTheirEnd runs a command of the user. With the filling steady,
-// jobs must follow each other. With exclusive CPUs, jobs that find no free CPUs
+// TestOwnJobsRunToTheirEnd runs a command of the user. With --fill steady, a
+// job must start when another ends. With exclusive CPUs, jobs that find no free CPUs
 // must wait.
 func TestOwnJobsRunToTheirEnd(t *testing.T) {
 	c := little(t)
