@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,10 @@ var largeExperiments = map[string]int{
 	"2026-11-22-reaction":                   247_000,
 	"2026-11-22-tenond-beside-the-lab":      290_000,
 }
+
+// aHome is the path of a file below the home of a user. An experiment must not
+// contain one; archives are compressed, so that only their result is checked.
+var aHome = regexp.MustCompile(`/(root|home/\w+)/[\w.]+`)
 
 // TestExperimentsAreLight checks that raw data are in archives, that each
 // folder is small, and that the index lists each experiment.
@@ -72,6 +77,9 @@ func TestExperimentsAreLight(t *testing.T) {
 			t.Errorf("%s: raw data belong in raw.tar.zst (tenon lab pack)", name)
 		}
 		sizes[folder] += int(info.Size())
+		if content, err := os.ReadFile(name); err != nil || aHome.Match(content) {
+			t.Errorf("%s names the home of a user (%v): %s", name, err, aHome.Find(content))
+		}
 		return nil
 	})
 	if err != nil {

@@ -173,11 +173,16 @@ func (b *bench) experiment(caveats []string) concurrency.Experiment {
 		}
 	}
 	caveats = append(caveats, "the lab itself runs on the tested CPUs, and reads the counters five times a second")
+	job := b.task
+	if t, is := job.(transcode); is {
+		t.input = t.name // the directory may name the user
+		job = t
+	}
 	return concurrency.Experiment{
 		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: b.Setting.Command, Version: b.Version,
 		Node: concurrency.Node{CPUs: b.Place.Tested.Len(), Cores: len(cores)}, Blocks: b.Blocks, Caveats: caveats,
 		Fill: string(b.Fill), Window: b.Window, Warmup: b.Warmup, Seed: b.Seed, TestedCPUs: b.Place.Tested,
-		Job: b.task.argv(0, 0, b.whole), JobWork: b.whole, Refused: b.refused, Machine: &machine, Versions: b.versions,
+		Job: job.argv(0, 0, b.whole), JobWork: b.whole, Refused: b.refused, Machine: &machine, Versions: b.versions,
 	}
 }
 
