@@ -222,10 +222,10 @@ func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason
 // unreserve gives up the CPUs of a pod that was not bound.
 //
 // If trial is true, the scheduler has tried the pods of a PodGroup one after the
-// other, and now reverts all of them. No pod was refused because of a trial, so
-// its end is no room that a pod waits for. In particular, it is no reason to try
-// the same PodGroup again. But room that the node got during the trial may have
-// been covered by it.
+// other, and now reverts all of them. No pod outside the group was refused
+// because of the trial, so its end is no room that such a pod waits for. It is
+// also no reason to try the same PodGroup again. But room that the node got
+// during the trial may have been covered by it.
 func (k *keeper) unreserve(uid types.UID, trial bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
