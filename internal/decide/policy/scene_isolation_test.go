@@ -68,13 +68,13 @@ func (n *scene) sees() {
 }
 
 // configureIsolation reads the words of a configuration line that are about
-// isolation, such as rung=sched_ext hold=50µs headroom=2 identity=LS:1
+// isolation, such as mechanism=sched_ext hold=50µs headroom=2 identity=LS:1
 // slices=kept order=measured trials=off.
 func (n *scene) configureIsolation(t *testing.T, w word) bool {
 	t.Helper()
 	c := &n.config.CPUQOS
 	switch w.key {
-	case "rung":
+	case "mechanism":
 		c.Mechanism = node.Mechanism(strings.TrimPrefix(w.val, "auto"))
 	case "order":
 		c.Measured = w.val == "measured"
@@ -224,7 +224,7 @@ func (n *scene) wrongIsolation() string {
 		}
 	}
 	if slices.Sort(using); len(slices.Compact(using)) > 1 {
-		return fmt.Sprintf("several rungs are in use: %v", using)
+		return fmt.Sprintf("several mechanisms are in use: %v", using)
 	}
 	c := n.config.CPUQOS
 	if !c.Enable {
