@@ -177,8 +177,8 @@ func differences(have node.Knobs, wants []Want) []difference {
 	return all
 }
 
-// rounded returns the value that the kernel shows after v was written. Values
-// of most types stay as they are, and it does not copy them.
+// rounded returns v.Rounded(k), but allocates nothing for three frequent types
+// that the kernel does not round.
 func rounded(v node.Value, k node.Kernel) node.Value {
 	switch v.(type) {
 	case node.CPUs, node.Run, node.SchedulerGroup:

@@ -253,3 +253,15 @@ func TestTheFirstWantForAKnobCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestFrequentValuesAreNotRounded checks the types of values for which Diff does
+// not ask how the kernel rounds them.
+func TestFrequentValuesAreNotRounded(t *testing.T) {
+	for _, v := range []node.Value{node.CPUs{Set: unit.CPUSetOf(1, 3)}, node.Frozen, node.SchedulerGroup{Slot: 3, Weight: 7}} {
+		have := node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "a"}: nil}, Kernel: node.Kernel{CgroupVersion: 1}}
+		steps := Diff(have, []Want{{Knob: node.Knob{Cgroup: "a"}, Intent: Set, Value: v}})
+		if len(steps) != 1 || steps[0].To != v.Rounded(have.Kernel) {
+			t.Errorf("%v: %v", v, steps)
+		}
+	}
+}
