@@ -28,6 +28,7 @@ var largeExperiments = map[string]int{
 	"2026-11-25-floor-campaign-2":           575_000,
 	"2026-11-25-floor-campaign-3":           564_000,
 	"2026-11-24-floor-campaign-1":           285_000,
+	"2026-11-25-self-on-two-cpus":           254_000,
 	"2026-11-24-floor-beside-default":       224_000,
 	"2026-11-24-redis-beside-memory-and-xz": 855_000,
 	"2026-11-21-colocation-rule-corrected":  355_000,
