@@ -66,10 +66,7 @@ func BenchmarkBound(b *testing.B) {
 	if status := x.Reserve(ctx, s, p, "n"); status != nil {
 		b.Fatal(status)
 	}
-	words, err := kube.ContractAnnotations(p, x.keeper.view("n").Map(), cycleOf(s).contract)
-	if err != nil {
-		b.Fatal(err)
-	}
+	words := kube.ContractAnnotations(p, x.keeper.view("n").Map(), cycleOf(s).contract)
 	there := bound(p, "n", words)
 	for b.Loop() {
 		if status := x.Reserve(ctx, s, p, "n"); status != nil {

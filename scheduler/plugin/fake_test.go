@@ -187,10 +187,7 @@ func (b *bench) run(p *corev1.Pod, node string) *corev1.Pod {
 	if why != "" {
 		b.t.Fatalf("%s does not fit on %s: %s", p.Name, node, why)
 	}
-	words, err := kube.ContractAnnotations(p, b.keeper.view(node).Map(), cycleOf(s).contract)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	words := kube.ContractAnnotations(p, b.keeper.view(node).Map(), cycleOf(s).contract)
 	q := bound(p, node, words)
 	b.keeper.podChanged(nil, q)
 	return q

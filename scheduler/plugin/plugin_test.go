@@ -183,10 +183,7 @@ func TestARetryUsesWhatItHolds(t *testing.T) {
 			t.Errorf("%s: open after the retry: %s, want %s", name, got, x.then)
 		}
 		if x.seen != "" {
-			words, err := kube.ContractAnnotations(p, b.keeper.view(x.seen).Map(), chosen[x.seen])
-			if err != nil {
-				t.Fatal(err)
-			}
+			words := kube.ContractAnnotations(p, b.keeper.view(x.seen).Map(), chosen[x.seen])
 			b.keeper.podChanged(p, bound(p, x.seen, words))
 			if got := open(); got != x.end {
 				t.Errorf("%s: open when it is seen on %s: %s, want %s", name, x.seen, got, x.end)
@@ -343,10 +340,7 @@ func TestARestartedSchedulerKnowsTheSame(t *testing.T) {
 			case i%5 == 0:
 				b.Unreserve(t.Context(), s, p, node)
 			default:
-				words, err := kube.ContractAnnotations(p, b.keeper.view(node).Map(), cycleOf(s).contract)
-				if err != nil {
-					t.Fatal(err)
-				}
+				words := kube.ContractAnnotations(p, b.keeper.view(node).Map(), cycleOf(s).contract)
 				alive[name] = bound(p, node, words)
 				b.keeper.podChanged(p, alive[name])
 			}
@@ -368,10 +362,7 @@ func TestAForgedContractGetsNoMoreThanTheDemand(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4))
 	big := pinned("big", 12, 100)
 	s, _ := b.try(big, "n")
-	words, err := kube.ContractAnnotations(big, b.keeper.view("n").Map(), cycleOf(s).contract)
-	if err != nil {
-		t.Fatal(err)
-	}
+	words := kube.ContractAnnotations(big, b.keeper.view("n").Map(), cycleOf(s).contract)
 	b.Unreserve(t.Context(), s, big, "n")
 	b.keeper.podChanged(nil, bound(pinned("forger", 2, 100), "n", words))
 	if got := b.open("n"); got != 14 {

@@ -53,10 +53,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	words, err := kube.ContractAnnotations(pod, p.keeper.view(node).Map(), c.contract)
-	if err != nil {
-		return fwk.AsStatus(err)
-	}
+	words := kube.ContractAnnotations(pod, p.keeper.view(node).Map(), c.contract)
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: words},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},

@@ -27,8 +27,21 @@ func Class(p *corev1.Pod) node.Class {
 // is BE. But a BestEffort pod with a system-critical priority, such as
 // kube-proxy, is SYSTEM, because it must not give way to other pods.
 func ClassWithDefault(p *corev1.Pod) node.Class {
-	class, _ := classAndRule(p)
-	return class
+	if c := Class(p); c != "" {
+		return c
+	}
+	return withoutClass(p, QOSClass(p))
+}
+
+// withoutClass returns the class of a pod that names none.
+func withoutClass(p *corev1.Pod, kube corev1.PodQOSClass) node.Class {
+	switch {
+	case kube != corev1.PodQOSBestEffort:
+		return node.LS
+	case p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical:
+		return node.System
+	}
+	return node.BE
 }
 
 // classAndRule returns the class of a pod, and words that say where the class
@@ -41,14 +54,11 @@ func classAndRule(p *corev1.Pod) (node.Class, string) {
 		return c, AnnotationACKQOSClass + "=" + string(c)
 	}
 	kube := QOSClass(p)
-	rule := "Kubernetes QoS class " + string(kube)
-	switch {
-	case kube != corev1.PodQOSBestEffort:
-		return node.LS, rule
-	case p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical:
-		return node.System, rule + ", system-critical priority"
+	c, rule := withoutClass(p, kube), "Kubernetes QoS class "+string(kube)
+	if c == node.System {
+		rule += ", system-critical priority"
 	}
-	return node.BE, rule
+	return c, rule
 }
 
 func classOf(word string) node.Class {

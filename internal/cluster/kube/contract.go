@@ -8,14 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/cluster/contracttext"
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-// contractVersion is the version of the annotation tenon.sh/cpus.
-const contractVersion = 1
 
 // A contractText is the content of the annotation tenon.sh/cpus.
 type contractText struct {
@@ -23,70 +21,35 @@ type contractText struct {
 	Topology   string                 `json:"topology"`
 	Grade      string                 `json:"grade"`
 	CPUs       unit.CPUSet            `json:"cpus"`
-	Home       unit.CPUSet            `json:"home,omitzero"`
-	Containers map[string]unit.CPUSet `json:"containers,omitempty"`
-}
-
-// ackCPUs is ACK's annotation cpuset: container, NUMA node, elems, CPU.
-type ackCPUs map[string]map[string]struct {
-	Elems map[string]struct{} `json:"elems"`
+	Home       unit.CPUSet            `json:"home"`
+	Containers map[string]unit.CPUSet `json:"containers"`
 }
 
 // ContractAnnotations returns the annotations in which the scheduler writes what it
 // chose for a pod. The agent of the node reads them. m is the topology of the node.
-func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) (map[string]string, error) {
-	all := map[string]string{}
-	put := func(key string, v any) error {
-		text, err := json.Marshal(v)
-		all[key] = string(text)
-		return err
-	}
-	err := put(AnnotationCPUs, contractText{
-		Version: contractVersion, Topology: c.Topology.String(), Grade: c.Grade.String(), CPUs: c.CPUs, Home: c.Home, Containers: c.Containers,
-	})
-	status := struct {
-		CPUSet    string         `json:"cpuset,omitempty"`
-		NUMANodes []NUMAResource `json:"numaNodeResources,omitempty"`
-	}{}
+func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) map[string]string {
+	var room [1024]byte
+	all := make(map[string]string, 3)
+	all[AnnotationCPUs] = string(contracttext.AppendContract(room[:0], &c))
+	var own unit.CPUSet
 	if c.Grade != pick.Pooled {
-		status.CPUSet = c.CPUs.String()
+		own = c.CPUs
 	}
-	for _, n := range c.Nodes {
-		list := corev1.ResourceList{corev1.ResourceCPU: milliQuantity(n.CPU)}
+	shares := make([]contracttext.Share, len(c.Nodes))
+	for i, n := range c.Nodes {
+		cpu, memory := milliQuantity(n.CPU), MemoryQuantity(n.Memory)
+		shares[i] = contracttext.Share{NUMA: n.NUMA, CPU: cpu.String()}
 		if n.Memory > 0 {
-			list[corev1.ResourceMemory] = MemoryQuantity(n.Memory)
+			shares[i].Memory = memory.String()
 		}
-		status.NUMANodes = append(status.NUMANodes, NUMAResource{int32(n.NUMA), list})
 	}
-	err = cmp.Or(err, put(AnnotationResourceStatus, status))
+	all[AnnotationResourceStatus] = string(contracttext.AppendStatus(room[:0], own, shares))
 	if word := p.Annotations[AnnotationCPUSetScheduler]; word == "true" || word == "required" {
-		err = cmp.Or(err, put(AnnotationCPUSet, ackOf(p, m, c)))
-	}
-	return all, err
-}
-
-// ackOf returns ACK's annotation cpuset. In it, a container without its own
-// CPUs has all CPUs of the pod.
-func ackOf(p *corev1.Pod, m *pick.Map, c place.Contract) ackCPUs {
-	all := ackCPUs{}
-	for _, container := range p.Spec.Containers {
-		set, own := c.Containers[container.Name]
-		if !own {
-			set = c.CPUs
+		names := make([]string, len(p.Spec.Containers))
+		for i := range p.Spec.Containers {
+			names[i] = p.Spec.Containers[i].Name
 		}
-		nodes := map[string]struct {
-			Elems map[string]struct{} `json:"elems"`
-		}{}
-		for numa, cpus := range m.Nodes(set) {
-			elems := map[string]struct{}{}
-			for cpu := range cpus.All() {
-				elems[strconv.Itoa(int(cpu))] = struct{}{}
-			}
-			nodes[strconv.Itoa(int(numa))] = struct {
-				Elems map[string]struct{} `json:"elems"`
-			}{elems}
-		}
-		all[container.Name] = nodes
+		all[AnnotationCPUSet] = string(contracttext.AppendACK(room[:0], names, m, &c))
 	}
 	return all
 }
@@ -104,6 +67,10 @@ func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
 		}
 		return place.Contract{Grade: pick.Own, CPUs: status.CPUs, Nodes: sharesOf(status)}, true, faults
 	}
+	if c, read := contracttext.ReadContract(text); read {
+		return c, true, nil
+	}
+	// Another program may have written the same JSON with other spaces or order.
 	var v contractText
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		return place.Contract{}, false, faultOf(AnnotationCPUs, "not the choice of a scheduler: %s", oneLine(err))
@@ -111,8 +78,8 @@ func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
 	grade, known := pick.ParseGrade(v.Grade)
 	hash, hashed := pick.ParseHash(v.Topology)
 	switch {
-	case v.Version != contractVersion:
-		return place.Contract{}, false, fieldFault(AnnotationCPUs, "v", "want "+strconv.Itoa(contractVersion))
+	case v.Version != contracttext.Version:
+		return place.Contract{}, false, fieldFault(AnnotationCPUs, "v", "want "+strconv.Itoa(contracttext.Version))
 	case !known:
 		return place.Contract{}, false, wordFault(AnnotationCPUs, "grade", v.Grade, []string{"own", "seats", "pool"})
 	case !hashed:

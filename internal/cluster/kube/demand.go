@@ -48,7 +48,7 @@ var (
 // NUMASpecOf reads the annotation numa-topology-spec. It first looks for
 // Koordinator's name of the annotation, and then for ACK's.
 func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
-	for _, key := range []string{AnnotationNUMASpec, AnnotationACKNUMASpec} {
+	for _, key := range [...]string{AnnotationNUMASpec, AnnotationACKNUMASpec} {
 		text, given := p.Annotations[key]
 		if !given {
 			continue
@@ -88,8 +88,9 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 		}
 		return place.Demand{}, false, faults
 	}
-	d := place.Demand{Memory: Native(p).MemoryRequest.Or(0)}
-	request, requested := Native(p).CPURequest.Value()
+	amounts := Native(p)
+	d := place.Demand{Memory: amounts.MemoryRequest.Or(0)}
+	request, requested := amounts.CPURequest.Value()
 	pooled := burst || spec.RequiredCPUBindPolicy == constrainedBurst || spec.PreferredCPUBindPolicy == constrainedBurst
 	switch {
 	case pooled || class == node.LS && !ack && numa.NUMATopologyPolicy == "SingleNUMANode":
@@ -120,8 +121,9 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 // many CPUs as its limit. If the pod requests all of these, it owns them.
 // byLimits returns a description of a fault, or "".
 func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
-	for _, c := range p.Spec.Containers {
-		limit, limited := amountsOf(c.Resources, nativeCPU, nativeMem).CPULimit.Value()
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		limit, limited := as[unit.MilliCPU](positive(nativeCPU.of(c.Resources.Limits))).Value()
 		switch {
 		case !limited:
 			continue
@@ -157,13 +159,18 @@ func limitsOf(p *corev1.Pod, n int) []place.Container {
 // bindOf sets those parts of the demand that come from the values of
 // resource-spec and numa-topology-spec.
 func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
-	binds := map[string][2]pick.Bind{
-		"FullPCPUs": {pick.OnlyWhole, pick.PreferWhole}, "SpreadByPCPUs": {pick.OnlySpread, pick.PreferSpread},
-	}
-	if b, known := binds[spec.RequiredCPUBindPolicy]; known {
-		d.Bind = b[0]
-	} else if b, known := binds[spec.PreferredCPUBindPolicy]; known {
-		d.Bind = b[1]
+	switch spec.RequiredCPUBindPolicy {
+	case "FullPCPUs":
+		d.Bind = pick.OnlyWhole
+	case "SpreadByPCPUs":
+		d.Bind = pick.OnlySpread
+	default:
+		switch spec.PreferredCPUBindPolicy {
+		case "FullPCPUs":
+			d.Bind = pick.PreferWhole
+		case "SpreadByPCPUs":
+			d.Bind = pick.PreferSpread
+		}
 	}
 	switch spec.PreferredCPUExclusivePolicy {
 	case "PCPULevel":

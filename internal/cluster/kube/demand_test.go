@@ -84,10 +84,7 @@ func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
 		t.Fatal(why)
 	}
 	c := place.ContractOf(m, d, o)
-	notes, err := ContractAnnotations(&p, m, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	notes := ContractAnnotations(&p, m, c)
 	maps.Copy(p.Annotations, notes)
 	got, there, faults := ContractOf(&p)
 	if !there || len(faults) > 0 || got.CPUs != c.CPUs || got.Topology != m.Hash() || !got.Matches(d) || !maps.Equal(got.Containers, c.Containers) {

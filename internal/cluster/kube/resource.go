@@ -162,14 +162,14 @@ func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOv
 // container has no limit, the pod has none, because such a container may use
 // any amount (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
-	var each []Amounts
-	var init []bool
-	for _, c := range p.Spec.InitContainers {
-		each = append(each, containerSum(c, cpu, memory, said))
+	each, init := make([]Amounts, 0, 4), make([]bool, 0, 4)
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		each = append(each, containerSum(*c, cpu, memory, said))
 		init = append(init, c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways)
 	}
-	for _, c := range p.Spec.Containers {
-		each = append(each, containerSum(c, cpu, memory, said))
+	for i := range p.Spec.Containers {
+		each = append(each, containerSum(p.Spec.Containers[i], cpu, memory, said))
 		init = append(init, false)
 	}
 	return Amounts{

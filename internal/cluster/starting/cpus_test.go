@@ -123,10 +123,7 @@ func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 			}
 			c := place.ContractOf(m, d, o)
 			if chosen {
-				notes, err := kube.ContractAnnotations(&p, m, c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				notes := kube.ContractAnnotations(&p, m, c)
 				maps.Copy(p.Annotations, notes)
 			}
 			k := &kernelOf{topology: twoNodes(), version: version, groups: map[node.CgroupPath]bool{}, knobs: node.Knobs{

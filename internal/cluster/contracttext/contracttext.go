@@ -1,0 +1,216 @@
+// Package contracttext writes and reads the annotations in which a scheduler
+// tells a node its choice of CPUs. It uses no reflection, because a scheduler
+// writes and reads these annotations for each pod that it binds.
+package contracttext
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Version is the version of the text of a contract.
+const Version = 1
+
+// The parts of the text of a contract, in their order.
+const (
+	begin      = `{"v":1,"topology":"`
+	grade      = `","grade":"`
+	cpus       = `","cpus":"`
+	home       = `,"home":"`
+	containers = `,"containers":{`
+)
+
+// AppendContract appends the text of a contract (the annotation tenon.sh/cpus).
+func AppendContract(b []byte, c *place.Contract) []byte {
+	b = append(append(b, begin...), c.Topology.String()...)
+	b = append(append(b, grade...), c.Grade.String()...)
+	b = append(c.CPUs.Append(append(b, cpus...)), '"')
+	if !c.Home.Empty() {
+		b = append(c.Home.Append(append(b, home...)), '"')
+	}
+	if len(c.Containers) > 0 {
+		b = append(b, containers...)
+		for i, name := range slices.Sorted(maps.Keys(c.Containers)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			set := c.Containers[name]
+			b = append(set.Append(append(appendString(b, name), `:"`...)), '"')
+		}
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
+
+// A Share is what a pod has of one NUMA node. The amounts are quantities of the
+// Kubernetes API. An empty amount is left out.
+type Share struct {
+	NUMA        node.NUMANode
+	CPU, Memory string
+}
+
+// AppendStatus appends a choice in Koordinator's form (the annotation
+// resource-status).
+func AppendStatus(b []byte, own unit.CPUSet, shares []Share) []byte {
+	b = append(b, '{')
+	if !own.Empty() {
+		b = append(own.Append(append(b, `"cpuset":"`...)), '"')
+	}
+	for i, s := range shares {
+		switch {
+		case i > 0:
+			b = append(b, ',')
+		case own.Empty():
+			b = append(b, `"numaNodeResources":[`...)
+		default:
+			b = append(b, `,"numaNodeResources":[`...)
+		}
+		b = strconv.AppendInt(append(b, `{"node":`...), int64(s.NUMA), 10)
+		b = append(b, `,"resources":{`...)
+		if s.CPU != "" {
+			b = append(append(append(b, `"cpu":"`...), s.CPU...), '"')
+		}
+		if s.Memory != "" {
+			if s.CPU != "" {
+				b = append(b, ',')
+			}
+			b = append(append(append(b, `"memory":"`...), s.Memory...), '"')
+		}
+		b = append(b, `}}`...)
+	}
+	if len(shares) > 0 {
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// AppendACK appends a choice in ACK's form (the annotation cpuset): container,
+// NUMA node, elems, CPU. A container without CPUs of its own has all CPUs of
+// the pod there. m is the topology of the node.
+func AppendACK(b []byte, names []string, m *pick.Map, c *place.Contract) []byte {
+	b = append(b, '{')
+	for i, name := range names {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, name), `:{`...)
+		set, has := c.Containers[name]
+		if !has {
+			set = c.CPUs
+		}
+		first := true
+		for numa, part := range m.Nodes(set) {
+			if !first {
+				b = append(b, ',')
+			}
+			first = false
+			b = strconv.AppendInt(append(b, '"'), int64(numa), 10)
+			b = append(b, `":{"elems":`...)
+			before := byte('{')
+			for cpu := range part.All() {
+				b = strconv.AppendInt(append(b, before, '"'), int64(cpu), 10)
+				b = append(b, `":{}`...)
+				before = ','
+			}
+			b = append(b, `}}`...)
+		}
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
+
+// appendString appends a string in the form of encoding/json.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
+			text, _ := json.Marshal(s) // a string is always valid
+			return append(b, text...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// ReadContract reads a contract in exactly the form that AppendContract writes.
+// It returns false for any other text, which may be the same contract in
+// another form of JSON.
+func ReadContract(text string) (place.Contract, bool) {
+	r := reader{rest: text}
+	var c place.Contract
+	var hashed, graded bool
+	r.expect(begin)
+	c.Topology, hashed = pick.ParseHash(r.until(grade))
+	c.Grade, graded = pick.ParseGrade(r.until(cpus))
+	c.CPUs = r.set()
+	if r.next(home) {
+		c.Home = r.set()
+	}
+	if r.next(containers) {
+		c.Containers = map[string]unit.CPUSet{}
+		for more := true; more && !r.failed; more = r.next(",") {
+			r.expect(`"`)
+			name := r.until(`":"`)
+			c.Containers[name] = r.set()
+		}
+		r.expect("}")
+	}
+	r.expect("}")
+	if r.failed || !hashed || !graded || r.rest != "" {
+		return place.Contract{}, false
+	}
+	return c, true
+}
+
+// A reader reads a text from left to right.
+type reader struct {
+	rest   string
+	failed bool
+}
+
+// next skips a part if it comes next.
+func (r *reader) next(part string) bool {
+	rest, is := strings.CutPrefix(r.rest, part)
+	r.rest = rest
+	return is
+}
+
+func (r *reader) expect(part string) {
+	if !r.next(part) {
+		r.failed = true
+	}
+}
+
+// until returns the string before its closing quotation mark, with which part
+// begins, and skips the part. It fails if the string has escapes or bytes that
+// are not ASCII.
+func (r *reader) until(part string) string {
+	for i := range len(r.rest) {
+		switch c := r.rest[i]; {
+		case c == '"':
+			text := r.rest[:i]
+			r.rest = r.rest[i:]
+			r.expect(part)
+			return text
+		case c < ' ' || c > '~' || c == '\\':
+			r.failed = true
+			return ""
+		}
+	}
+	r.failed = true
+	return ""
+}
+
+func (r *reader) set() unit.CPUSet {
+	set, err := unit.ParseCPUSet(r.until(`"`))
+	if err != nil {
+		r.failed = true
+	}
+	return set
+}
