@@ -23,6 +23,10 @@ func (k *keeper) podChanged(before, after any) {
 		return
 	}
 	demand, asks := demandOf(p)
+	var contract place.Contract
+	if asks {
+		contract = contractOf(p)
+	}
 	uid := p.UID
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -30,10 +34,13 @@ func (k *keeper) podChanged(before, after any) {
 		k.gone(uid)
 		return
 	}
-	_, node, known := k.ledger.Contract(place.UID(uid))
+	node, known := k.ledger.Node(place.UID(uid))
 	doubts := k.ledger.Doubts(place.UID(uid))
-	k.ledger.Bound(place.Pod{UID: place.UID(uid), Demand: demand}, p.Spec.NodeName, contractOf(p))
+	news := k.ledger.Bound(place.Pod{UID: place.UID(uid), Demand: demand}, p.Spec.NodeName, contract)
 	delete(k.failed, uid)
+	if !news { // most pods: this scheduler bound the pod as it was reserved
+		return
+	}
 	for _, at := range doubts {
 		k.changed(at)
 	}
@@ -72,7 +79,7 @@ func (k *keeper) podDeleted(o any) {
 func (k *keeper) gone(uid types.UID) {
 	delete(k.failed, uid)
 	nodes := k.ledger.Doubts(place.UID(uid))
-	if _, node, known := k.ledger.Contract(place.UID(uid)); known {
+	if node, known := k.ledger.Node(place.UID(uid)); known {
 		nodes = append(nodes, node)
 	}
 	k.ledger.Gone(place.UID(uid))

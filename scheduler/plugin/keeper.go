@@ -48,6 +48,7 @@ type keeper struct {
 
 	begun  time.Time
 	synced []cache.InformerSynced // synced contains that of the pods, and then that of the reports
+	all    atomic.Bool            // all of synced were true
 	pods   listers.PodLister      // of the scheduler's informer
 }
 
@@ -130,11 +131,15 @@ const reportsWithin = 10 * time.Second
 // enough that an informer is synced, because its handlers may run later
 // (kubernetes/kubernetes#87083).
 func (k *keeper) ready(ctx context.Context) error {
+	if k.all.Load() {
+		return nil
+	}
 	for _, synced := range k.synced {
 		if !synced() {
 			return k.await(ctx)
 		}
 	}
+	k.all.Store(true)
 	return nil
 }
 
@@ -229,7 +234,7 @@ func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason
 func (k *keeper) unreserve(uid types.UID, trial bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, node, known := k.ledger.Contract(place.UID(uid))
+	node, known := k.ledger.Node(place.UID(uid))
 	k.ledger.Release(place.UID(uid))
 	switch {
 	case !known:
@@ -258,9 +263,13 @@ func (k *keeper) changed(node string) {
 }
 
 // shown publishes a node, and wakes the pods that wait for the last room it got.
-// The caller holds k.mu.
+// A pod that begins to wait later sees the node as it is then. The caller holds
+// k.mu.
 func (k *keeper) shown(node string) {
 	k.publish(node)
+	if len(k.failed) == 0 {
+		return
+	}
 	k.freed[node] = true
 	select {
 	case k.waker <- struct{}{}:

@@ -23,6 +23,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
@@ -390,6 +391,33 @@ func TestEqualDemandsHaveEqualSignatures(t *testing.T) {
 		if reflect.DeepEqual(sign(pinned("a", 2, 100)), sign(p)) {
 			t.Errorf("%s is as a", p.Name)
 		}
+	}
+}
+
+// TestASignatureNamesTheWholeClaim changes each field of a claim.
+func TestASignatureNamesTheWholeClaim(t *testing.T) {
+	var zero pick.Claim
+	seen := map[string]string{signature(&zero): "none"}
+	for i := range reflect.TypeFor[pick.Claim]().NumField() {
+		c, name := zero, reflect.TypeFor[pick.Claim]().Field(i).Name
+		switch f := reflect.ValueOf(&c).Elem().Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Uint8:
+			f.SetUint(1)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(11)
+		default:
+			if f.Type() != reflect.TypeFor[unit.CPUSet]() {
+				t.Fatalf("%s is of a type that this test does not know", name)
+			}
+			f.Set(reflect.ValueOf(unit.CPUSetOf(1)))
+		}
+		text := signature(&c)
+		if with, twice := seen[text]; twice {
+			t.Errorf("%q is the signature with another %s and with another %s", text, name, with)
+		}
+		seen[text] = name
 	}
 }
 

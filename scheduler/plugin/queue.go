@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -125,5 +126,18 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	if !asks {
 		return nil, nil
 	}
-	return []fwk.SignFragment{{Key: "tenon.sh/cpus", Value: demand}}, nil
+	return []fwk.SignFragment{{Key: "tenon.sh/cpus", Value: signature(&demand.Claim)}}, nil
+}
+
+// signature returns a text that is equal for equal claims only. Nodes read no
+// other part of a demand. It is one string, because the framework encodes the
+// value as JSON, which takes long for a struct.
+func signature(c *pick.Claim) string {
+	var room [64]byte
+	b := room[:0]
+	for _, n := range [...]int64{int64(c.Grade), int64(c.CPUs), int64(c.Request), int64(c.Bind), int64(c.Within), int64(c.Apart)} {
+		b = append(strconv.AppendInt(b, n, 10), ' ')
+	}
+	b = append(strconv.AppendBool(b, c.Fewest), ' ')
+	return string(c.Have.Append(b))
 }

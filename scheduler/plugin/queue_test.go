@@ -135,3 +135,49 @@ func TestTheEndOfAReservationWakesThoseItHeldUp(t *testing.T) {
 		t.Errorf("woken: %v", got)
 	}
 }
+
+// TestABindAsReservedChangesNothing checks that no node has to answer again,
+// and that no pod is woken, when a pod is bound as it was reserved.
+func TestABindAsReservedChangesNothing(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4))
+	p := pinned("a", 4, 100)
+	s, why := b.try(p, "n")
+	if why != "" {
+		t.Fatal(why)
+	}
+	if _, why := b.try(pinned("waiting", 16, 100), "n"); why == "" {
+		t.Fatal("it fits")
+	}
+	view := b.keeper.view("n")
+	words := kube.ContractAnnotations(p, view.Map(), cycleOf(s).contract)
+	b.keeper.podChanged(p, bound(p, "n", words))
+	if b.keeper.view("n") != view || len(b.keeper.freed) > 0 {
+		t.Errorf("the bind as it was reserved freed %v", b.keeper.freed)
+	}
+	other := pinned("b", 4, 100)
+	if _, why := b.try(other, "n"); why != "" {
+		t.Fatal(why)
+	}
+	b.keeper.podChanged(other, bound(other, "n", nil))
+	if b.keeper.view("n") == view || !b.keeper.freed["n"] {
+		t.Error("a bind without the choice changed nothing")
+	}
+}
+
+// TestNobodyIsWokenWhenNobodyWaits frees CPUs before and after a pod begins to
+// wait.
+func TestNobodyIsWokenWhenNobodyWaits(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4))
+	for _, waits := range []bool{false, true} {
+		there := b.run(pinned("there", 4, 100), "n")
+		if waits {
+			if _, why := b.try(pinned("waiting", 14, 100), "n"); why == "" {
+				t.Fatal("it fits")
+			}
+		}
+		b.keeper.podDeleted(there)
+		if woken := len(b.keeper.waker) > 0; woken != waits {
+			t.Errorf("a pod waits: %v, woken: %v", waits, woken)
+		}
+	}
+}

@@ -116,14 +116,18 @@ func (l *Ledger) Forget(node string) {
 
 // Bound records that a pod is bound to a node by a contract. A pod without a
 // contract has the zero Contract. For such a pod, the node makes the same
-// choice as the ledger. A pod is bound once, so all doubts about it end.
-func (l *Ledger) Bound(p Pod, node string, c Contract) {
+// choice as the ledger. A pod is bound once, so all doubts about it end. Bound
+// returns false if the pod has the CPUs that were reserved for it and no doubt
+// ended, so that no view changes.
+func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	var here *entry
+	changed := false
 	l.each(p.UID, func(e *entry) {
 		if e.node == node {
 			here = e
 		} else {
 			l.remove(e)
+			changed = true
 		}
 	})
 	if here != nil && here.pod.Demand.same(&p.Demand) && here.contract.same(&c) {
@@ -132,12 +136,13 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) {
 			l.pods[p.UID] = here
 		}
 		here.state, here.again, here.before, here.after = bound, false, nil, nil // the CPUs are as reserved, so the view stays
-		return
+		return changed
 	}
 	if here != nil {
 		l.remove(here)
 	}
 	l.add(&entry{pod: p, node: node, contract: c, state: bound})
+	return true
 }
 
 // each passes all that a pod holds to a function (do).
@@ -263,6 +268,15 @@ func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 		return Contract{}, "", false
 	}
 	return e.contract, e.node, true
+}
+
+// Node returns the node of a pod; false: the ledger does not have the pod.
+func (l *Ledger) Node(uid UID) (string, bool) {
+	e := l.pods[uid]
+	if e == nil {
+		return "", false
+	}
+	return e.node, true
 }
 
 // add puts a pod on its node. It derives the next view from the present one if
