@@ -32,11 +32,22 @@ func BenchmarkFilter(b *testing.B) {
 	}
 }
 
+// BenchmarkScore rates one node, with the parts of PreScore and NormalizeScore.
 func BenchmarkScore(b *testing.B) {
 	x, s, n := big(b)
-	p, ctx := pinned("a", 4, 100), b.Context()
-	for b.Loop() {
+	p, ctx, nodes := pinned("a", 4, 100), b.Context(), make([]fwk.NodeInfo, 100)
+	scores := make(fwk.NodeScoreList, len(nodes))
+	for i := range nodes {
+		nodes[i], scores[i].Name = n, n.Node().Name
+	}
+	for i := 0; b.Loop(); i++ {
+		if i%len(nodes) == 0 {
+			x.PreScore(ctx, s, p, nodes)
+		}
 		x.Score(ctx, s, p, n)
+		if i%len(nodes) == len(nodes)-1 {
+			x.NormalizeScore(ctx, s, p, scores)
+		}
 	}
 }
 

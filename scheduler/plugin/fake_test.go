@@ -196,3 +196,30 @@ func (b *bench) run(p *corev1.Pod, node string) *corev1.Pod {
 func (b *bench) open(node string) int { return b.keeper.view(node).Open().Len() }
 
 func (b *bench) holds(node string) string { return fmt.Sprint(b.keeper.view(node).Holds()) }
+
+// scores rates nodes for a pod whose cycle has begun.
+func (b *bench) scores(s *state, p *corev1.Pod, nodes ...string) []int64 {
+	b.t.Helper()
+	infos, scores := make([]fwk.NodeInfo, len(nodes)), make(fwk.NodeScoreList, len(nodes))
+	for i, name := range nodes {
+		infos[i], scores[i].Name = named(name), name
+	}
+	if status := b.PreScore(b.t.Context(), s, p, infos); !status.IsSuccess() {
+		b.t.Fatal(status)
+	}
+	for i, info := range infos {
+		score, status := b.Score(b.t.Context(), s, p, info)
+		if !status.IsSuccess() {
+			b.t.Fatal(status)
+		}
+		scores[i].Score = score
+	}
+	if status := b.NormalizeScore(b.t.Context(), s, p, scores); !status.IsSuccess() {
+		b.t.Fatal(status)
+	}
+	all := make([]int64, len(nodes))
+	for i := range scores {
+		all[i] = scores[i].Score
+	}
+	return all
+}

@@ -26,6 +26,9 @@ type cycle struct {
 	// bind, and that no answer says that the pod was not bound.
 	contract place.Contract
 	sent     bool
+	// nodes are the nodes that Score rates, and rated are their answers.
+	nodes []fwk.NodeInfo
+	rated []place.Answer
 }
 
 // A waiter adds a pod to the waiting ones, once for a cycle and its clones.
@@ -213,25 +216,55 @@ func refusal(why place.Reason) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, string(why))
 }
 
-// PreScore makes the framework skip Score if the pod demands no CPUs.
-func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
-	if p.cycle(state) == nil {
+// PreScore makes the framework skip Score if the pod demands no CPUs. Otherwise
+// it asks all nodes for their answers. Score would ask them one by one, each time
+// after other plugins, which push the answers out of the caches of the processor.
+func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	c := p.cycle(state)
+	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
+	}
+	c.nodes, c.rated = nodes, make([]place.Answer, len(nodes))
+	for i, n := range nodes {
+		c.rated[i] = p.keeper.answer(c, n.Node())
 	}
 	return nil
 }
 
-// Score rates a node from 0 to 100. It does not allocate memory.
-func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	c := p.cycle(state)
-	if c == nil {
-		return 0, nil
-	}
-	if answer := p.keeper.answer(c, node.Node()); answer.Fits() {
-		return answer.Worth(), nil
-	}
-	return 0, nil // the node has lost the CPUs since Filter, or has them only without pods that have ended
+// Score leaves the rating to NormalizeScore.
+func (*Plugin) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return 0, nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin.
-func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore rates all nodes from 0 to 100. A node may have lost the CPUs
+// since Filter, or have them only without pods that have ended; its rating is 0.
+func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	c := p.cycle(state)
+	if c == nil {
+		return nil
+	}
+	inOrder := c.inOrder(scores)
+	for i := range scores {
+		var answer place.Answer
+		if inOrder {
+			answer = c.rated[i]
+		} else {
+			answer = p.keeper.view(scores[i].Name).Answer(&c.pod.Demand)
+		}
+		if scores[i].Score = 0; answer.Fits() {
+			scores[i].Score = answer.Worth()
+		}
+	}
+	return nil
+}
+
+// inOrder reports whether the scores are in the order of the nodes of PreScore.
+// The framework keeps that order. inOrder compares only the first and the last
+// name, because the names are spread over the memory.
+func (c *cycle) inOrder(scores fwk.NodeScoreList) bool {
+	last := len(scores) - 1
+	return len(c.nodes) == len(scores) && (last < 0 || c.nodes[0].Node().Name == scores[0].Name && c.nodes[last].Node().Name == scores[last].Name)
+}

@@ -81,6 +81,7 @@ var (
 	_ fwk.FilterPlugin        = (*Plugin)(nil)
 	_ fwk.PreScorePlugin      = (*Plugin)(nil)
 	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ScoreExtensions     = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)
 	_ fwk.BindPlugin          = (*Plugin)(nil)
 	_ fwk.EnqueueExtensions   = (*Plugin)(nil)

@@ -38,8 +38,8 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	if why != "" {
 		t.Fatal(why)
 	}
-	if score, status := b.Score(t.Context(), s, p, named("n")); !status.IsSuccess() || score <= 0 || score > 100 {
-		t.Errorf("score %d, %v", score, status)
+	if score := b.scores(s, p, "n")[0]; score <= 0 || score > 100 {
+		t.Errorf("score %d", score)
 	}
 	if status := b.Bind(t.Context(), s, p, "n"); !status.IsSuccess() {
 		t.Fatal(status)
@@ -394,6 +394,36 @@ func TestEqualDemandsHaveEqualSignatures(t *testing.T) {
 	}
 }
 
+// TestEachNodeIsRatedByItsName rates nodes with different answers, in the order
+// of PreScore and in others.
+func TestEachNodeIsRatedByItsName(t *testing.T) {
+	b := newBench(t, machine("cache", 1, 4, 4), machine("split", 1, 4, 1), machine("small", 1, 1, 1))
+	p, s := pinned("a", 4, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	nodes := []string{"cache", "split", "small", "unknown"}
+	want := map[string]int64{}
+	for i, score := range b.scores(s, p, nodes...) {
+		want[nodes[i]] = score
+	}
+	if want["cache"] <= want["split"] || want["split"] <= 0 || want["small"] != 0 || want["unknown"] != 0 {
+		t.Errorf("scores: %v", want)
+	}
+	for _, order := range [][]string{{"split", "cache", "unknown", "small"}, {"split"}, {}} {
+		scores := make(fwk.NodeScoreList, len(order))
+		for i, name := range order {
+			scores[i].Name = name
+		}
+		b.NormalizeScore(t.Context(), s, p, scores)
+		for _, score := range scores {
+			if score.Score != want[score.Name] {
+				t.Errorf("in the order %v, %s has %d, want %d", order, score.Name, score.Score, want[score.Name])
+			}
+		}
+	}
+}
+
 // TestASignatureNamesTheWholeClaim changes each field of a claim.
 func TestASignatureNamesTheWholeClaim(t *testing.T) {
 	var zero pick.Claim
@@ -429,13 +459,13 @@ func TestFilterAndScoreDoNotAllocate(t *testing.T) {
 	}
 	ctx := t.Context()
 	var node fwk.NodeInfo = named("n")
+	scores := fwk.NodeScoreList{{Name: "n"}}
+	b.PreScore(ctx, s, p, []fwk.NodeInfo{node})
 	if n := testing.AllocsPerRun(100, func() {
 		if status := b.Filter(ctx, s, p, node); status != nil {
 			t.Fatal(status)
 		}
-		if _, status := b.Score(ctx, s, p, node); status != nil {
-			t.Fatal(status)
-		}
+		b.NormalizeScore(ctx, s, p, scores)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

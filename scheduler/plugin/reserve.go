@@ -27,6 +27,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 		return fwk.AsStatus(fmt.Errorf("node %s lost the CPUs for the pod since it was chosen: %s", node, why))
 	}
 	c.contract, c.sent = contract, false
+	c.nodes, c.rated = nil, nil // the cycle lives until the bind ends
 	return nil
 }
 
