@@ -197,6 +197,22 @@ func (b *bench) open(node string) int { return b.keeper.view(node).Open().Len() 
 
 func (b *bench) holds(node string) string { return fmt.Sprint(b.keeper.view(node).Holds()) }
 
+// skipsFilter reports whether the framework filters none of these nodes for a
+// new pod.
+func (b *bench) skipsFilter(nodes ...string) bool {
+	b.t.Helper()
+	infos := make([]fwk.NodeInfo, len(nodes))
+	for i, name := range nodes {
+		infos[i] = named(name)
+	}
+	s := newState()
+	_, status := b.PreFilter(b.t.Context(), s, pinned("new", 4, 100), infos)
+	if cycleOf(s) == nil {
+		b.t.Error("Reserve does not find the cycle")
+	}
+	return status.IsSkip()
+}
+
 // scores rates nodes for a pod whose cycle has begun.
 func (b *bench) scores(s *state, p *corev1.Pod, nodes ...string) []int64 {
 	b.t.Helper()

@@ -100,8 +100,9 @@ func cycleOf(state fwk.CycleState) *cycle {
 // PreFilter reads the demand of the pod. If the pod demands no CPUs, the
 // framework skips Filter and the two functions for preemption. This is correct:
 // a pod that owns CPUs requests as many, so the plugin NodeResourcesFit counts
-// correctly for all other pods.
-func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// correctly for all other pods. The framework also skips them if the demand fits
+// on all nodes.
+func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -114,6 +115,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	}
 	state.Write(stateKey, c)
 	p.now.Store(&current{state, c})
+	if p.keeper.everywhere(c, len(nodes)) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
 	return nil, nil
 }
 

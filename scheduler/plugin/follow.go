@@ -15,10 +15,16 @@ import (
 // informer leaves it out, so the end of a pod arrives as a deletion.
 func (k *keeper) podChanged(before, after any) {
 	p, ok := after.(*corev1.Pod)
-	if !ok || p.Spec.NodeName == "" {
+	old, had := before.(*corev1.Pod)
+	switch {
+	case !ok:
+		return
+	case p.Spec.NodeName == "":
+		if p.Status.NominatedNodeName != "" || had && old.Status.NominatedNodeName != "" {
+			k.nominated(p)
+		}
 		return
 	}
-	old, had := before.(*corev1.Pod)
 	if had && same(old, p) {
 		return
 	}
@@ -38,6 +44,7 @@ func (k *keeper) podChanged(before, after any) {
 	doubts := k.ledger.Doubts(place.UID(uid))
 	news := k.ledger.Bound(place.Pod{UID: place.UID(uid), Demand: demand}, p.Spec.NodeName, contract)
 	delete(k.failed, uid)
+	delete(k.nominees, uid)
 	if !news { // most pods: this scheduler bound the pod as it was reserved
 		return
 	}
@@ -52,6 +59,18 @@ func (k *keeper) podChanged(before, after any) {
 		return
 	}
 	k.publish(p.Spec.NodeName)
+}
+
+// nominated records whether a pod without a node is nominated for one.
+func (k *keeper) nominated(p *corev1.Pod) {
+	_, asks := demandOf(p)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if asks && p.Status.NominatedNodeName != "" {
+		k.nominees[p.UID] = true
+	} else {
+		delete(k.nominees, p.UID)
+	}
 }
 
 // same reports whether a bound pod has the same CPUs after a change. The
@@ -78,6 +97,7 @@ func (k *keeper) podDeleted(o any) {
 // gone frees the CPUs of a pod. The caller holds k.mu.
 func (k *keeper) gone(uid types.UID) {
 	delete(k.failed, uid)
+	delete(k.nominees, uid)
 	nodes := k.ledger.Doubts(place.UID(uid))
 	if node, known := k.ledger.Node(place.UID(uid)); known {
 		nodes = append(nodes, node)
@@ -91,6 +111,19 @@ func (k *keeper) gone(uid types.UID) {
 	}
 }
 
+// nodeAdded publishes a node, even if it has no report. A node without a report
+// refuses each demand.
+func (k *keeper) nodeAdded(o any) {
+	n, ok := o.(*corev1.Node)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.nodes[n.Name] = true
+	k.publish(n.Name)
+}
+
 // nodeDeleted forgets a node, unless a pod is still bound to it. If the node
 // registers again, it has the same pods.
 func (k *keeper) nodeDeleted(o any) {
@@ -98,6 +131,9 @@ func (k *keeper) nodeDeleted(o any) {
 		o = gone.Obj
 	}
 	if n, ok := o.(*corev1.Node); ok {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.nodes, n.Name)
 		k.withoutReport(n.Name)
 	}
 }
@@ -107,13 +143,15 @@ func (k *keeper) reportDeleted(o any) {
 		o = gone.Obj
 	}
 	if r, ok := o.(*v1alpha1.NodeReport); ok {
+		k.mu.Lock()
+		defer k.mu.Unlock()
 		k.withoutReport(r.Name)
 	}
 }
 
+// withoutReport handles that a node has no report any more. The caller holds
+// k.mu.
 func (k *keeper) withoutReport(node string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	delete(k.seen, node)
 	if len(k.ledger.View(node).Holds()) == 0 {
 		k.forget(node)

@@ -30,6 +30,10 @@ type index struct {
 	used  int32            // number of positions in use or used before
 	sets  map[pick.Claim]*answers
 	turn  uint64 // number of demands that have requested their answers
+	// changes is the number of changes of all views. changed holds the positions
+	// of the last ones; the position of change i is at i modulo its length.
+	changes uint64
+	changed [256]int32
 }
 
 // A slot is what the index has at one position.
@@ -45,6 +49,12 @@ type answers struct {
 	index *index
 	cells []atomic.Uint64 // by position: the number of changes, and in the lowest byte the answer
 	turn  uint64          // turn of the last demand
+	// refusals is the number of nodes that refuse the claim, and refusing says by
+	// position which; nil: they are not counted. They take the changes of the
+	// index into account up to counted.
+	uses, refusals int
+	refusing       []bool
+	counted        uint64
 }
 
 const (
@@ -52,6 +62,7 @@ const (
 	leastSize = 64 // least size of an index
 	mostSets  = 64 // maximum number of sets of answers
 	low       = 8  // number of bits of a cell that contain the answer
+	often     = 32 // number of demands after which refusals are counted
 )
 
 func newIndex(size int) *index {
@@ -67,24 +78,28 @@ func newIndex(size int) *index {
 // put replaces the view of a node. If the index is full, it returns false.
 // Calls of put and remove must not overlap.
 func (x *index) put(node string, v *place.View) bool {
-	x.mu.RLock()
-	at, known := x.names[node]
-	x.mu.RUnlock()
-	if known {
-		s := &x.slots[at]
-		s.view.Store(v)
-		s.changes.Add(1) // after the store of the view: an answer with the new number must not come from the old view
-		return true
-	}
-	if int(x.used) == len(x.slots) {
-		return false
-	}
-	x.slots[x.used].view.Store(v)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.names[node] = x.used
-	x.used++
+	at, known := x.names[node]
+	if !known {
+		if int(x.used) == len(x.slots) {
+			return false
+		}
+		at = x.used
+		x.names[node] = at
+		x.used++
+	}
+	x.change(at, v)
 	return true
+}
+
+// change replaces the view at a position. The caller holds x.mu.
+func (x *index) change(at int32, v *place.View) {
+	s := &x.slots[at]
+	s.view.Store(v)
+	s.changes.Add(1) // after the store of the view: an answer with the new number must not come from the old view
+	x.changed[x.changes%uint64(len(x.changed))] = at
+	x.changes++
 }
 
 // remove forgets a node.
@@ -94,8 +109,7 @@ func (x *index) remove(node string) {
 	if at, known := x.names[node]; known {
 		delete(x.names, node)
 		x.slots[at].node.Store(nil)
-		x.slots[at].view.Store(noView)
-		x.slots[at].changes.Add(1)
+		x.change(at, noView)
 	}
 }
 
@@ -221,6 +235,11 @@ func (a *answers) of(n *corev1.Node, d *place.Demand) place.Answer {
 	if at < 0 {
 		return noView.Answer(d)
 	}
+	return a.at(at, d)
+}
+
+// at returns the answer of the node at a position.
+func (a *answers) at(at int32, d *place.Demand) place.Answer {
 	s := &a.index.slots[at]
 	changes := s.changes.Load() // must be read before the view
 	if cell := a.cells[at].Load(); cell>>low == changes && cell&(1<<low-1) != 0 {
@@ -229,4 +248,46 @@ func (a *answers) of(n *corev1.Node, d *place.Demand) place.Answer {
 	answer := s.view.Load().Answer(d)
 	a.cells[at].Store(changes<<low | uint64(answer))
 	return answer
+}
+
+// everywhere reports whether the demand fits on all nodes of the index, if their
+// number is n. It returns false if that is not known, because the claim does
+// not come often.
+func (a *answers) everywhere(d *place.Demand, n int) bool {
+	x := a.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.changes-a.counted > uint64(len(x.changed)) { // the claim came too long ago
+		a.uses, a.refusing = 0, nil
+	}
+	a.uses++
+	switch {
+	case a.uses < often:
+	case a.refusing == nil:
+		a.refusing, a.refusals = make([]bool, len(x.slots)), 0
+		for at := range x.used {
+			a.count(at, d)
+		}
+	default:
+		for i := a.counted; i < x.changes; i++ {
+			a.count(x.changed[i%uint64(len(x.changed))], d)
+		}
+	}
+	a.counted = x.changes
+	return a.refusing != nil && a.refusals == 0 && len(x.names) == n
+}
+
+// count counts the node at a position if it refuses the demand. The caller
+// holds the lock of the index.
+func (a *answers) count(at int32, d *place.Demand) {
+	refuses := a.index.slots[at].view.Load() != noView && !a.at(at, d).Fits()
+	switch {
+	case refuses == a.refusing[at]:
+		return
+	case refuses:
+		a.refusals++
+	default:
+		a.refusals--
+	}
+	a.refusing[at] = refuses
 }

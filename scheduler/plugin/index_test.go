@@ -97,6 +97,58 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 	}
 }
 
+// TestRefusalsAreCounted compares what is known of all nodes with the views.
+// Nodes are added, changed and removed, mostly to views in which there is room.
+func TestRefusalsAreCounted(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	views, d := viewsOf(t, 30), owns(1)
+	present := map[string]*place.View{}
+	x, known, missed := newIndex(leastSize), 0, 0
+	a, quiet := x.answersTo(d.Claim), 0
+	put := func(name string, v *place.View) {
+		if present[name] = v; x.put(name, v) {
+			return
+		}
+		x = x.grown() // each node that comes again has a new position
+		x.put(name, v)
+		a, quiet = x.answersTo(d.Claim), 0
+	}
+	for range 20_000 {
+		if quiet++; rnd.IntN(2000) == 0 {
+			for i := range 2 * len(x.changed) { // more than the index remembers, and only of one node in the end
+				put(fmt.Sprint("node-", min(i, 19)), views[rnd.IntN(len(views))])
+			}
+			quiet = 0
+		}
+		name := fmt.Sprint("node-", rnd.IntN(20))
+		switch v := views[rnd.IntN(len(views))]; {
+		case rnd.IntN(5) == 0:
+			x.remove(name)
+			delete(present, name)
+		case v.Room(&d) == pick.Fits || rnd.IntN(20) == 0:
+			put(name, v)
+		}
+		room := true
+		for _, v := range present {
+			room = room && v.Room(&d) == pick.Fits
+		}
+		switch everywhere := a.everywhere(&d, len(present)); {
+		case everywhere && !room:
+			t.Fatal("a node has no room")
+		case everywhere:
+			known++
+		case room && quiet > often:
+			missed++
+		}
+		if a.everywhere(&d, len(present)+1) {
+			t.Fatal("there is room on a node that is not known")
+		}
+	}
+	if known < 1000 || missed > 0 {
+		t.Errorf("room on all nodes was known %d times, and not known %d times", known, missed)
+	}
+}
+
 // TestAnAnswerAfterAChangeIsNew changes views while other goroutines ask the
 // same nodes. After a change, an answer must not be older than the change.
 func TestAnAnswerAfterAChangeIsNew(t *testing.T) {

@@ -31,19 +31,21 @@ type keeper struct {
 	log   klog.Logger
 	now   func() time.Time
 
-	mu     sync.Mutex
-	ledger *place.Ledger
-	seen   map[string]*sighting  // by node with a report
-	doubts map[doubt]time.Time   // the time at which to give up the CPUs of a bind in doubt
-	failed map[types.UID]waiting // pods that a node did not take
-	freed  map[string]bool       // nodes with new room, for wake
-	turn   uint64                // number of times at which a node got room
-	rooms  map[string]uint64     // by node: the last of these times
-	counts counts
-	waker  chan struct{}
+	mu       sync.Mutex
+	ledger   *place.Ledger
+	nodes    map[string]bool       // the nodes of the cluster
+	seen     map[string]*sighting  // by node with a report
+	doubts   map[doubt]time.Time   // the time at which to give up the CPUs of a bind in doubt
+	failed   map[types.UID]waiting // pods that a node did not take
+	nominees map[types.UID]bool    // pods that demand CPUs and are nominated for a node
+	freed    map[string]bool       // nodes with new room, for wake
+	turn     uint64                // number of times at which a node got room
+	rooms    map[string]uint64     // by node: the last of these times
+	counts   counts
+	waker    chan struct{}
 
-	// views contains the present view of each node that has a report or a pod
-	// with CPUs.
+	// views contains the present view of each node of the cluster, and of each
+	// other node that has a report or a pod with CPUs.
 	views atomic.Pointer[index]
 
 	begun  time.Time
@@ -78,8 +80,8 @@ var noView = place.New().View("")
 func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 	k := &keeper{
 		stale: stale, queue: queue, log: klog.Background().WithName(Name), now: time.Now, ledger: place.New(),
-		seen: map[string]*sighting{}, doubts: map[doubt]time.Time{}, failed: map[types.UID]waiting{},
-		freed: map[string]bool{}, rooms: map[string]uint64{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
+		nodes: map[string]bool{}, seen: map[string]*sighting{}, doubts: map[doubt]time.Time{}, failed: map[types.UID]waiting{},
+		nominees: map[types.UID]bool{}, freed: map[string]bool{}, rooms: map[string]uint64{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
 	k.views.Store(newIndex(leastSize))
@@ -97,7 +99,7 @@ func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFact
 	if err != nil {
 		return fmt.Errorf("follow the pods: %w", err)
 	}
-	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: k.nodeDeleted})
+	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: k.nodeAdded, DeleteFunc: k.nodeDeleted})
 	if err != nil {
 		return fmt.Errorf("follow the nodes: %w", err)
 	}
@@ -174,6 +176,18 @@ func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	return c.answers.of(n, &c.pod.Demand)
 }
 
+// everywhere reports whether the demand of a cycle is known to fit on all nodes,
+// whose number is n. It returns false if a pod waits for CPUs or is nominated
+// for a node, because the CPUs that it will get are not for others, although no
+// view shows this. The views contain all nodes, and no others if their number is
+// n.
+func (k *keeper) everywhere(c *cycle, n int) bool {
+	k.mu.Lock()
+	free := len(k.failed) == 0 && len(k.nominees) == 0
+	k.mu.Unlock()
+	return free && k.views.Load() == c.answers.index && c.answers.everywhere(&c.pod.Demand, n)
+}
+
 // without returns the view of a node. It leaves out pods that, as the scheduler
 // knows, have ended. The scheduler and the ledger learn in no fixed order that
 // a pod has ended. Suppose that a pod has preempted others, and that the ledger
@@ -201,12 +215,16 @@ func (k *keeper) publish(node string) {
 	k.views.Store(x)
 }
 
-// forget removes a node if it has neither a report nor pods. The caller holds
-// k.mu.
+// forget removes what is known about a node that has neither a report nor pods.
+// The caller holds k.mu.
 func (k *keeper) forget(node string) {
 	k.ledger.Forget(node)
 	delete(k.seen, node)
 	delete(k.rooms, node)
+	if k.nodes[node] {
+		k.publish(node)
+		return
+	}
 	k.views.Load().remove(node)
 }
 

@@ -181,3 +181,72 @@ func TestNobodyIsWokenWhenNobodyWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestFilterIsSkippedWhileAllNodesHaveRoom checks that the framework does not
+// have to filter the nodes for a demand that fits on all of them, and that it
+// filters them in all other cases.
+func TestFilterIsSkippedWhileAllNodesHaveRoom(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4), machine("m", 1, 2, 4))
+	for i := range often {
+		if b.skipsFilter("n", "m") != (i == often-1) {
+			t.Fatalf("attempt %d of %d", i+1, often)
+		}
+	}
+	if b.skipsFilter("n", "m", "new") {
+		t.Error("the plugin has not seen a node")
+	}
+	there := b.run(pinned("there", 12, 100), "n")
+	if b.skipsFilter("n", "m") {
+		t.Error("a node is full")
+	}
+	b.keeper.podDeleted(there)
+	if !b.skipsFilter("n", "m") {
+		t.Error("the node has room again")
+	}
+	waiting := pinned("waiting", 16, 100)
+	if _, why := b.try(waiting, "n"); why == "" {
+		t.Fatal("it fits")
+	}
+	if b.skipsFilter("n", "m") {
+		t.Error("a pod waits, which may preempt others")
+	}
+	b.keeper.podDeleted(waiting)
+	nominated := pinned("nominated", 4, 100)
+	nominated.Status.NominatedNodeName = "n"
+	b.keeper.podChanged(nil, nominated)
+	if b.skipsFilter("n", "m") {
+		t.Error("a pod is nominated for a node")
+	}
+	b.keeper.podChanged(nominated, pinned("nominated", 4, 100))
+	if !b.skipsFilter("n", "m") {
+		t.Error("the pod is nominated no more")
+	}
+}
+
+// TestANodeWithoutAReportIsFiltered checks that Filter refuses nodes without a
+// report. In all cases there are as many nodes as reports.
+func TestANodeWithoutAReportIsFiltered(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4), machine("gone", 1, 2, 4))
+	b.keeper.nodeAdded(object("n"))
+	b.keeper.nodeAdded(object("silent"))
+	for range 2 * often {
+		if b.skipsFilter("n", "silent") {
+			t.Fatal("one of the reports is of a node that is gone")
+		}
+	}
+	b.keeper.reportDeleted(machine("gone", 1, 2, 4))
+	b.keeper.reportChanged(machine("silent", 1, 2, 4))
+	if !b.skipsFilter("n", "silent") {
+		t.Error("both nodes have a report")
+	}
+	b.keeper.reportDeleted(machine("silent", 1, 2, 4))
+	b.keeper.reportChanged(machine("gone", 2, 2, 4))
+	if b.skipsFilter("n", "silent") {
+		t.Error("the report of a node was deleted")
+	}
+	b.keeper.reportDeleted(machine("gone", 2, 2, 4))
+	b.keeper.nodeDeleted(object("silent"))
+	if !b.skipsFilter("n") {
+		t.Error("only a node with a report is left")
+	}
+}

@@ -73,6 +73,17 @@ func cluster(nodes, bound int) contents {
 	return c
 }
 
+// refusing returns the cluster with a share of nodes that take no pod that asks
+// for CPUs, because another program binds CPUs there.
+func (c contents) refusing(percent int) contents {
+	for i := range c.reports {
+		if i%100 < percent {
+			c.reports[i].Status.CPUs.Manager = "kubelet"
+		}
+	}
+	return c
+}
+
 func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
 
 // podOf returns a pod. If asks is true, it demands four CPUs of its own.

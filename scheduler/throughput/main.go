@@ -41,6 +41,7 @@ type options struct {
 	seed          uint64
 	out           string
 	collect       bool
+	refusing      int
 	memory        bool
 	bound         int
 	only          string
@@ -57,6 +58,7 @@ func parse(args []string) (options, error) {
 	f.Uint64Var(&o.seed, "seed", 17, "decides the order of the blocks")
 	f.StringVar(&o.out, "out", "", "the folder for blocks.csv")
 	f.BoolVar(&o.collect, "gc", false, "collect garbage during the blocks, too: the figure of a block then depends on whether a collection falls into it")
+	f.IntVar(&o.refusing, "refusing", 0, "the share of nodes that take no pod that asks for CPUs, in percent; while all nodes have room, the plugin need not filter")
 	f.BoolVar(&o.memory, "memory", false, "measure memory instead")
 	f.IntVar(&o.bound, "bound", 50000, "the number of bound pods for -memory")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the run to this file; its samples have the label arm")
@@ -71,8 +73,8 @@ func parse(args []string) (options, error) {
 	if o.shares, err = numbers("-shares", *shares, 0, 100); err != nil {
 		return o, err
 	}
-	if o.rounds < 1 || o.pods < 1 || o.bound < 0 {
-		return o, errors.New("-rounds and -pods: want at least 1; -bound: want at least 0")
+	if o.rounds < 1 || o.pods < 1 || o.bound < 0 || o.refusing < 0 || o.refusing > 99 {
+		return o, errors.New("-rounds and -pods: want at least 1; -bound: want at least 0; -refusing: want 0 to 99")
 	}
 	return o, nil
 }
@@ -148,7 +150,7 @@ func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block
 	for _, name := range names {
 		var a *arm
 		var err error
-		pprof.Do(ctx, pprof.Labels("arm", name), func(ctx context.Context) { a, err = newArm(ctx, name, cluster(nodes, 2*nodes)) })
+		pprof.Do(ctx, pprof.Labels("arm", name), func(ctx context.Context) { a, err = newArm(ctx, name, cluster(nodes, 2*nodes).refusing(o.refusing)) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -12,7 +12,7 @@ import (
 // TestEachSchedulerSchedulesTheSamePods runs one round on a small cluster. A
 // block fails if a pod that asks for CPUs is bound without them.
 func TestEachSchedulerSchedulesTheSamePods(t *testing.T) {
-	o := options{nodes: []int{20}, shares: []int{0, 50}, rounds: 1, pods: 40}
+	o := options{nodes: []int{20}, shares: []int{0, 50}, rounds: 1, pods: 40, refusing: 5}
 	all, err := compare(t.Context(), o, 20, rand.New(rand.NewPCG(1, 2)))
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +57,10 @@ func TestTheVerdictNeedsEqualsThatAreEqual(t *testing.T) {
 
 func TestWrongFlagsAreErrors(t *testing.T) {
 	for want, args := range map[string][]string{
-		"-nodes":  {"-nodes", "0"},
-		"-shares": {"-shares", "30,101"},
-		"-rounds": {"-rounds", "0"},
+		"-nodes":    {"-nodes", "0"},
+		"-shares":   {"-shares", "30,101"},
+		"-rounds":   {"-rounds", "0"},
+		"-refusing": {"-refusing", "100"},
 	} {
 		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", args, err)
