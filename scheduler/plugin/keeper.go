@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -234,8 +235,13 @@ func (k *keeper) forget(node string) {
 func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	before, doubtful := k.ledger.View(node), slices.Contains(k.ledger.Doubts(p.UID), node)
 	c, why := k.ledger.Reserve(p, node)
-	k.publish(node)
+	if doubtful && k.ledger.View(node) != before { // the pod gave up what it held there for another demand or hardware
+		k.changed(node)
+	} else {
+		k.publish(node)
+	}
 	if why == pick.Fits {
 		delete(k.failed, types.UID(p.UID))
 	}

@@ -10,6 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
 )
 
 // TestAPodWhoseCPUsWereLostInReserveIsTriedAgain fills the chosen node between
@@ -248,5 +250,35 @@ func TestANodeWithoutAReportIsFiltered(t *testing.T) {
 	b.keeper.nodeDeleted(object("silent"))
 	if !b.skipsFilter("n") {
 		t.Error("only a node with a report is left")
+	}
+}
+
+// TestTheEndOfADoubtWakesThoseItHeldUp loses the answer to a bind of a pod. The
+// pod then demands another number of CPUs, and gives up the first ones when it
+// is reserved again, even if that fails.
+func TestTheEndOfADoubtWakesThoseItHeldUp(t *testing.T) {
+	for name, x := range map[string]struct {
+		next int
+		fits bool
+	}{"it gets fewer CPUs": {1, true}, "it does not fit": {6, false}} {
+		b := newBench(t, machine("n", 1, 1, 4))
+		b.run(pinned("there", 2, 100), "n")
+		p := pinned("a", 4, 100)
+		s, why := b.try(p, "n")
+		if why != "" {
+			t.Fatal(why)
+		}
+		cycleOf(s).sent = true
+		b.Unreserve(t.Context(), s, p, "n")
+		if _, why := b.try(pinned("waiting", 3, 100), "n"); why == "" {
+			t.Fatal("it fits beside the doubt")
+		}
+		next, _ := demandOf(pinned("a", x.next, 100))
+		if _, why := b.keeper.reserve(place.Pod{UID: "a", Demand: next}, "n"); (why == pick.Fits) != x.fits {
+			t.Fatalf("%s: %q", name, why)
+		}
+		if got := b.woken(); !slices.Equal(got, []string{"default/waiting"}) {
+			t.Errorf("%s: woken: %v", name, got)
+		}
 	}
 }
