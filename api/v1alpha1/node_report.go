@@ -67,8 +67,8 @@ type NodeReportStatus struct {
 
 	// Isolation is the isolation mechanism in use; empty: isolation is off.
 	Isolation string `json:"isolation,omitempty"`
-	// Trials say what trials of isolation mechanisms on the services of this node
-	// found. Absent: the agent has not looked at any.
+	// Trials are the results of the trials of isolation mechanisms on the
+	// services of this node. Absent: the agent has examined no mechanism yet.
 	Trials *Trials `json:"trials,omitempty"`
 	// Means says which mechanism provides each feature on this node, or why
 	// none does.
@@ -139,9 +139,10 @@ type BatchAmount struct {
 	// missing.
 	Degraded string `json:"degraded,omitempty"`
 	// Requested is the sum of the requests of the node's running pods for this
-	// resource (kubernetes.io/batch-cpu, kubernetes.io/batch-memory), as a
-	// kubelet counts them that restarts and admits the pods again. It excludes
-	// pods that started while the other pods requested more than Amount.
+	// resource (kubernetes.io/batch-cpu, kubernetes.io/batch-memory). It is
+	// what a kubelet would count that restarts and admits the pods again. It
+	// excludes pods that started while the other pods requested more than
+	// Amount.
 	// Absent: the agent does not report it.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
@@ -194,10 +195,11 @@ type CPUs struct {
 	// all online CPUs.
 	// +listType=atomic
 	Caches []Cache `json:"caches"`
-	// Cores are the sets of the CPUs of each core with more than one, joined by
-	// semicolons: 0,52;1,53. A CPU in none of them is a core of its own.
+	// Cores lists the CPUs of each core that has more than one CPU. Semicolons
+	// separate the cores: 0,52;1,53. A CPU that is not in the list is a core of
+	// its own.
 	Cores string `json:"cores,omitempty"`
-	// Reserved are the CPUs that no pod holds alone.
+	// Reserved are the CPUs that the scheduler gives to no pod.
 	Reserved string `json:"reserved,omitempty"`
 	// Keep is the number of CPUs that must stay shared.
 	Keep int32 `json:"keep,omitempty"`
@@ -237,12 +239,13 @@ type HeldCPUs struct {
 	Home string `json:"home,omitempty"`
 	// Request is the CPU request of seats and pools, in thousandths of a CPU.
 	Request int64 `json:"request,omitempty"`
-	// Apart is core or numa if the pod wishes to be alone there, beside pods
-	// with the same wish.
+	// Apart is core or numa if the pod demands that no other pod with the same
+	// demand shares its cores or its NUMA nodes; empty: it may share them with
+	// all pods.
 	Apart string `json:"apart,omitempty"`
-	// By is who chose the CPUs: scheduler or node.
+	// By names the component that chose the CPUs: scheduler or node.
 	By string `json:"by,omitempty"`
-	// Why is the reason why the node chose itself.
+	// Why is the reason why the node and not the scheduler chose the CPUs.
 	Why string `json:"why,omitempty"`
 }
 

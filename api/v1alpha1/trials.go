@@ -6,7 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // of short epochs, one with a candidate and one without it.
 type Trials struct {
 	// Kept is the mechanism that a trial kept; empty: the floor, which is the
-	// least weight with long slices. Since is the time since which it is kept.
+	// least weight with long slices. Since is the time at which it was kept.
 	Kept  string       `json:"kept,omitempty"`
 	Since *metav1.Time `json:"since,omitempty"`
 	// Trying is the candidate of the trial in progress; empty: none.
@@ -21,7 +21,8 @@ type Trials struct {
 // TrialResult is the result of one trial.
 type TrialResult struct {
 	Candidate string `json:"candidate"`
-	// Against is the mechanism of the other epochs; empty: the floor.
+	// Against is the mechanism in the epochs without the candidate; empty: the
+	// floor.
 	Against string `json:"against,omitempty"`
 	// Finding is kept, no gain, worse, harms one, stopped or failed.
 	Finding string `json:"finding"`
@@ -30,18 +31,18 @@ type TrialResult struct {
 	Ended metav1.Time `json:"ended"`
 	// Pairs is the number of pairs of epochs that count.
 	Pairs int32 `json:"pairs"`
-	// Without and With are the mean time of a wait of all services, without the
-	// candidate and with it.
+	// Without is the mean length of a wait in the epochs without the candidate,
+	// over all services. With is that in the epochs with the candidate.
 	Without metav1.Duration `json:"without,omitempty"`
 	With    metav1.Duration `json:"with,omitempty"`
-	// Ratio is the waiting for each wait with the candidate, in thousandths of
-	// that without it. Low and High bound it with an error of 1.25 % on each
-	// side. 0: too few pairs.
+	// Ratio is the mean length of a wait with the candidate, divided by that
+	// without it, in thousandths; 0: there were too few pairs. Low and High are
+	// the bounds of its interval, each with an error of 1.25 %.
 	Ratio int64 `json:"ratio,omitempty"`
 	Low   int64 `json:"low,omitempty"`
 	High  int64 `json:"high,omitempty"`
-	// Services are the services of the trial, those that waited longest first.
-	// More is the number of those that are left out.
+	// Services are the services of the trial. The services that waited longest
+	// come first. More is the number of services that the list omits.
 	// +listType=atomic
 	Services []TrialService `json:"services,omitempty"`
 	More     int32          `json:"more,omitempty"`
@@ -51,10 +52,11 @@ type TrialResult struct {
 // service.
 type TrialService struct {
 	Name string `json:"name"`
-	// Pairs is the number of pairs in which it waited often enough to be judged.
+	// Pairs is the number of pairs in which the service waited often enough to
+	// be judged.
 	Pairs int32 `json:"pairs"`
-	// Without is its waiting in an hour without the candidate, and With that of
-	// as many waits with it.
+	// Without is how long the service waits in an hour without the candidate.
+	// With is how long the same number of waits takes with the candidate.
 	Without metav1.Duration `json:"without"`
 	With    metav1.Duration `json:"with"`
 }

@@ -74,8 +74,8 @@ type ClusterColocationProfileSpec struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// LabelKeysMapping copies label values: from the label key to the label
-	// value.
+	// LabelKeysMapping copies the values of labels. Each entry maps the key of
+	// the label to copy to the key of the new label.
 	// +optional
 	LabelKeysMapping map[string]string `json:"labelKeysMapping,omitempty"`
 	// AnnotationKeysMapping copies annotation values in the same way.
@@ -92,7 +92,8 @@ type ClusterColocationProfileSpec struct {
 	Patch runtime.RawExtension `json:"patch,omitempty"`
 }
 
-// ClusterColocationProfileStatus says what became of a profile.
+// ClusterColocationProfileStatus says whether the profile was applied to all
+// pods that match it.
 type ClusterColocationProfileStatus struct {
 	// Conditions has the condition Applied. It is False while pods run that match
 	// the profile and were created without it, because the webhooks could not be
